@@ -1,4 +1,4 @@
-//! One try of a task, and who performs it.
+//! One attempt at a task, and the trait of the runners that perform it.
 
 use std::sync::Arc;
 
@@ -7,56 +7,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Calls, Digest, Failure, Grants, NodeId, RunId, ScopePath, Step, Tenant, Value};
 
-/// Everything that a runner needs to run a node once. Serialisable, so that a runner may be another process.
+/// Everything that a runner needs to run a node once. It is serialisable, so a runner may be another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// Whose run it is.
+    /// The tenant that owns the run.
     pub tenant: Tenant,
-    /// Which run.
+    /// The run, unique within the tenant.
     pub run_id: RunId,
     /// The flow's name.
     pub flow: Arc<str>,
-    /// Which node.
+    /// The node, as its flow names it.
     pub node_id: NodeId,
     /// The node type's name, without its version.
     pub node_type: Arc<str>,
-    /// The pack that offers it.
+    /// The digest of the pack that offers the node type.
     pub pack: Digest,
-    /// In which pass through bodies.
+    /// The pass through bodies that the task belongs to.
     pub scope: ScopePath,
-    /// Which try, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// How often this attempt was resumed after a pause, from 0.
+    /// The number of times that this attempt was resumed after a pause, from 0.
     pub resumes: u32,
-    /// The rendered input.
+    /// The input, with its bindings rendered.
     pub input: Value,
-    /// The rendered config.
+    /// The config, with its bindings rendered.
     pub config: Value,
-    /// What the node's last pause left.
+    /// The state that the node's last pause saved. `None` before the first pause.
     pub state: Option<Value>,
-    /// What woke it: `{ "index", "wake", "value" | "error" }`.
+    /// The wake that ended the last pause: `{ "index", "wake", "value" | "error" }`. `None` before the first pause.
     pub woken: Option<Value>,
-    /// Whether the node owns a body.
+    /// True if the node owns a body.
     pub has_body: bool,
-    /// What the flow grants.
+    /// The grants that the flow gives the node.
     pub grants: Arc<Grants>,
-    /// Milliseconds since 1970 that the attempt sees as now.
+    /// The time that the attempt sees as now, in milliseconds since 1970.
     pub now_ms: u64,
     /// The seed of the attempt's random stream.
     pub seed: u64,
 }
 
-/// The answer of an attempt.
+/// The result of an attempt: its answer, or a failure.
 pub type StepResult = Result<Step, Failure>;
 
-/// Runs nodes: the engine, or a script in tests.
+/// Runs nodes. The engine implements it, and tests implement it with scripts.
 pub trait NodeRunner: Send + Sync {
     /// Runs one attempt to its answer. Dropping the future stops the node.
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult>;
 
-    /// Does what a first attempt of these packs would have to wait for, so that it is not counted as its time. What does
-    /// not work fails the attempts that need it.
+    /// Compiles these packs, or loads their code, so that the first attempt's time does not include it. A pack that
+    /// cannot be prepared fails the attempts that need it. Does nothing by default.
     fn prepare(&self, _packs: Vec<Digest>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }

@@ -1,11 +1,11 @@
-//! The table of the capabilities that every host has, read by all that name one.
+//! The table of the capabilities that every host has. All code that names a capability reads it.
 //!
 //! A new capability is a row here, a WIT interface of the same name, the code that links it to the sandbox, and the code that
 //! performs its calls.
 
 use crate::Effect;
 
-/// The name of grants of secrets, which the host adds to requests of `http`.
+/// The name of the grants of secrets. The host adds granted secrets to requests of `http`.
 pub const SECRETS: &str = "secrets";
 
 /// The form of the grants of a capability.
@@ -13,16 +13,16 @@ pub const SECRETS: &str = "secrets";
 pub enum GrantShape {
     /// A list of origins: `["https://api.example.com"]`.
     Origins,
-    /// Patterns of paths: `{ read: […], write: […] }`.
+    /// Path patterns: `{ read: […], write: […] }`.
     Paths,
-    /// A list of names of secrets, or of objects with such a name.
+    /// A list of secret names, or of objects that hold such a name.
     Secrets,
-    /// A list of patterns of names, such as this one.
+    /// A list of name patterns. The text is an example of one.
     Patterns(&'static str),
 }
 
 impl GrantShape {
-    /// Returns the form of grants of this name, if the host defines it.
+    /// Returns the form of the grants with this name, or `None` if the host does not define it.
     pub fn named(name: &str) -> Option<GrantShape> {
         match name {
             SECRETS => Some(GrantShape::Secrets),
@@ -30,7 +30,7 @@ impl GrantShape {
         }
     }
 
-    /// Returns the outline that messages show: `[…]`.
+    /// Returns the outline that messages show, such as `[…]`.
     pub fn outline(self) -> &'static str {
         match self {
             GrantShape::Paths => "{ read: […], write: […] }",
@@ -39,7 +39,7 @@ impl GrantShape {
     }
 }
 
-/// A row of the table.
+/// One row of the table: a capability and its properties.
 struct Row {
     name: &'static str,
     effect: Effect,
@@ -56,7 +56,7 @@ macro_rules! table {
         }
 
         impl BuiltIn {
-            /// All of them, in the order of the table.
+            /// All capabilities, in the order of the table.
             pub const ALL: &[BuiltIn] = &[$(BuiltIn::$variant),+];
 
             const fn row(self) -> Row {
@@ -70,53 +70,54 @@ macro_rules! table {
     };
 }
 
-// Each row: the name; the most that its calls do to the world if the node type declares nothing else; the form of its grants,
-// if it needs any; whether it can be simulated.
+// Each row has four columns: the name, the default effect, the form of its grants, and whether `--simulate` can answer
+// its calls. The default effect applies unless the node type declares another one. Capabilities without grants have
+// `None`.
 table! {
     /// Lines of text for people.
     Log: "log", Inert, None, false;
-    /// Measured numbers.
+    /// Measured numbers, with a name and tags.
     Metrics: "metrics", Inert, None, false;
     /// Values that a flow keeps between runs.
     State: "state", Transactional, None, false;
-    /// Values that may be forgotten.
+    /// Values that the host may forget.
     Cache: "cache", Inert, None, false;
-    /// Requests over HTTP.
+    /// Requests over HTTP to granted origins.
     Http: "http", AtLeastOnce, Some(GrantShape::Origins), true;
-    /// Turns of language models.
+    /// Requests to language models.
     Model: "model", AtLeastOnce, Some(GrantShape::Patterns("anthropic/*")), true;
-    /// Calls of tools.
+    /// Calls of granted tools.
     Tools: "tools", AtLeastOnce, Some(GrantShape::Patterns("data.*")), true;
     /// Reports about agent runs.
     Agent: "agent", Inert, None, false;
-    /// Files of the tenant.
+    /// Files of the tenant, at granted paths.
     Files: "files", Idempotent, Some(GrantShape::Paths), false;
-    /// Services that the operator names.
+    /// Services that the operator defines.
     Services: "services", AtLeastOnce, Some(GrantShape::Patterns("img")), true;
 }
 
 impl BuiltIn {
-    /// Returns the capability of this name.
+    /// Returns the capability with this name, or `None` if no capability has it.
     pub fn named(name: &str) -> Option<BuiltIn> {
         BuiltIn::ALL.iter().copied().find(|capability| capability.name() == name)
     }
 
-    /// Returns the name that calls, grants, manifests and WIT have.
+    /// Returns the name that calls, grants, manifests and WIT use.
     pub const fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// Returns the most that its calls do to the world, unless the node type declares another effect.
+    /// Returns the effect of its calls, unless the node type declares another effect.
     pub const fn effect(self) -> Effect {
         self.row().effect
     }
 
-    /// Returns the form of its grants; none: it needs no grant.
+    /// Returns the form of its grants, or `None` if it needs no grant.
     pub const fn grant(self) -> Option<GrantShape> {
         self.row().grant
     }
 
-    /// Whether `--simulate` can answer its calls.
+    /// Returns whether `--simulate` can answer its calls.
     pub const fn has_stand_in(self) -> bool {
         self.row().has_stand_in
     }

@@ -1,4 +1,4 @@
-//! The one gate between a sandbox and the world.
+//! The gate between a sandbox and the world. All effects of a node pass through it.
 
 use std::{future::ready, sync::Arc};
 
@@ -7,70 +7,70 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BlobRef, Failure, Value, code};
 
-/// What a call may do to the world.
+/// The effect that a call may have on the world, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// Nothing that anybody relies on: logs, metrics.
+    /// No effect that anything depends on, such as logs and metrics.
     #[default]
     Inert,
-    /// Reads only.
+    /// The call only reads.
     Read,
-    /// Changes that become visible with the task's outcome, or not at all.
+    /// The change becomes visible together with the task's outcome, or not at all.
     Transactional,
-    /// Leaves the host; repeating it with the same key does no harm.
+    /// The call leaves the host. Repeating it with the same key does no harm.
     Idempotent,
-    /// Leaves the host; may be repeated after an ambiguous end.
+    /// The call leaves the host. The host may repeat it after an ambiguous end.
     AtLeastOnce,
-    /// Leaves the host; never repeated after an ambiguous end.
+    /// The call leaves the host. The host never repeats it after an ambiguous end.
     Once,
 }
 
 impl Effect {
-    /// Whether such a call leaves the host.
+    /// Returns whether such a call leaves the host.
     pub fn is_external(self) -> bool {
         self >= Effect::Idempotent
     }
 }
 
-/// One use of a capability by an attempt.
+/// One call of a capability by an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// The capability: `log`, `state`, `http` …
+    /// The name of the capability, such as `log`, `state` or `http`.
     pub interface: Arc<str>,
-    /// Its function: `get`, `set-if` …
+    /// The function of the capability, such as `get` or `set-if`.
     pub function: Arc<str>,
-    /// The arguments, as an object.
+    /// The arguments, as a JSON object.
     pub args: Value,
 }
 
-/// What `next` hands to an attempt.
+/// An event that [`Calls::next`] hands to an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrival {
-    /// A call that was started has ended.
+    /// A started call has ended.
     Ended {
-        /// As `start` numbered it.
+        /// The number that `start` returned.
         id: u32,
-        /// The reply.
+        /// The reply, or the failure of the call.
         outcome: Result<Value, Failure>,
     },
-    /// Somebody wrote to an agent run.
+    /// A message to an agent run.
     Message {
-        /// Which agent run.
+        /// The agent run that the message is for.
         agent_run: Arc<str>,
-        /// What the message is recognised by.
+        /// The id of the message.
         id: Arc<str>,
-        /// What it says.
+        /// The content of the message.
         value: Value,
     },
-    /// Nobody writes to this agent run any more; it is to finish.
+    /// An agent run gets no more messages and must finish.
     Closing {
-        /// Which agent run.
+        /// The agent run that must finish.
         agent_run: Arc<str>,
     },
 }
 
-/// What an attempt can reach, owned by the runtime: it checks the grant, records, and hands the call to its handler.
+/// The calls that an attempt can make. The runtime checks the grant, records the call, and hands it to its handler.
 ///
 /// | interface | function | args | reply |
 /// |---|---|---|---|
@@ -100,28 +100,32 @@ pub trait Calls: Send + Sync {
     /// Makes one call and waits for its reply.
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>>;
 
-    /// Starts a call that leaves the host and answers its number, from 1 within the attempt.
+    /// Starts a call that leaves the host and returns its number, counted from 1 within the attempt.
+    ///
+    /// Fails with `denied` by default.
     fn start(&self, call: Call) -> BoxFuture<'_, Result<u32, Failure>> {
         let message = format!("this host has no capability `{}.{}`", call.interface, call.function);
         Box::pin(ready(Err(Failure::new(code::DENIED, message))))
     }
 
-    /// Waits for the next thing that arrives. None: the time is up, or no time was given and nothing can arrive.
+    /// Waits for the next arrival. Returns `None` when the time is up. Without a timeout, `None` means that nothing can
+    /// arrive.
     fn next(&self, _timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>> {
         Box::pin(ready(None))
     }
 
-    /// The time that the attempt sees, if something was handed to it since it began.
+    /// Returns the time that the attempt sees, in milliseconds since 1970. Returns `None` if it has received nothing
+    /// yet.
     fn now_ms(&self) -> Option<u64> {
         None
     }
 
-    /// Keeps bytes and answers the file reference.
+    /// Stores bytes and returns their file reference. Fails with `denied` by default.
     fn keep(&self, _bytes: Arc<[u8]>, _mime: &str) -> Result<BlobRef, Failure> {
         Err(Failure::new(code::DENIED, "this host keeps no files"))
     }
 
-    /// The bytes that a file reference means.
+    /// Returns the bytes of a file reference. Fails with `file_not_found` by default.
     fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure> {
         Err(Failure::new(code::FILE_NOT_FOUND, format!("there is no file `{}`", file.file_id)))
     }

@@ -1,4 +1,4 @@
-//! What stands behind the gate: a capability whose calls leave the host, and bytes kept by content.
+//! The traits that the gate uses: capabilities whose calls leave the host, and stored bytes.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -6,74 +6,75 @@ use futures_util::future::BoxFuture;
 
 use crate::{BlobRef, Call, Effect, Failure, Grants, Json, NodeId, RunId, Tenant, Value};
 
-/// A capability whose calls leave the host. The gate asks whether a call is admitted, records it, and has it performed
-/// once the record is on stable storage.
+/// A capability whose calls leave the host. The gate asks it to admit a call and records the call. The gate has the
+/// call performed once the record is on stable storage.
 pub trait Capability: Send + Sync {
-    /// Refuses what was not granted, and says what the call is. Called once for each call, before it is recorded; it does
-    /// no I/O, but may look something up in the host's own store.
+    /// Refuses calls that the flow does not grant, and describes the others. The gate calls it once for each call,
+    /// before it records the call. It does no I/O, but may read the host's own store.
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure>;
 
-    /// Performs a call. It ends by itself, after a time that it owns. A failure of a call of effect [`Effect::Once`] has
-    /// the code [`AMBIGUOUS`](crate::code::AMBIGUOUS) unless it is certain that nothing happened: then a retry makes the call
-    /// again.
+    /// Performs a call. The capability must end the call by itself, after a timeout of its own.
+    ///
+    /// A call of effect [`Effect::Once`] must fail with [`AMBIGUOUS`](crate::code::AMBIGUOUS), unless nothing can have
+    /// happened. A retry repeats calls that fail with another code.
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>>;
 }
 
-/// Who makes a call.
+/// The node that makes a call, and its run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
-    /// Whose run it is.
+    /// The tenant that owns the run.
     pub tenant: Tenant,
-    /// Which run.
+    /// The run, unique within the tenant.
     pub run_id: RunId,
     /// The pin of the run's flow.
     pub pin: Arc<str>,
-    /// Which node.
+    /// The node, as its flow names it.
     pub node_id: NodeId,
-    /// Of which type.
+    /// The node's type, without its version.
     pub node_type: Arc<str>,
-    /// What the flow grants the node.
+    /// The grants that the flow gives the node.
     pub grants: Arc<Grants>,
-    /// What the node type says that its calls do to the world.
+    /// The effect that the node type declares for its calls.
     pub effect: Effect,
-    /// The task's config: what the flow's author says, and no component can change.
+    /// The task's config. The flow's author sets it, and no component can change it.
     pub config: Value,
 }
 
-/// What a call that was admitted is.
+/// The description of an admitted call.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// What it may do to the world: one of the external effects.
+    /// The effect of the call, one of the external effects.
     pub effect: Effect,
-    /// What people are shown of it, such as `{ "method", "url" }`. No secrets, and short.
+    /// A short summary for people, such as `{ "method", "url" }`. It must contain no secrets.
     pub about: Json,
-    /// What it sends, with long texts cut: kept in the journal for those who may read the inputs of tasks, and in no event.
-    /// No secrets. `null`: `about` says it all.
+    /// The content that the call sends, with long texts cut, or `null` if `about` is complete. It must contain no
+    /// secrets. The journal keeps it for readers of task inputs; no event shows it.
     pub preview: Json,
-    /// A person has to allow it first.
+    /// The question to a person who must allow the call first. `None`: the call needs no permission.
     pub ask: Option<Ask>,
     /// The call as the capability has read it, for [`Outgoing::prepared`].
     pub prepared: Prepared,
 }
 
 impl Admission {
-    /// Admits a call of this effect, of which people are shown this and which needs nobody's permission.
+    /// Returns an admission with this effect and summary, without a preview. The call needs no permission.
     pub fn new(effect: Effect, about: Json) -> Admission {
         Admission { effect, about, preview: Json::Null, ask: None, prepared: Prepared::default() }
     }
 }
 
-/// A call as a capability has read it to admit it, so that performing it need not read it again. It is in memory only.
+/// A parsed call, kept from admission so that performing it need not parse it again. It exists in memory only.
 #[derive(Clone, Default)]
 pub struct Prepared(Option<Arc<dyn Any + Send + Sync>>);
 
 impl Prepared {
-    /// Keeps a call as the capability has read it.
+    /// Keeps a parsed call.
     pub fn new<T: Any + Send + Sync>(read: Arc<T>) -> Prepared {
         Prepared(Some(read))
     }
 
-    /// Returns the call, if it was kept as this type.
+    /// Returns the parsed call, or `None` if none of this type was kept.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.0.clone()?.downcast().ok()
     }
@@ -85,50 +86,51 @@ impl fmt::Debug for Prepared {
     }
 }
 
-/// A call that a person has to allow before it leaves. Without an answer in time it is denied.
+/// A question to a person who must allow a call before it leaves the host. Without an answer in time the host denies
+/// it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// What the person is asked: everything that the call would do, or parts of it that are marked as cut.
+    /// The question: everything that the call would do. Parts that are cut are marked.
     pub prompt: String,
-    /// How long the question stays open.
+    /// The time in milliseconds for which the question stays open.
     pub expires_ms: u64,
-    /// The whole arguments, if the prompt shows only a part of them.
+    /// The complete arguments, if the prompt shows only a part of them.
     pub arguments: Option<Json>,
 }
 
 /// A call that leaves the host.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// Who makes it.
+    /// The node that makes the call.
     pub caller: Caller,
-    /// What is to be done.
+    /// The call to perform.
     pub call: Call,
-    /// What it may do to the world.
+    /// The effect that the call may have.
     pub effect: Effect,
-    /// The idempotency key: the same whenever this call is made again, by whichever attempt.
+    /// The idempotency key. It stays the same when any attempt makes this call again.
     pub key: Arc<str>,
-    /// Where pieces of an answer go that is still being made.
+    /// The sink for parts of an unfinished answer.
     pub progress: Progress,
-    /// The call as [`Capability::admit`] has read it; nothing if this call was not admitted by itself.
+    /// The call as [`Capability::admit`] parsed it. Empty if this call was not admitted by itself.
     pub prepared: Prepared,
-    /// Times that this very call was under way when its process ended: each of them may have had an effect.
+    /// The number of times that the process ended during this call. Each of these tries may have had an effect.
     pub lost: u32,
 }
 
-/// Tells whoever watches a run what is not recorded, such as text while a model writes it. Dropped if nobody watches, and
-/// never told again.
+/// Sends events that the host does not record to the watchers of a run, such as text while a model writes it. Without a
+/// watcher an event is dropped. No event is sent twice.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<Tell>>);
 
 type Tell = dyn Fn(&str, Json) + Send + Sync;
 
 impl Progress {
-    /// Hands over what is told: the type of an event, and its members.
+    /// Creates a sink from a function that takes the type of an event, and its members.
     pub fn new(tell: impl Fn(&str, Json) + Send + Sync + 'static) -> Progress {
         Progress(Some(Arc::new(tell)))
     }
 
-    /// Tells an event of this type, with these members.
+    /// Sends an event of this type with these members.
     pub fn tell(&self, kind: &str, members: Json) {
         if let Some(tell) = &self.0 {
             tell(kind, members);
@@ -143,7 +145,7 @@ impl fmt::Debug for Progress {
 }
 
 impl Caller {
-    /// The effect of a call of which the capability knows whether it changes anything.
+    /// Returns the effect of a call if the capability knows whether the call changes anything.
     pub fn effect_of(&self, changes: bool) -> Effect {
         match (changes, self.effect.is_external()) {
             (false, _) => Effect::Idempotent,
@@ -153,11 +155,11 @@ impl Caller {
     }
 }
 
-/// Bytes by content.
+/// A store of bytes, addressed by content.
 pub trait Blobs: Send + Sync {
-    /// Keeps bytes, once for each content. They are durable before anything that is recorded after.
+    /// Stores bytes, once for each content. They become durable before any later record.
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef;
 
-    /// Returns the bytes, if this tenant has them.
+    /// Returns the bytes, or `None` if this tenant does not have them.
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure>;
 }

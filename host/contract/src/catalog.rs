@@ -1,29 +1,30 @@
-//! The node types that are there.
+//! The catalog of available node types.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{Digest, Manifest, NodeType, TypeRef};
 
-/// Node types by name and version.
+/// The available node types, by name and version.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// Newest first.
+    /// All versions of each name, newest first.
     types: BTreeMap<Arc<str>, Vec<Arc<NodeType>>>,
 }
 
-/// What looking a type up found.
+/// The result of [`Catalog::lookup`].
 #[derive(Clone, Debug)]
 pub enum Lookup {
-    /// The newest version that is admitted.
+    /// The newest version that the reference admits.
     Found(Arc<NodeType>),
-    /// The type is there, but in other versions only.
+    /// The name exists, but only in these other versions.
     OtherVersions(Vec<semver::Version>),
-    /// There is no such type.
+    /// No type has this name.
     Unknown,
 }
 
 impl Catalog {
-    /// Adds what a pack offers. Answers the names that another pack offers already in the same version.
+    /// Adds the types of a pack. Returns the names that another pack already offers in the same version; these are
+    /// skipped.
     pub fn add(&mut self, manifest: Manifest, pack: &Digest) -> Vec<Arc<str>> {
         let mut taken = Vec::new();
         for mut node in manifest.nodes {
@@ -33,7 +34,7 @@ impl Catalog {
                 taken.push(node.name);
                 continue;
             }
-            // Somebody has named the same pack before.
+            // The same pack was added before.
             if versions.iter().any(|other| other.version == node.version) {
                 continue;
             }
@@ -43,7 +44,7 @@ impl Catalog {
         taken
     }
 
-    /// Looks a type up.
+    /// Looks up the newest version that a reference admits.
     pub fn lookup(&self, wanted: &TypeRef) -> Lookup {
         let Some(versions) = self.types.get(&wanted.name) else { return Lookup::Unknown };
         let admitted = versions.iter().find(|node| node.version.as_ref().is_some_and(|version| wanted.admits(version)));
@@ -53,23 +54,23 @@ impl Catalog {
         }
     }
 
-    /// All types, by name, newest version first.
+    /// Returns all types, by name, newest version first.
     pub fn types(&self) -> impl Iterator<Item = &Arc<NodeType>> {
         self.types.values().flatten()
     }
 
-    /// The names of all types.
+    /// Returns the names of all types.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.types.keys().map(|name| &**name)
     }
 
-    /// The names of the types that packs also call so, by their short name.
+    /// Returns the names of the types that have this short name.
     pub fn called(&self, short: &str) -> Vec<&Arc<str>> {
         let has = |versions: &[Arc<NodeType>]| versions.iter().any(|node| node.short_name.as_deref() == Some(short));
         self.types.iter().filter(|(_, versions)| has(versions)).map(|(name, _)| name).collect()
     }
 
-    /// All short names.
+    /// Returns all short names, with duplicates.
     pub fn short_names(&self) -> impl Iterator<Item = &str> {
         self.types().filter_map(|node| node.short_name.as_deref())
     }

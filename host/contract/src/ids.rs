@@ -1,4 +1,4 @@
-//! Names of things. Each says within what it is unique.
+//! The types of names. Each doc says where the name is unique.
 
 use std::{fmt, sync::Arc};
 
@@ -57,19 +57,19 @@ id! {
 }
 
 impl Tenant {
-    /// The tenant of the command line.
+    /// Returns the tenant of the command line, `local`.
     pub fn local() -> Tenant {
         Tenant::from("local")
     }
 }
 
 impl ScopePath {
-    /// The flow itself.
+    /// Returns the scope of the flow itself, outside all bodies.
     pub fn root() -> ScopePath {
         ScopePath::from("")
     }
 
-    /// The address of a node in this scope: `approve`, or `process[3].approve`.
+    /// Returns the address of a node in this scope: `approve`, or `process[3].approve`.
     pub fn address(&self, node: &NodeId) -> String {
         if self.0.is_empty() { node.to_string() } else { format!("{self}.{node}") }
     }
@@ -80,12 +80,12 @@ impl ScopePath {
 pub struct TypeRef {
     /// The name, without a version.
     pub name: Arc<str>,
-    /// The leading parts of the version that is wanted: `1`, `1.2` or `1.2.3`.
+    /// The leading parts of the wanted version: `1`, `1.2` or `1.2.3`. `None` admits every version.
     pub version: Option<Arc<str>>,
 }
 
 impl TypeRef {
-    /// Splits `name@version`. Whether the parts are well formed is for the checker to say.
+    /// Splits `name@version`. It does not validate the parts; the checker of flows does.
     pub fn parse(text: &str) -> TypeRef {
         match text.split_once('@') {
             Some((name, version)) => TypeRef { name: name.into(), version: Some(version.into()) },
@@ -93,7 +93,7 @@ impl TypeRef {
         }
     }
 
-    /// Whether `version` begins with the parts that are wanted.
+    /// Returns whether `version` begins with the wanted parts. Only an exact reference admits a pre-release.
     pub fn admits(&self, version: &semver::Version) -> bool {
         let Some(wanted) = &self.version else { return true };
         if wanted.parse::<semver::Version>().is_ok_and(|wanted| wanted == *version) {

@@ -1,7 +1,7 @@
-//! What both sides of the sandbox's border mean: types and two traits, no I/O.
+//! The types and traits that both sides of the sandbox boundary share. This crate performs no I/O.
 //!
-//! The runtime hands an [`Attempt`] to a [`NodeRunner`]; the runner answers with a [`Step`] or a [`Failure`], and reaches
-//! the world only through [`Calls`]. Neither side knows the other: the app puts them together.
+//! The runtime hands an [`Attempt`] to a [`NodeRunner`]. The runner answers with a [`Step`] or a [`Failure`], and
+//! reaches the world only through [`Calls`]. Neither side depends on the other: the application connects them.
 
 mod attempt;
 mod builtin;

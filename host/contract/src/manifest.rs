@@ -1,4 +1,4 @@
-//! What a pack says of itself: its `node.yaml`, read without running it.
+//! A pack's manifest: its `node.yaml`, read without running the pack.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Effect, Failure, yaml_error};
 
-/// The content of a pack, by SHA-256 in hexadecimal.
+/// The SHA-256 of a pack's content, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Digest(pub Arc<str>);
@@ -17,7 +17,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A pack's manifest.
+/// The manifest of a pack.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -25,65 +25,65 @@ pub struct Manifest {
     pub name: Arc<str>,
     /// The version of the pack and of every node type in it.
     pub version: semver::Version,
-    /// SPDX expression.
+    /// The SPDX expression of the license.
     #[serde(default)]
     pub license: Option<String>,
-    /// One sentence.
+    /// The purpose of the pack, in one sentence.
     #[serde(default)]
     pub description: Option<String>,
-    /// What the pack offers.
+    /// The node types that the pack offers.
     pub nodes: Vec<NodeType>,
 }
 
-/// One node type.
+/// One node type of a pack.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeType {
-    /// Its full name, without a version: `control.if`.
+    /// The full name, without a version: `control.if`.
     #[serde(rename = "type")]
     pub name: Arc<str>,
-    /// What flows of steps may call it too: no dot, and once in a pack.
+    /// A shorter name for use in flows of steps. It has no dot and is unique in the pack.
     #[serde(default, rename = "shortName", skip_serializing_if = "Option::is_none")]
     pub short_name: Option<Arc<str>>,
-    /// Two or three words.
+    /// The title, two or three words.
     pub title: String,
-    /// What it does, in a paragraph.
+    /// The behaviour of the node, in a paragraph.
     #[serde(default)]
     pub description: String,
-    /// JSON Schema of the input. Properties may carry `x-flowcell` marks, see [`Mark`].
+    /// The JSON Schema of the input. Properties may carry `x-flowcell` marks, see [`Mark`]. Default: any object.
     #[serde(default = "any_object")]
     pub input: serde_json::Value,
-    /// JSON Schema of the config.
+    /// The JSON Schema of the config. Default: an object without members.
     #[serde(default = "no_config")]
     pub config: serde_json::Value,
-    /// JSON Schema of the output.
+    /// The JSON Schema of the output. Default: any value.
     #[serde(default = "anything")]
     pub output: serde_json::Value,
-    /// What kind of node it is.
+    /// The traits of the node.
     #[serde(default)]
     pub traits: Vec<Trait>,
-    /// For nodes that own a body: what its nodes can name.
+    /// The variables that body nodes can read, for node types that own a body.
     #[serde(default)]
     pub body: Option<BodyTrait>,
-    /// What its calls do to the world, if nothing else is said.
+    /// The effect of its calls, unless a call says otherwise. Default: [`Effect::Inert`].
     #[serde(default)]
     pub effect: Effect,
-    /// What it asks to use.
+    /// The capabilities that the node asks for.
     #[serde(default)]
     pub capabilities: Vec<CapabilityRequest>,
-    /// Inputs with what they give; the tests run every one.
+    /// Example inputs with their results. The tests run each of them.
     #[serde(default)]
     pub examples: Vec<Example>,
-    /// The failure codes it gives.
+    /// The failure codes that the node uses.
     #[serde(default)]
     pub errors: Vec<ErrorDoc>,
-    /// The version of the pack; set when the manifest is read.
+    /// The version of the pack. [`Manifest::complete`] sets it.
     #[serde(skip)]
     pub version: Option<semver::Version>,
-    /// The content of the pack; set when the pack is read.
+    /// The digest of the pack. The engine sets it when it reads the pack.
     #[serde(skip)]
     pub pack: Option<Digest>,
-    /// The marks of the input schema; set when the manifest is read.
+    /// The marks of the input schema. [`Manifest::complete`] sets them.
     #[serde(skip)]
     pub marks: Vec<Mark>,
 }
@@ -100,7 +100,7 @@ fn anything() -> serde_json::Value {
     serde_json::Value::Bool(true)
 }
 
-/// What kind of node a type is.
+/// A property of a node type that the host must know about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trait {
@@ -114,54 +114,54 @@ pub enum Trait {
     Body,
 }
 
-/// What a body's nodes can name of their owner, as `<owner id>.<variable>`; `last` is always there.
+/// The variables of a body. Its nodes read them as `<owner id>.<variable>`; `last` is always available.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BodyTrait {
-    /// Names of variables.
+    /// The names of the variables.
     #[serde(default)]
     pub variables: Vec<Arc<str>>,
-    /// Whether the node makes no sense without a body.
+    /// True if the node needs a body to work.
     #[serde(default)]
     pub required: bool,
-    /// The output member into which the host puts what each pass gave, in order, if the input field that is marked
+    /// The output member for the results of all passes, in order. The host fills it if the input field that is marked
     /// `collect` is `true`. The node itself never holds the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collects: Option<Arc<str>>,
 }
 
-/// A capability and why it is needed.
+/// A capability that a node type asks for, and the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CapabilityRequest {
-    /// `log`, `state`, `http` …
+    /// The name of the capability, such as `log`, `state` or `http`.
     pub name: Arc<str>,
-    /// For whoever decides on the grant.
+    /// The reason, for the person who decides on the grant.
     pub reason: String,
-    /// The node does something without it.
+    /// True if the node also works without the capability.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
 }
 
-/// An input and what it gives. One of `output`, `failure`, `pause` is set.
+/// An example input and its result. Exactly one of `output`, `failure` and `pause` is set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
-    /// What it shows.
+    /// The title of the example.
     pub title: String,
     /// The input, as a flow would write it.
     #[serde(default)]
     pub input: serde_json::Value,
-    /// The config.
+    /// The config, if the example needs one.
     #[serde(default)]
     pub config: Option<serde_json::Value>,
-    /// The output.
+    /// The expected output.
     #[serde(default)]
     pub output: Option<serde_json::Value>,
-    /// The code of the failure.
+    /// The expected failure code.
     #[serde(default)]
     pub failure: Option<String>,
-    /// The names of the wakes that it pauses for.
+    /// The names of the wakes that the node pauses for.
     #[serde(default)]
     pub pause: Option<Vec<String>>,
 }
@@ -170,33 +170,34 @@ pub struct Example {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorDoc {
-    /// The code.
+    /// The failure code, in snake_case.
     pub code: String,
-    /// When it is given.
+    /// The cause of the failure.
     pub description: String,
 }
 
-/// How the host treats one input field, written in its schema as `x-flowcell: { as: condition, locals: [item] }`.
+/// The host's treatment of one input field. Its schema has it as `x-flowcell: { as: condition, locals: [item] }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Where the field is: keys, and `*` for every item of a list.
+    /// The path of the field: keys, with `*` for every item of a list.
     pub path: Vec<Arc<str>>,
-    /// What it is.
+    /// The kind of the field.
     pub kind: MarkKind,
-    /// Root names that the node itself provides when it evaluates the field; `*` allows any, and `values.*` the members
-    /// of the input's field `values`.
+    /// Root names that the node itself provides when it evaluates the field. `*` allows any name. `values.*` allows the
+    /// members of the input's field `values`.
     pub locals: Vec<Arc<str>>,
-    /// Captured again by the event that wakes the node.
+    /// True if the host captures the field's values again when an event wakes the node.
     pub rebind: bool,
 }
 
-/// What a marked field is.
+/// The kind of a marked field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MarkKind {
-    /// A `when`: reaches the node as `{ "expr": …, "vars": { path: value } }`, with `"strict": true` from a strict flow.
+    /// A `when`. The node receives `{ "expr": …, "vars": { path: value } }`, with `"strict": true` from a strict flow.
     Condition,
-    /// A template: reaches the node as `{ "template": …, "vars": { path: value } }`, with `"strict": true` from a strict flow.
+    /// A template. The node receives `{ "template": …, "vars": { path: value } }`, with `"strict": true` from a strict
+    /// flow.
     Template,
     /// A literal `all`, `any` or `settled` that sets the node's join.
     Join,
@@ -204,21 +205,21 @@ pub enum MarkKind {
     Alias,
     /// The name of a flow to run as a child.
     Flow,
-    /// A literal `true` or `false`: whether the host keeps what each pass of the body gives, see [`BodyTrait::collects`].
+    /// A literal `true` or `false`: whether the host keeps the result of each body pass, see [`BodyTrait::collects`].
     Collect,
     /// A URL that the node sends requests to through `http`.
     Url,
-    /// A script, which means itself, `{{` and all, unless it is wholly one binding.
+    /// A script. The host takes it literally, with any `{{`, unless the whole text is one binding.
     Script,
-    /// The literal path of a script beside the flow: reaches the node as `{ "path": …, "text": … }`.
+    /// The literal path of a script beside the flow. The node receives `{ "path": …, "text": … }`.
     File,
 }
 
-/// Why a manifest was refused.
+/// The error of a manifest that was refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ManifestError {
-    /// What is wrong, with its place where there is one.
+    /// The problem, with its place if that is known.
     pub message: String,
 }
 
@@ -234,16 +235,16 @@ struct RawMark {
 }
 
 impl Manifest {
-    /// Reads a `node.yaml` (or the same as JSON) and checks that it fits together.
+    /// Reads a `node.yaml`, or the same as JSON, and checks its consistency.
     pub fn parse(text: &str) -> Result<Manifest, ManifestError> {
-        // YAML 1.2: `n`, `no` and `on` are texts, so that a schema can have such properties.
+        // YAML 1.2: `n`, `no` and `on` are texts, so a schema can have such properties.
         let options = serde_yaml::options! { strict_booleans: true };
         let manifest: Manifest =
             serde_yaml::from_str_with_options(text, options).map_err(|error| ManifestError::new(yaml_error(&error)))?;
         manifest.complete()
     }
 
-    /// Checks the types, and sets what follows from the rest: versions and marks.
+    /// Checks the node types, and sets their derived fields: versions and marks.
     pub fn complete(mut self) -> Result<Manifest, ManifestError> {
         self.check_short_names()?;
         let mut seen = HashSet::new();
@@ -290,7 +291,7 @@ impl ManifestError {
     }
 }
 
-/// Walks `properties` and `items` for `x-flowcell`.
+/// Collects the `x-flowcell` marks of a schema, under `properties` and `items`.
 fn collect_marks(schema: &serde_json::Value, path: &mut Vec<Arc<str>>, marks: &mut Vec<Mark>) -> Result<(), String> {
     if let Some(mark) = schema.get("x-flowcell") {
         let RawMark { kind, locals, rebind } = serde_json::from_value(mark.clone())
@@ -313,17 +314,17 @@ fn collect_marks(schema: &serde_json::Value, path: &mut Vec<Arc<str>>, marks: &m
 }
 
 impl NodeType {
-    /// Whether the type has a trait.
+    /// Returns whether the type has a trait.
     pub fn has(&self, wanted: Trait) -> bool {
         self.traits.contains(&wanted)
     }
 
-    /// Whether the type asks for a capability.
+    /// Returns whether the type asks for a capability.
     pub fn asks_for(&self, capability: &str) -> bool {
         self.capabilities.iter().any(|request| &*request.name == capability)
     }
 
-    /// The type with its version: `control.if@0.1.0`.
+    /// Returns the type's name with its version: `control.if@0.1.0`.
     pub fn full_name(&self) -> String {
         match &self.version {
             Some(version) => format!("{}@{version}", self.name),
@@ -331,7 +332,7 @@ impl NodeType {
         }
     }
 
-    /// A failure that says the attempt's input does not fit.
+    /// Creates a failure with code `invalid_input` that names this type.
     pub fn invalid_input(&self, message: impl fmt::Display) -> Failure {
         Failure::new(crate::code::INVALID_INPUT, format!("{}: {message}", self.name))
     }

@@ -1,23 +1,24 @@
-//! Names of the host's own files and folders, which no flow reads or writes.
+//! Names of the host's own files and folders. No flow reads or writes them.
 
-/// The database in the folder of a store, by which such a folder is recognised.
+/// The database in a store's folder. The host recognises a store's folder by it.
 pub const STORE_FILE: &str = "flowcell.db";
-/// The folder beside the flows of `local` that has the flows of other tenants.
+/// The folder beside the flows of `local` that holds the flows of other tenants.
 pub const TENANTS_FOLDER: &str = ".tenants";
-/// The folder beside flows that has their older versions.
+/// The folder beside flows that holds their older versions.
 pub const VERSIONS_FOLDER: &str = ".versions";
-/// The folder beside the files of `local` that has the files of other tenants.
+/// The folder beside the files of `local` that holds the files of other tenants.
 pub const TENANT_FILES_FOLDER: &str = ".flowcell-tenants";
 
-/// Files of a store, each by the beginning of its name.
+/// The files of a store, each by the beginning of its name.
 const STORE_FILES: [&str; 5] = [STORE_FILE, "owner.lock", "epoch", "secret.key", "control.sock"];
 
-/// Whether a folder of this name is the host's, wherever it is. Case is ignored, as some file systems ignore it.
+/// Returns whether a folder with this name belongs to the host, wherever it is. It ignores case, as some file systems
+/// do.
 pub fn is_host_folder(name: &str) -> bool {
     [TENANTS_FOLDER, VERSIONS_FOLDER, TENANT_FILES_FOLDER].iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
-/// Whether a file of this name belongs to the store in the same folder.
+/// Returns whether a file with this name belongs to the store in the same folder. It ignores case.
 pub fn is_store_file(name: &str) -> bool {
     let begins = |own: &&str| name.get(..own.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(own));
     STORE_FILES.iter().any(begins)

@@ -1,4 +1,4 @@
-//! What a node answers with: done, or a pause and what ends it.
+//! The answers of a node: an output, or a pause with the wakes that end it.
 
 use std::sync::Arc;
 
@@ -13,24 +13,25 @@ use crate::Value;
 pub enum Step {
     /// The node's output.
     Done(Value),
-    /// The node gives up its instance and comes back in a new one.
+    /// The node gives up its instance and continues in a new one.
     Pause(Pause),
 }
 
-/// A pause: the first wake wins, the others are withdrawn.
+/// A pause. The first wake ends it, and the host withdraws the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pause {
-    /// What ends it. `Now`, `Body`, `Each` and `Flow` stand alone; the runner has checked that, and that there is one.
+    /// The wakes that end the pause, at least one. `Now`, `Body`, `Each` and `Flow` stand alone; the runner has checked
+    /// both.
     pub until: Vec<Wake>,
-    /// Read again by the node as part `state`.
+    /// The state that the node reads again after the pause.
     pub state: Value,
 }
 
-/// One thing that ends a pause.
+/// One event that ends a pause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Wake {
-    /// A checkpoint: continue at once.
+    /// A checkpoint: the node continues at once.
     Now,
     /// A timer, in milliseconds.
     After(u64),
@@ -40,14 +41,14 @@ pub enum Wake {
     Answer(Question),
     /// One pass through the node's body, with these variables (an object).
     Body(Value),
-    /// One pass through the node's body for every item.
+    /// One pass through the node's body for each item.
     Each(FanOut),
-    /// Another flow, as a child.
+    /// The end of another flow, run as a child.
     Flow(FlowCall),
 }
 
 impl Wake {
-    /// The name under which `woken` tells of it.
+    /// Returns the name that `woken` has for this wake.
     pub fn name(&self) -> &'static str {
         match self {
             Wake::Now => "now",
@@ -60,7 +61,7 @@ impl Wake {
         }
     }
 
-    /// Whether this wake may not have others beside it.
+    /// Returns whether this wake must be the only one of its pause.
     pub fn stands_alone(&self) -> bool {
         matches!(self, Wake::Now | Wake::Body(_) | Wake::Each(_) | Wake::Flow(_))
     }
@@ -70,38 +71,38 @@ impl Wake {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Question {
-    /// What is asked.
+    /// The text of the question.
     pub prompt: String,
-    /// Allowed answers; empty: any answer that `allow_text` and `schema` admit.
+    /// The allowed answers. If empty, `allow_text` and `schema` decide.
     pub choices: Vec<Choice>,
-    /// Whether free text is an answer too.
+    /// True if free text is an answer too.
     pub allow_text: bool,
-    /// JSON Schema of the answer's content.
+    /// The JSON Schema of the answer's content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Json>,
-    /// Who may answer (names of people or roles); empty: whoever may answer for the run.
+    /// The names of the people or roles that may answer. If empty, everyone who may answer for the run may answer.
     pub audience: Vec<String>,
 }
 
 /// One allowed answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// What the node receives.
+    /// The value that the node receives.
     pub value: String,
-    /// What a person sees, if it differs.
+    /// The text that a person sees, if it differs from `value`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
 
-/// One pass through the body for every item.
+/// One pass through the body for each item of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FanOut {
-    /// An array; the runner has checked that.
+    /// The items, a JSON array; the runner has checked that.
     pub items: Value,
-    /// Passes at a time; none: the host's default.
+    /// The number of concurrent passes. `None`: the host's default.
     pub concurrency: Option<u32>,
-    /// The first failing pass ends the rest; else its failure is an item of the result.
+    /// True if the first failing pass ends the others. Otherwise its failure becomes an item of the result.
     pub stop_on_failure: bool,
 }
 
@@ -110,6 +111,6 @@ pub struct FanOut {
 pub struct FlowCall {
     /// The flow's name.
     pub name: Arc<str>,
-    /// Its input.
+    /// The input of the child flow.
     pub input: Value,
 }

@@ -1,11 +1,11 @@
-//! Characters that make a text look like another one.
+//! Characters that make a text look like a different text.
 
-/// Whether a person who reads a text does not see this character, or sees the characters around it in another order.
+/// Returns whether a reader cannot see this character, or sees the characters around it in another order.
 ///
-/// | characters | judged |
+/// | characters | deceptive |
 /// |---|---|
 /// | embeddings, overrides and isolates of direction, zero-width spaces, invisible operators, tags, line separators | always |
-/// | zero-width joiners and marks of direction | only between ASCII characters; scripts and emoji need them |
+/// | zero-width joiners and marks of direction | only between ASCII characters, since scripts and emoji need them |
 pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> bool {
     match letter {
         '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => true,
@@ -15,8 +15,9 @@ pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> 
     }
 }
 
-/// Whether a person cannot be sure to see this character: it is invisible, blank, or changes the character or the direction beside it.
-/// These are more than [`is_deceptive`] judges, for texts that a person decides about and that may spell them as escapes.
+/// Returns whether a reader may fail to notice this character. It is invisible or blank, or it changes the character or
+/// the direction beside it. It covers more than [`is_deceptive`]: use it for texts that a person approves and that may
+/// contain escapes.
 pub fn is_hidden(letter: char) -> bool {
     is_deceptive(None, letter, None)
         || matches!(letter,
@@ -24,7 +25,7 @@ pub fn is_hidden(letter: char) -> bool {
             | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The characters of a text, each with whether it is deceptive.
+/// Returns the characters of a text, each with `true` if it is deceptive.
 pub fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
     let mut before = None;
     let mut letters = text.chars().peekable();
@@ -36,12 +37,12 @@ pub fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
     })
 }
 
-/// Whether a text has a deceptive character.
+/// Returns whether a text contains a deceptive character.
 pub fn has_deceptive(text: &str) -> bool {
     !text.is_ascii() && judged(text).any(|(_, deceptive)| deceptive)
 }
 
-/// The text with each deceptive character written as `\u{…}`, so that a person sees it.
+/// Returns the text with each deceptive character written as `\u{…}`, so that a reader sees it.
 pub fn revealed(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (letter, deceptive) in judged(text) {

@@ -1,4 +1,4 @@
-//! Values: immutable JSON, shared, or blobs that nodes see as file references.
+//! Values: shared immutable JSON, or blobs that nodes see as file references.
 
 use std::{
     fmt, io,
@@ -8,52 +8,52 @@ use std::{
 use flowcell_expr::Json;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Bytes, about, that the JSON text of a value may have which a component or the host hands on. Parts are shared, so that
-/// without it a few steps could make a value that nobody can write down.
+/// The approximate maximum size of a value as JSON text, in bytes. Values share their parts, so without this limit a
+/// few steps could build a value too large to write.
 pub const VALUE_BYTES: u64 = 64 << 20;
 
-/// The media type of what does not say what it is.
+/// The default media type, for content that declares none.
 pub const BINARY: &str = "application/octet-stream";
 
-/// One immutable value. It knows itself as text, as a tree, or both, and makes the other form when first asked.
+/// One immutable value. It holds text, a tree, or both, and makes the missing form on first use.
 #[derive(Clone)]
 pub struct Value(Arc<Forms>);
 
-/// Invariant: at least one form is set.
+/// The forms of a value. Invariant: at least one form is set.
 struct Forms {
     text: OnceLock<Box<str>>,
     tree: OnceLock<Json>,
 }
 
-/// Bytes kept beside the journal, by content.
+/// A reference to bytes that are stored beside the journal, by content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlobRef {
-    /// SHA-256 of the content, in hexadecimal.
+    /// The SHA-256 of the content, in hexadecimal.
     pub file_id: Arc<str>,
-    /// Bytes.
+    /// The number of bytes.
     pub size: u64,
-    /// Media type.
+    /// The media type of the content.
     pub mime: Arc<str>,
 }
 
 impl Value {
-    /// Parses one JSON text. The text is not kept: outputs live as long as their run, and most are never asked for it.
+    /// Parses one JSON text. It does not keep the text: outputs live as long as their run, and few are read as text.
     pub fn parse(text: impl AsRef<str>) -> Result<Value, serde_json::Error> {
         Json::parse(text.as_ref()).map(Value::from)
     }
 
-    /// Reads a text that this program has written, of any number of values.
+    /// Parses a JSON text that this program wrote. It has no limit on the number of JSON values.
     pub fn restore(text: impl AsRef<str>) -> Result<Value, serde_json::Error> {
         Json::restore(text.as_ref()).map(Value::from)
     }
 
-    /// `null`.
+    /// Returns the value `null`.
     pub fn null() -> Value {
         Value::from(Json::Null)
     }
 
-    /// The value as a tree.
+    /// Returns the value as a tree. The first call may parse the text.
     pub fn json(&self) -> &Json {
         self.0.tree.get_or_init(|| {
             let text = self.0.text.get().map(AsRef::as_ref).unwrap_or("null");
@@ -61,7 +61,7 @@ impl Value {
         })
     }
 
-    /// The value as compact JSON text.
+    /// Returns the value as compact JSON text. The first call may serialise the tree.
     pub fn text(&self) -> &str {
         self.0.text.get_or_init(|| self.0.tree.get().unwrap_or(&Json::Null).to_text().into())
     }
@@ -74,7 +74,7 @@ impl Value {
         }
     }
 
-    /// The blob that this value refers to, if it is a file reference `{ "kind": "file", "fileId": … }`.
+    /// Returns the blob that this value refers to, if it is a file reference `{ "kind": "file", "fileId": … }`.
     pub fn blob(&self) -> Option<BlobRef> {
         let json = self.json();
         if json.get("kind")?.as_str()? != "file" {

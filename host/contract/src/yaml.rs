@@ -1,15 +1,15 @@
-//! Errors of YAML documents, in words for people who write them.
+//! Error messages of YAML documents, worded for the authors of the documents.
 
 use std::borrow::Cow;
 
 use serde_yaml::{DefaultMessageFormatter, Error, MessageFormatter};
 
-/// Says what is wrong with a document, and shows the lines around the place.
+/// Describes the error of a document, and shows the lines around it.
 pub fn yaml_error(error: &Error) -> String {
     error.render_with_formatter(&Words)
 }
 
-/// Says what is expected in place of the parser's names for it.
+/// Replaces the parser's names for expected parts with plain descriptions.
 struct Words;
 
 impl MessageFormatter for Words {
@@ -33,7 +33,7 @@ impl MessageFormatter for Words {
     }
 }
 
-/// What to write where the parser expects an event or a type of this name.
+/// Returns a hint for an author where the parser expects an event or a type with this name.
 fn expected_here(name: &str) -> Cow<'_, str> {
     let what = match name {
         "mapping start" | "map" => "an object, such as `{ key: value }` or `key: value` on a line of its own",
