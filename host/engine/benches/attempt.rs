@@ -1,5 +1,5 @@
-//! What an attempt costs over the bare wasmtime call of the same component: 1 KiB of JSON in and out, a fresh instance
-//! each. Prints microseconds and ratios; the bare call is measured in the same run.
+//! Measures an attempt against the bare wasmtime call of the same component, with 1 KiB of JSON in and out and a fresh
+//! instance each. Prints microseconds and ratios from the same run.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -59,7 +59,7 @@ fn main() {
     let run = || engine.run(Attempt { input: Value::parse(input.as_str()).unwrap(), ..attempt.clone() }, calls.clone());
 
     let threads = std::thread::available_parallelism().unwrap().get();
-    // The bare calls run on threads of their own too: what is compared is the engine, not the way to another thread.
+    // The bare calls run on threads of their own too, so that the comparison leaves out the switch of threads.
     let guests = runtime(threads);
     let run_bare = || {
         let bare = bare.clone();

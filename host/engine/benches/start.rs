@@ -1,4 +1,4 @@
-//! What the start costs with a warm cache: the engine, one pack, its code, the first attempt. Prints milliseconds.
+//! Measures a start with a warm cache: the engine, one pack, its code and the first attempt. Prints milliseconds.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What a guest answered, read and checked on receipt.
+//! Reads and checks the answers of guests.
 
 use flowcell_contract::{
     Attempt, Choice, Failure, FanOut, FlowCall, JSON_VALUES, Json, Pause, Question, SizeError, Step, StepResult,
@@ -7,13 +7,13 @@ use flowcell_contract::{
 
 use crate::{Limits, bindings::types, failure, trap::too_large};
 
-/// Wakes in one pause.
+/// The maximum number of wakes in one pause.
 const MOST_WAKES: usize = 16;
 
-/// The longest timer of a pause, the same as of timeouts: 365 days.
+/// The longest timer of a pause: 365 days, as for timeouts.
 const MAX_AFTER_MS: u64 = 365 * 24 * 3_600 * 1_000;
 
-/// Reads an answer. The schema of an output is still to be checked.
+/// Reads an answer. The caller must still check an output against its schema.
 pub(crate) fn read(answer: Result<types::Step, types::Failure>, attempt: &Attempt, limits: &Limits) -> StepResult {
     let mut reader = Reader { attempt, limits, room: limits.output };
     match answer.map_err(failure::from_guest)? {
@@ -29,7 +29,7 @@ pub(crate) fn read(answer: Result<types::Step, types::Failure>, attempt: &Attemp
 struct Reader<'a> {
     attempt: &'a Attempt,
     limits: &'a Limits,
-    /// Bytes that the rest of the answer may have.
+    /// The bytes that the rest of the answer may have.
     room: usize,
 }
 
@@ -154,7 +154,7 @@ fn read_question(question: types::Question) -> Result<Question, Failure> {
     })
 }
 
-/// A part of what was given, shared.
+/// Returns a part of a value that the attempt received. It shares the value's memory.
 fn part(name: &str, value: Option<&Value>, path: &str) -> Result<Value, Failure> {
     let value = value.ok_or_else(|| invalid(format!("it refers to `{name}`, and there is none")))?;
     if path.is_empty() {
@@ -164,7 +164,8 @@ fn part(name: &str, value: Option<&Value>, path: &str) -> Result<Value, Failure>
     part.ok_or_else(|| invalid(format!("it refers to `{path}` of `{name}`, which is not there")))
 }
 
-/// A guest may hand parts of what it was given on, and more than once: what comes of it grows without a byte of its own.
+/// Refuses values that are too large or too deep. A guest may repeat parts of its input, so a short answer can describe
+/// a huge value.
 fn require_size(value: &Value) -> Result<(), Failure> {
     match value.json().measure(VALUE_BYTES) {
         Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! What wasmtime generates from `wit/`.
+//! The bindings that wasmtime generates from `wit/`.
 
 #![allow(missing_docs, clippy::allow_attributes_without_reason, reason = "generated from wit/, which documents it")]
 

@@ -1,5 +1,6 @@
-//! Compiled code on disk. An entry is loaded only if this user's own engine wrote it: it carries a keyed hash, and the
-//! key lies beside it, readable by its owner alone. The cache is never needed: whatever fails, the code is compiled.
+//! The cache of compiled code on disk. An entry carries a keyed hash, so the engine loads only entries that this user's
+//! engines wrote. The key lies in the same folder, and only its owner can read it. If the cache fails, the engine
+//! compiles the code again.
 
 use std::{
     fs, io,
@@ -11,27 +12,27 @@ use blake3::{Hash, Hasher, OUT_LEN};
 
 mod key;
 
-/// The directory is kept below this: the entries that were written first are removed first.
+/// The maximum size of the folder, in bytes. The oldest entries are removed first.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// A directory of sealed entries.
+/// A folder of cache entries with keyed hashes.
 pub(crate) struct Cache {
     dir: PathBuf,
     key: [u8; blake3::KEY_LEN],
 }
 
 impl Cache {
-    /// Opens the directory and makes it if need be.
+    /// Opens the folder, and makes it if necessary.
     pub(crate) fn open(dir: &Path) -> io::Result<Cache> {
         key::make_private_dir(dir)?;
         Ok(Cache { dir: dir.to_owned(), key: key::load(dir)? })
     }
 
-    /// The payload of an entry, if it is there and whole.
+    /// Returns the payload of an entry, or `None` if the entry is missing or damaged.
     pub(crate) fn get(&self, name: &str) -> Option<Vec<u8>> {
         let mut entry = fs::read(self.dir.join(name)).ok()?;
         let (seal, payload) = entry.split_first_chunk::<OUT_LEN>()?;
-        // Comparing hashes takes the same time wherever they differ.
+        // This comparison takes constant time.
         if self.seal(name, payload) != Hash::from_bytes(*seal) {
             tracing::warn!("the cached entry {name} is damaged or foreign; it is made anew");
             return None;
@@ -40,7 +41,7 @@ impl Cache {
         Some(entry)
     }
 
-    /// Writes an entry at once or not at all.
+    /// Writes an entry completely or not at all.
     pub(crate) fn put(&self, name: &str, payload: &[u8]) -> io::Result<()> {
         let seal = self.seal(name, payload);
         key::write_whole(&self.dir, name, &[seal.as_bytes(), payload])?;

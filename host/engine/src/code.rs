@@ -1,4 +1,5 @@
-//! From a pack's bytes to linked machine code: compiled once, kept on disk, linked once for each set of capabilities.
+//! Turns a pack's bytes into linked machine code. Each pack is compiled once, cached on disk, and linked once for each
+//! set of capabilities.
 
 use std::{
     collections::HashMap,
@@ -22,15 +23,15 @@ use crate::{
     trap,
 };
 
-/// A pack that can be run.
+/// A pack that the engine can run.
 pub(crate) struct Loaded {
     pub(crate) digest: Digest,
     pub(crate) offers: HashMap<Arc<str>, Arc<Offer>>,
     core_instances: u32,
     author: Author,
-    /// Let go once the code is there.
+    /// The component file, dropped once the code is made.
     bytes: Mutex<Option<Bytes>>,
-    /// Whoever makes code holds it; others wait.
+    /// Held by the thread that makes code. Others wait for it.
     making: Mutex<()>,
     component: OnceLock<Component>,
     linked: [OnceLock<Result<Linked, Failure>>; Capabilities::SETS],
@@ -39,7 +40,7 @@ pub(crate) struct Loaded {
 /// Code with its imports resolved.
 pub(crate) struct Linked {
     pub(crate) instance: EverythingPre<Sandbox>,
-    /// How many slots one instance takes.
+    /// The number of slots that one instance takes.
     pub(crate) slots: u32,
 }
 
@@ -63,12 +64,12 @@ impl Loaded {
         }
     }
 
-    /// The linked code, if it has been made.
+    /// Returns the linked code for a set of capabilities, or `None` if it has not been made.
     pub(crate) fn linked(&self, set: Capabilities) -> Option<&Result<Linked, Failure>> {
         self.linked[set.number()].get()
     }
 
-    /// Whether an attempt would have to wait for code.
+    /// Returns whether an attempt would have to wait for code.
     pub(crate) fn is_cold(&self) -> bool {
         self.offers.values().any(|offer| self.linked(offer.capabilities).is_none())
     }
@@ -77,25 +78,26 @@ impl Loaded {
         Failure::new(code::BAD_PACK, format!("the pack {} cannot be used: {error:#}", self.digest))
     }
 
-    /// What an error of making code means: the machine was short of something, or the pack is bad.
+    /// Converts an error of making code to a failure: a shortage of the machine, or a bad pack.
     fn unusable(&self, error: &wasmtime::Error) -> Failure {
         trap::from_shortage(error).unwrap_or_else(|| self.bad(error))
     }
 }
 
-/// Makes code.
+/// Compiles, caches and links the code of packs.
 pub(crate) struct Workshop {
     pub(crate) engine: wasmtime::Engine,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<Cache>,
-    /// Without it this process compiles everything.
+    /// The compiler processes for packs from outside this program. `None`: this process compiles everything.
     pub(crate) compilers: Option<Compilers>,
     pub(crate) limits: Limits,
     pub(crate) slots: u32,
 }
 
 impl Workshop {
-    /// What is known of a component. What a stranger made is validated, once.
+    /// Returns the facts of a component. It validates a component from outside this program, unless the cache has its
+    /// facts.
     pub(crate) fn facts(&self, bytes: &[u8], digest: &Digest, author: Author) -> Result<Facts, Refusal> {
         let name = match author {
             Author::Flowcell => format!("{}-{}.facts", digest.0, env!("CARGO_PKG_VERSION")),
@@ -113,7 +115,7 @@ impl Workshop {
         Ok(facts)
     }
 
-    /// Keeps an entry for the next start, if there is a place to keep it.
+    /// Writes a cache entry for the next start, if the engine has a cache.
     fn keep(&self, name: &str, payload: impl FnOnce() -> wasmtime::Result<Vec<u8>>) {
         let Some(cache) = &self.cache else { return };
         let kept = payload().map_err(|error| error.to_string());
@@ -123,7 +125,8 @@ impl Workshop {
         }
     }
 
-    /// The linked code of a pack for a set of capabilities. Blocks while it is made; whoever wants the same waits.
+    /// Returns the linked code of a pack for a set of capabilities. It blocks while this or another thread makes the
+    /// code.
     pub(crate) fn link<'a>(&self, pack: &'a Loaded, set: Capabilities) -> Result<&'a Linked, Failure> {
         if let Some(linked) = pack.linked(set) {
             return linked.as_ref().map_err(Failure::clone);
@@ -132,7 +135,7 @@ impl Workshop {
         let linked = match pack.linked(set) {
             Some(linked) => linked,
             None => match self.link_now(pack, set) {
-                // What the machine is short of now it may have later.
+                // The machine may have enough resources later, so this failure is not kept.
                 Err(failure) if failure.retryable => return Err(failure),
                 made => pack.linked[set.number()].get_or_init(|| made),
             },
@@ -158,7 +161,7 @@ impl Workshop {
         Ok(pack.component.get_or_init(|| made))
     }
 
-    /// An entry serves one component, one version of the engine and one configuration.
+    /// Returns the name of a cache entry. It depends on the component, the engine's version and its configuration.
     fn entry_name(&self, digest: &Digest) -> String {
         let mut hasher = DefaultHasher::new();
         self.engine.precompile_compatibility_hash().hash(&mut hasher);
@@ -167,8 +170,8 @@ impl Workshop {
 
     fn load(&self, name: &str) -> Option<Component> {
         let code = self.cache.as_ref()?.get(name)?;
-        // SAFETY: the bytes are what `Component::serialize` gave, for `get` has just checked, over these very bytes in
-        // memory, a keyed hash that only this user's engines can make.
+        // SAFETY: `Component::serialize` made these bytes. `get` has just checked a keyed hash over them in memory, and
+        // only this user's engines can make that hash.
         #[allow(unsafe_code, reason = "machine code is trusted by its keyed hash")]
         let component = unsafe { Component::deserialize(&self.engine, &code) };
         component.inspect_err(|error| tracing::warn!("cached code cannot be loaded: {error:#}")).ok()
@@ -196,8 +199,8 @@ impl Workshop {
             Uncompiled::Shortage(why) => Failure::retryable(code::HOST_SHORTAGE, why),
             Uncompiled::Refused(why) => pack.bad(why),
         })?;
-        // SAFETY: the bytes are what `Engine::precompile_component` gave in a process that this one has started from this
-        // user's own program, and they came through a pipe that nobody else has.
+        // SAFETY: `Engine::precompile_component` made these bytes in a process that this one started from this user's
+        // own program. They came through a pipe that no other process has.
         #[allow(unsafe_code, reason = "machine code is trusted by who made it")]
         let component = unsafe { Component::deserialize(&self.engine, &code) };
         let component = component.map_err(|error| pack.unusable(&error))?;
@@ -205,7 +208,7 @@ impl Workshop {
         Ok(component)
     }
 
-    /// Refuses what would not fit even into an empty pool, and says how many slots an instance takes.
+    /// Returns the number of slots that an instance takes. Refuses a pack that exceeds the limits or the empty pool.
     fn check_size(&self, pack: &Loaded, component: &Component) -> Result<u32, Failure> {
         let Some(needs) = component.resources_required() else {
             return Err(pack.bad("it imports core modules"));

@@ -1,5 +1,5 @@
-//! Compiling what strangers made, in a process of its own that may have so much memory and compute for so long. A component
-//! that needs more is refused, and nobody else notices.
+//! Compiles packs from outside this program in a separate process with limits on memory and computing time. A component
+//! that needs more is refused, without any effect on the rest of the host.
 
 use std::{
     ffi::OsString,
@@ -20,49 +20,49 @@ use crate::{
     text::{cut, single_line},
 };
 
-/// Compilers at a time; a pack that comes meanwhile waits.
+/// The maximum number of concurrent compilers. Further packs wait.
 const AT_A_TIME: usize = 2;
-/// What a compiler says at the end of its life is told to so many bytes.
+/// The part of a compiler's error output that a message shows, in bytes.
 const LAST_WORDS: usize = 1 << 10;
-/// Seconds on the clock that a compiler may take for each second that it may compute: other processes come first.
+/// Seconds on the clock that a compiler may take for each second of computing, since other processes have priority.
 const COMPILE_WAIT: u64 = 10;
-/// Time between two looks whether a compiler has ended that says nothing any more.
+/// The interval at which the host checks whether a compiler has exited after closing its output.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The command that compiles: a program that does [`compile`] with its standard input and output.
+/// The command of a compiler: a program that runs [`compile`] on its standard input and output.
 #[derive(Clone, Debug)]
 pub struct Compiler {
-    /// What is started.
+    /// The path of the program.
     pub program: PathBuf,
-    /// What it is told, so that it knows what it is to do.
+    /// The arguments that make the program run as a compiler.
     pub arguments: Vec<OsString>,
-    /// What is in its environment, and nothing else.
+    /// The complete environment of the process. It inherits no variables.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// Starts compilers, a few at a time.
+/// Starts compilers, at most [`AT_A_TIME`] at the same time.
 pub(crate) struct Compilers {
     compiler: Compiler,
     at_work: Mutex<usize>,
     freed: Condvar,
 }
 
-/// Why there is no code.
+/// The reason why a component was not compiled.
 pub(crate) enum Uncompiled {
-    /// The machine could not start a compiler, or has ended it.
+    /// The machine could not start a compiler, or killed it.
     Shortage(String),
-    /// There is something about the component.
+    /// The component itself cannot be compiled within the limits.
     Refused(String),
 }
 
-/// What comes before the component, as a line of JSON.
+/// The first line of a compiler's input, as JSON. The component follows it.
 #[derive(Serialize, Deserialize)]
 struct Order {
-    /// Bytes of stack of the guests.
+    /// The stack of the guests, in bytes.
     stack: usize,
-    /// Bytes of address space of the compiler, beyond what the program takes itself.
+    /// The address space of the compiler, in bytes, beyond the program's own.
     memory: u64,
-    /// How long it may compute, over all its threads.
+    /// The computing time of the compiler, over all its threads, in seconds.
     seconds: u64,
 }
 
@@ -71,7 +71,7 @@ impl Compilers {
         Compilers { compiler, at_work: Mutex::new(0), freed: Condvar::new() }
     }
 
-    /// The code of a component. Blocks until a compiler is free and has made it.
+    /// Returns the code of a component. Blocks until a compiler is free and has made the code.
     pub(crate) fn compile(&self, component: &[u8], limits: &Limits) -> Result<Vec<u8>, Uncompiled> {
         let _place = self.wait();
         let order = Order { stack: limits.stack, memory: limits.compile_memory, seconds: limits.compile_seconds };
@@ -91,7 +91,7 @@ impl Compilers {
     }
 }
 
-/// The right to have a compiler.
+/// The permit to run one compiler.
 struct Place<'a>(&'a Compilers);
 
 impl Drop for Place<'_> {
@@ -102,7 +102,7 @@ impl Drop for Place<'_> {
 }
 
 impl Compiler {
-    /// A compiler has nothing of this process: not its environment, no folder, no open file but its three.
+    /// Starts a compiler. It inherits neither the environment nor the folder, and no open file but its three pipes.
     fn start(&self) -> io::Result<Child> {
         Command::new(&self.program)
             .args(&self.arguments)
@@ -122,23 +122,23 @@ fn hand_over(mut input: impl Write, order: &Order, component: &[u8]) -> io::Resu
     input.write_all(component)
 }
 
-/// Reads at most so many bytes.
+/// Reads at most this many bytes.
 fn read_most(from: impl Read, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // How a compiler ended is what counts, and not why it cannot be heard.
+    // A read error does not matter: the exit status of the compiler decides.
     let _ = from.take(most).read_to_end(&mut bytes);
     bytes
 }
 
-/// How a compiler ended.
+/// The end of a compiler, and its output.
 struct Ended {
-    /// None: it was killed, as its time was over.
+    /// The exit status. `None`: the host killed the compiler when its time was over.
     status: Option<ExitStatus>,
     code: Vec<u8>,
     words: Vec<u8>,
 }
 
-/// Waits until a compiler ends by itself; none: it did not in time.
+/// Waits until a compiler exits by itself. Returns `None` if it has not done so by the deadline.
 fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
     loop {
         match child.try_wait()? {
@@ -150,13 +150,12 @@ fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitSta
 }
 
 impl Order {
-    /// Gives a compiler a component, and hears what it answers: no more bytes than it may have, and not for longer than it
-    /// may take.
+    /// Sends a component to a compiler and reads its answer. Limits the size of the answer and the time on the clock.
     fn converse(&self, mut child: Child, component: &[u8]) -> io::Result<Ended> {
         let deadline = Instant::now() + Duration::from_secs(self.seconds.saturating_mul(COMPILE_WAIT));
         let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         thread::scope(|scope| {
-            // One that is gone already does not read.
+            // A compiler that has already exited does not read its input; that is no error here.
             scope.spawn(|| input.map(|input| hand_over(input, self, component)));
             let words = scope.spawn(|| {
                 let mut errors = errors?;
@@ -168,11 +167,11 @@ impl Order {
             scope.spawn(move || told.send(output.map(|output| read_most(output, self.memory.saturating_add(1)))));
             let code = hears.recv_timeout(deadline.saturating_duration_since(Instant::now()));
             let status = match &code {
-                // The pipe is closed, so one that would say more ends.
+                // The pipe is closed now, so a compiler that writes more fails and exits.
                 Ok(_) => wait_until(&mut child, deadline),
                 Err(_) => Ok(None),
             };
-            // Whatever happened, none is left behind, and its pipes are closed.
+            // In every case the process is gone and its pipes are closed.
             if !matches!(status, Ok(Some(_))) {
                 let _ = child.kill();
                 child.wait()?;
@@ -182,7 +181,7 @@ impl Order {
         })
     }
 
-    /// The code, or why there is none.
+    /// Returns the code, or the reason why the compiler did not produce it.
     fn judge(&self, ended: Ended) -> Result<Vec<u8>, Uncompiled> {
         if ended.code.len() as u64 > self.memory {
             let most = self.memory >> 20;
@@ -198,7 +197,7 @@ impl Order {
         }
     }
 
-    /// What it means that a compiler ended so.
+    /// Derives the reason from a compiler's exit status and error output.
     fn why(&self, status: ExitStatus, words: &[u8]) -> Uncompiled {
         let words = String::from_utf8_lossy(words);
         if OUT_OF_MEMORY.iter().any(|said| words.contains(said)) {
@@ -214,7 +213,7 @@ impl Order {
     }
 }
 
-/// What Rust, wasmtime and a thread that could not be started say.
+/// The messages of Rust, wasmtime and a failed thread start when memory is short.
 const OUT_OF_MEMORY: [&str; 3] = ["memory allocation of ", "out of memory", "Resource temporarily unavailable"];
 const SIGKILL: i32 = 9;
 const SIGXCPU: i32 = 24;
@@ -229,8 +228,8 @@ fn signal(_: ExitStatus) -> Option<i32> {
     None
 }
 
-/// Is a compiler: reads its orders and a component, and writes code. The process should do nothing else, for it gives up what
-/// it does not need for that.
+/// Runs this process as a compiler: reads its order and a component, and writes the code. The process should do nothing
+/// else, because it gives up all rights that a compiler does not need.
 pub fn compile(mut input: impl BufRead, mut output: impl Write) -> anyhow::Result<()> {
     let mut order = String::new();
     input.read_line(&mut order)?;
@@ -244,14 +243,14 @@ pub fn compile(mut input: impl BufRead, mut output: impl Write) -> anyhow::Resul
     Ok(output.flush()?)
 }
 
-/// From here on this process has so much memory and time, writes no file, and waits behind all others.
+/// Limits the memory and time of this process, forbids it to write files, and lowers its priority.
 #[cfg(unix)]
 fn give_up(order: &Order) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, nice, setrlimit};
     let memory = address_space() + order.memory;
     let limits = [
         (Resource::As, memory, memory),
-        // At the soft limit comes a signal that tells; at the hard one an end.
+        // At the soft limit the kernel sends SIGXCPU, which tells the cause. At the hard limit it kills the process.
         (Resource::Cpu, order.seconds, order.seconds + 1),
         (Resource::Fsize, 0, 0),
         (Resource::Core, 0, 0),
@@ -259,12 +258,12 @@ fn give_up(order: &Order) -> io::Result<()> {
     for (resource, soft, hard) in limits {
         setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })?;
     }
-    // It is a courtesy, and a process that may not is none the worse.
+    // The lower priority is optional, so an error does not matter.
     let _ = nice(10);
     Ok(())
 }
 
-/// Bytes of address space that this process takes, where the system tells.
+/// Returns the address space of this process in bytes, or 0 where the system does not report it.
 #[cfg(unix)]
 fn address_space() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
@@ -277,27 +276,27 @@ fn give_up(_: &Order) -> io::Result<()> {
     Ok(())
 }
 
-/// What the kernel keeps a confined thread from.
+/// The restrictions that the kernel enforces on a confined thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Confined {
-    /// It opens no file, runs no program and signals no other process.
+    /// The thread cannot open files, run programs or signal other processes.
     files: bool,
-    /// It opens no socket, of whatever kind.
+    /// The thread cannot open sockets of any kind.
     sockets: bool,
 }
 
-/// Confines this thread, and all that it starts, as far as the kernel knows how.
+/// Confines this thread, and all that it starts, as far as the kernel supports it.
 #[cfg(target_os = "linux")]
 fn confine() -> anyhow::Result<Confined> {
     let files = confine_files()?;
     Ok(Confined { files, sockets: confine_sockets() })
 }
 
-/// Landlock. Answers whether the kernel knows it.
+/// Confines the thread with Landlock. Returns whether the kernel enforces it.
 #[cfg(target_os = "linux")]
 fn confine_files() -> anyhow::Result<bool> {
     use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
-    // The newest version that the library knows; an older kernel enforces what it can.
+    // This is the newest version that the library supports. An older kernel enforces a part of it.
     let abi = ABI::V6;
     let ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(abi))?
@@ -307,8 +306,8 @@ fn confine_files() -> anyhow::Result<bool> {
     Ok(restricted.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Seccomp: system calls that open sockets, or could do so unseen, fail with `EPERM`. Answers whether the kernel knows it, on
-/// this architecture.
+/// Makes system calls that open sockets, or that could do so indirectly, fail with `EPERM`, by seccomp. Returns whether
+/// the kernel supports it on this architecture.
 #[cfg(target_os = "linux")]
 fn confine_sockets() -> bool {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
@@ -331,7 +330,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of a compiler that is a script of the shell.
+    /// Runs a shell script as the compiler and returns the outcome.
     fn compile(script: &str, seconds: u64) -> Result<Vec<u8>, String> {
         let program = PathBuf::from("/bin/sh");
         let compiler = Compiler { program, arguments: vec!["-c".into(), script.into()], environment: Vec::new() };
@@ -347,7 +346,7 @@ mod tests {
         assert_eq!(compile("cat >/dev/null; printf code", 60), Ok(b"code".to_vec()));
         let endless = compile("while :; do printf %1024s; done", 60);
         assert_eq!(endless, Err("refused: its code would have more than 1 MiB".to_owned()));
-        // What it says beside that is cut, and does not keep it from ending.
+        // The error output is cut, and does not keep the process from exiting.
         let said = compile("i=0; while [ $i -lt 200 ]; do printf %1024s x >&2; i=$((i+1)); done; exit 1", 60);
         assert_eq!(said, Err("refused: it cannot be compiled: x".to_owned()));
     }
@@ -407,7 +406,7 @@ mod tests {
                 return;
             }
             assert_eq!(opened(), [false; 6]);
-            // So it is in threads that it starts.
+            // The threads that it starts are confined too.
             assert_eq!(thread::spawn(opened).join().unwrap(), [false; 6]);
         })
         .join()

@@ -1,24 +1,26 @@
-//! What an operator can choose.
+//! The settings that an operator can choose.
 
 use std::path::PathBuf;
 
 use crate::{Compiler, Limits};
 
-/// How an engine is set up.
+/// The configuration of an engine.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Where compiled code is kept; none: nothing is kept.
+    /// The folder of the cache of compiled code. `None`: the engine keeps no compiled code.
     pub cache_dir: Option<PathBuf>,
-    /// What compiles the packs of strangers; none: this process does, and has no limit to how much memory and time that takes.
+    /// The command that compiles packs from outside this program. `None`: this process compiles them, without a limit
+    /// on memory and time.
     pub compiler: Option<Compiler>,
-    /// What one attempt may use.
+    /// The limits of one attempt.
     pub limits: Limits,
-    /// Threads that run guests; none: one for each core.
+    /// The number of threads that run guests. `None`: one for each core.
     pub threads: Option<usize>,
-    /// Instances at a time, those that wait for a call included; what is more waits for its turn. None: as many as the
-    /// machine can hold, at most 1,000. Each costs 2 µs at the start, so a process that lives shortly wants fewer.
+    /// The maximum number of concurrent instances; further attempts wait. An instance that waits for a call counts too.
+    /// `None`: as many as the machine can hold, at most 1,000. Each costs 2 µs at the start, so a short-lived process
+    /// should set a lower number.
     pub instances: Option<u32>,
-    /// Bytes of linear memory that all instances may have at a time, beyond the first 4 MiB of each; none: a quarter of the
-    /// machine's. A tenant takes no more of it than it leaves.
+    /// The bytes of linear memory that all instances share, beyond the first 4 MiB of each. `None`: a quarter of the
+    /// machine's memory. A tenant cannot take more than it leaves free.
     pub memory: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! The engine: its packs, its threads, and how it is set up.
+//! The engine: its packs, its threads and its configuration.
 
 use std::{
     collections::HashMap,
@@ -24,31 +24,31 @@ use crate::{
     turns::Turns,
 };
 
-/// Long checks against schemas at a time, of which no tenant takes more than it leaves to others.
+/// The number of concurrent long schema checks. The tenants share them fairly.
 const CHECKS: u64 = 8;
 
-/// Runs packs. Cloning it gives another handle to the same engine.
+/// Runs packs. A clone is another handle to the same engine.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) packs: Shelf<Loaded>,
     pub(crate) workshop: Workshop,
-    /// Instances.
+    /// The slots of the instance pool.
     pub(crate) slots: Room,
-    /// Bytes of linear memory.
+    /// The bytes of linear memory beyond the part that each slot includes.
     pub(crate) memory: Room,
-    /// Checks against schemas that take long.
+    /// The places for long schema checks.
     pub(crate) checks: Room,
-    /// Who computes next.
+    /// The scheduler of the tenants' computing time.
     pub(crate) turns: Turns,
-    /// Attempts that are not over.
+    /// The number of unfinished attempts.
     pub(crate) attempts: AtomicUsize,
     pub(crate) ticker: Ticker,
     runtime: OwnRuntime,
 }
 
-/// Guests have a runtime of their own, so that one that spins delays nobody else's timers.
+/// The runtime of the guest threads. It is separate, so a guest that spins does not delay the host's timers.
 struct OwnRuntime {
     handle: Handle,
     runtime: Option<Runtime>,
@@ -56,7 +56,7 @@ struct OwnRuntime {
 
 impl Drop for OwnRuntime {
     fn drop(&mut self) {
-        // The last handle may be let go by one of the runtime's own threads, which must not wait for itself.
+        // One of the runtime's own threads may drop the last handle. It must not wait for itself.
         if let Some(runtime) = mem::take(&mut self.runtime) {
             runtime.shutdown_background();
         }
@@ -64,7 +64,7 @@ impl Drop for OwnRuntime {
 }
 
 impl Engine {
-    /// Sets an engine up. A cache that cannot be opened is done without.
+    /// Creates an engine. If the cache cannot be opened, the engine logs a warning and works without it.
     pub fn new(config: Config) -> anyhow::Result<Engine> {
         let machine = machine::build(&config.limits, config.instances, config.memory)?;
         let cache = config.cache_dir.as_deref().and_then(|dir| {
@@ -98,15 +98,15 @@ impl Engine {
         })))
     }
 
-    /// Takes a pack in: reads its manifest, checks and validates it. Nothing is compiled yet.
+    /// Adds a pack: reads its manifest and validates the component. It does not compile the pack yet.
     pub fn add_pack(&self, bytes: impl Into<Bytes>, origin: &str) -> Result<Pack, PackError> {
         let bytes = bytes.into();
         let digest = pack::digest(&bytes);
         self.add(bytes, digest, origin, Author::Stranger)
     }
 
-    /// Takes in a pack that came with this program. Only such packs may use the reserved prefixes. The digest was computed
-    /// when the program was built.
+    /// Adds a pack that is part of this program. Only such packs may use the reserved prefixes. The caller gives the
+    /// digest, which was computed when the program was built.
     pub fn add_built_in(&self, bytes: impl Into<Bytes>, digest: Digest, origin: &str) -> Result<Pack, PackError> {
         self.add(bytes.into(), digest, origin, Author::Flowcell)
     }
@@ -123,26 +123,27 @@ impl Engine {
         Ok(Pack { manifest: facts.manifest, digest })
     }
 
-    /// Compiles a pack now, or loads its code from the cache, so that no attempt waits for it. Blocks meanwhile.
+    /// Compiles a pack now, or loads its code from the cache, so that no attempt waits for it. Blocks the thread until
+    /// done.
     pub fn prepare(&self, digest: &Digest) -> Result<(), Failure> {
         let pack = self.0.packs.get(digest);
         let pack = pack.ok_or_else(|| Failure::new(code::BAD_PACK, format!("the pack {digest} is not loaded")))?;
         pack.offers.values().try_for_each(|offer| self.0.workshop.link(pack, offer.capabilities).map(|_| ()))
     }
 
-    /// Lets a tenant have no more instances, and bytes of memory beyond the first 4 MiB of each, at a time than this; without a
-    /// number as much as is fair.
+    /// Sets a tenant's limits on concurrent instances and on bytes of memory beyond the first 4 MiB of each instance.
+    /// `None` removes a limit, so that only the fair share applies.
     pub fn bound(&self, tenant: &Tenant, instances: Option<u64>, memory: Option<u64>) {
         self.0.slots.bound(tenant, instances);
         self.0.memory.bound(tenant, memory);
     }
 
-    /// Adds time that the host has computed for a tenant.
+    /// Adds host computing time to a tenant's account.
     pub fn charge(&self, tenant: &Tenant, time: Duration) {
         self.0.turns.charge(tenant, time);
     }
 
-    /// How long each tenant's attempts have computed since this was asked last.
+    /// Returns the computing time of each tenant since the last call.
     pub fn take_computed(&self) -> HashMap<Tenant, Duration> {
         self.0.turns.take_computed()
     }

@@ -1,4 +1,4 @@
-//! Failures on both sides of the border.
+//! Converts failures between the host's form and the guest's form.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::{
     text::{cut, printable, single_line},
 };
 
-/// What a guest may write as a code, and as a message.
+/// The maximum lengths of the code and the message that a guest may write, in bytes.
 const CODE_BYTES: usize = 64;
 const MESSAGE_BYTES: usize = 4096;
 
-/// The record as the guest sees it.
+/// Converts a failure to the guest's form.
 pub(crate) fn to_guest(failure: Failure) -> GuestFailure {
     GuestFailure {
         code: failure.code,
@@ -24,19 +24,19 @@ pub(crate) fn to_guest(failure: Failure) -> GuestFailure {
     }
 }
 
-/// The record that a guest answered with.
+/// Converts a guest's failure to the host's form. Cuts long texts and replaces harmful characters.
 pub(crate) fn from_guest(failure: GuestFailure) -> Failure {
     Failure {
         code: cut(single_line(&failure.code), CODE_BYTES),
         message: printable(cut(failure.message, MESSAGE_BYTES)),
         retryable: failure.retryable,
         retry_after_ms: failure.retry_after_ms.map(u64::from),
-        // Details that are not JSON are still worth showing.
+        // Details that are not JSON are kept as a text.
         details: failure.details.map(|text| Json::parse(&text).unwrap_or_else(|_| Json::from(text))),
     }
 }
 
-/// The error with which a host function ends the guest.
+/// The error with which a host function stops the guest.
 #[derive(Debug)]
 pub(crate) struct Stop(pub(crate) Failure);
 

@@ -1,8 +1,8 @@
-//! Components: the only crate that knows wasmtime.
+//! Runs WebAssembly components. No other crate depends on wasmtime.
 //!
-//! An [`Engine`] takes packs in and runs attempts at their node types, each in a fresh instance of precompiled code that
-//! can do nothing but what its manifest asks for, within [`Limits`]. It is the runtime's
-//! [`NodeRunner`](flowcell_contract::NodeRunner).
+//! An [`Engine`] loads packs and runs attempts at their node types. Each attempt gets a fresh instance of precompiled
+//! code, within [`Limits`]. The instance can use only the capabilities that its manifest asks for. The engine
+//! implements the runtime's [`NodeRunner`](flowcell_contract::NodeRunner).
 
 mod answer;
 mod bindings;
@@ -26,7 +26,7 @@ mod ticker;
 mod trap;
 mod turns;
 
-/// What runs the components.
+/// The name and major version of the WebAssembly runtime.
 pub const RUNTIME: &str = "wasmtime 48";
 
 pub use compiler::{Compiler, compile};

@@ -1,39 +1,41 @@
-//! Every limit of a sandbox.
+//! All limits of a sandbox.
 
-/// What one attempt may use. Reaching a limit ends the attempt; nobody else notices.
+/// The limits of one attempt. Reaching a limit ends this attempt and affects no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of linear memory, over all memories of a component: 64 MiB. More is `out_of_memory`.
+    /// Bytes of linear memory, over all memories of a component. Default: 64 MiB. More is `out_of_memory`.
     pub memory: usize,
-    /// Elements of one table: 20,000. More is `limit_exceeded`.
+    /// Elements of one table. Default: 20,000. More is `limit_exceeded`.
     pub table_elements: usize,
-    /// Bytes of stack: 512 KiB. More is `stack_overflow`.
+    /// Bytes of stack. Default: 512 KiB. More is `stack_overflow`.
     pub stack: usize,
-    /// Resource handles at a time: 1,000. More is `limit_exceeded`.
+    /// Resource handles held at the same time. Default: 1,000. More is `limit_exceeded`.
     pub handles: usize,
-    /// Bytes that one host call may copy out of the sandbox: 4 MiB. More is `limit_exceeded`.
+    /// Bytes that one host call may copy out of the sandbox. Default: 4 MiB. More is `limit_exceeded`.
     pub call_bytes: usize,
-    /// Host calls, writes to standard output included: 100,000. More is `limit_exceeded`.
+    /// Host calls, including writes to standard output. Default: 100,000. More is `limit_exceeded`.
     pub calls: u32,
-    /// Bytes of log text, standard output included: 256 KiB. What comes after is dropped, and a line says so.
+    /// Bytes of log text, including standard output. Default: 256 KiB. The host drops further text and logs a line
+    /// about it.
     pub log_bytes: usize,
-    /// Bytes of output: 4 MiB. More is `output_too_large`.
+    /// Bytes of output. Default: 4 MiB. More is `output_too_large`.
     pub output: usize,
-    /// Bytes of a pause's state: 256 KiB. More is `output_too_large`.
+    /// Bytes of a pause's state. Default: 256 KiB. More is `output_too_large`.
     pub state: usize,
-    /// Random bytes in one call: 64 KiB. More is a trap.
+    /// Random bytes in one call. Default: 64 KiB. More is a trap.
     pub random_bytes: u64,
-    /// Core instances in one component: 64. More refuses the pack.
+    /// Core instances in one component. Default: 64. The engine refuses a pack with more.
     pub core_instances: u32,
-    /// Memories in one component: 8. More refuses the pack.
+    /// Memories in one component. Default: 8. The engine refuses a pack with more.
     pub memories: u32,
-    /// Tables in one component: 64. More refuses the pack.
+    /// Tables in one component. Default: 64. The engine refuses a pack with more.
     pub tables: u32,
-    /// Bytes of a component file: 32 MiB. More refuses the pack.
+    /// Bytes of a component file. Default: 32 MiB. The engine refuses a larger pack.
     pub component: usize,
-    /// Bytes of memory of the process that compiles a pack: 2 GiB. More refuses the pack.
+    /// Bytes of memory of the process that compiles a pack. Default: 2 GiB. The engine refuses a pack that needs more.
     pub compile_memory: u64,
-    /// Seconds for which that process may compute, over all its threads: 120. More refuses the pack.
+    /// Seconds of computing of that process, over all its threads. Default: 120. The engine refuses a pack that needs
+    /// more.
     pub compile_seconds: u64,
 }
 
@@ -61,8 +63,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes that may cross the border in one call, the node's answer included: a little more than the largest output,
-    /// so that an output's own limit is met first.
+    /// Returns the bytes that may cross the sandbox boundary in one call, including the node's answer. It is slightly
+    /// more than the largest output, so that an output reaches its own limit first.
     pub(crate) fn border_bytes(&self) -> usize {
         self.call_bytes.max(self.output) + (64 << 10)
     }

@@ -1,4 +1,4 @@
-//! Linking per node type: what its manifest entry asks for is live, everything else is a denial.
+//! Links components: the capabilities that a node type asks for are live, and all others deny each call.
 
 use std::sync::OnceLock;
 
@@ -22,21 +22,21 @@ use crate::{
     },
 };
 
-/// A set of capabilities, a bit for each.
+/// A set of capabilities, with one bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capabilities(u16);
 
 impl Capabilities {
-    /// How many sets there are.
+    /// The number of different sets.
     pub(crate) const SETS: usize = 1 << BuiltIn::ALL.len();
 
-    /// What a type asks for.
+    /// Returns the set of the capabilities that a node type asks for.
     pub(crate) fn asked_by(node: &NodeType) -> Capabilities {
         let asked = BuiltIn::ALL.iter().filter(|capability| node.asks_for(capability.name()));
         Capabilities(asked.fold(0, |set, capability| set | 1 << *capability as u16))
     }
 
-    /// The number of this set, below `SETS`.
+    /// Returns the number of this set, below `SETS`.
     pub(crate) fn number(self) -> usize {
         usize::from(self.0)
     }
@@ -46,7 +46,7 @@ impl Capabilities {
     }
 }
 
-/// One linker for each set of capabilities, made when it is first needed.
+/// One linker for each set of capabilities, made on first use.
 pub(crate) struct Linkers {
     engine: wasmtime::Engine,
     linkers: [OnceLock<Linker<Sandbox>>; Capabilities::SETS],
@@ -57,7 +57,7 @@ impl Linkers {
         Linkers { engine: engine.clone(), linkers: [const { OnceLock::new() }; Capabilities::SETS] }
     }
 
-    /// The linker of a set.
+    /// Returns the linker of a set of capabilities.
     pub(crate) fn get(&self, set: Capabilities) -> wasmtime::Result<&Linker<Sandbox>> {
         let slot = &self.linkers[set.number()];
         if let Some(linker) = slot.get() {
@@ -90,7 +90,7 @@ fn link(engine: &wasmtime::Engine, set: Capabilities) -> wasmtime::Result<Linker
     Ok(linker)
 }
 
-/// Links the interface of a capability, live or denied.
+/// Links the interface of a capability: live if `is_live`, otherwise denied.
 fn link_capability(linker: &mut Linker<Sandbox>, capability: BuiltIn, is_live: bool) -> wasmtime::Result<()> {
     macro_rules! link {
         ($interface:ident) => {

@@ -1,4 +1,4 @@
-//! The configuration of wasmtime: deterministic, bounded, and sized to this machine.
+//! The configuration of wasmtime: deterministic, bounded, and sized for this machine.
 
 use std::{fs, num::NonZeroUsize};
 
@@ -6,40 +6,40 @@ use wasmtime::{Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationC
 
 use crate::Limits;
 
-/// An engine and how many instances it holds at a time.
+/// A wasmtime engine, with the number of concurrent instances and the memory that it can hold.
 pub(crate) struct Machine {
     pub(crate) engine: wasmtime::Engine,
-    /// Instances at a time; a larger component counts as several.
+    /// The number of concurrent instances. A large component counts as several.
     pub(crate) slots: u32,
-    /// Bytes of linear memory at a time, beyond what comes with each slot.
+    /// The bytes of linear memory of all instances, beyond the part that each slot includes.
     pub(crate) memory: u64,
 }
 
-/// Bytes of linear memory that an attempt has without asking whether there is room. Most guests need no more.
+/// The bytes of linear memory that each attempt has without taking from the shared memory. Most guests need no more.
 pub(crate) const MEMORY_INCLUDED: usize = 4 << 20;
 
-/// Core instances that come with one slot.
+/// The number of core instances in one slot.
 pub(crate) const CORE_INSTANCES_PER_SLOT: u32 = 4;
-/// Tables that come with one slot.
+/// The number of tables in one slot.
 pub(crate) const TABLES_PER_SLOT: u32 = 2;
 
-/// More instances than this do not run faster, they only wait in another place.
+/// The maximum number of slots. More instances would not run faster.
 const MOST_SLOTS: u64 = 1_000;
-/// Fewer slots than this cannot hold one large component.
+/// The minimum number of slots, so that one large component fits.
 const LEAST_SLOTS: u64 = 32;
-/// Mappings of address space that one instance takes, with its guards, stack and tables.
+/// The number of address space mappings that one instance takes, with its guards, stack and tables.
 const MAPPINGS_PER_SLOT: u64 = 12;
-/// Physical memory that one slot is reckoned with. Most guests stay below 2 MiB.
+/// The estimated physical memory of one slot, in bytes. Most guests stay below 2 MiB.
 const MEMORY_PER_SLOT: u64 = 8 << 20;
 
-/// The memory of a machine that does not tell.
+/// The assumed memory of a machine that does not report it, in bytes.
 const UNKNOWN_MEMORY: u64 = 4 << 30;
 
-/// Builds the engine, for so many instances with so much memory if anybody has said how many. Without the address space
-/// for a pool, instances are allocated one by one.
+/// Builds the engine. `instances` and `memory` are the operator's settings, if any. If the address space is too small
+/// for a pool, the engine allocates instances one by one.
 pub(crate) fn build(limits: &Limits, instances: Option<u32>, memory: Option<u64>) -> anyhow::Result<Machine> {
     let slots = slots(instances);
-    // Slots are reckoned with half of the memory; what is large has half of the rest.
+    // Half of the memory is reserved for the slots. Memory beyond the slots gets half of the rest.
     let memory = memory.unwrap_or_else(|| memory_bytes().unwrap_or(UNKNOWN_MEMORY) / 4);
     match wasmtime::Engine::new(&pooled(limits, slots)) {
         Ok(engine) => Ok(Machine { engine, slots, memory }),
@@ -51,13 +51,13 @@ pub(crate) fn build(limits: &Limits, instances: Option<u32>, memory: Option<u64>
     }
 }
 
-/// An engine that makes code for [`build`]'s, and runs nothing.
+/// Builds an engine that compiles code for the engine of [`build`], and runs nothing.
 pub(crate) fn compiler(stack: usize) -> anyhow::Result<wasmtime::Engine> {
     let limits = Limits { stack, ..Limits::default() };
     wasmtime::Engine::new(&base(&limits)).map_err(|error| anyhow::anyhow!("{error:#}"))
 }
 
-/// What compiled code depends on. It must be the same with and without a pool.
+/// Returns the settings that compiled code depends on. They must be the same with and without a pool.
 fn base(limits: &Limits) -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
     config
@@ -100,7 +100,8 @@ fn pooled(limits: &Limits, slots: u32) -> wasmtime::Config {
     config
 }
 
-/// As many slots as are wanted and the machine can hold: half of its mappings and of its memory.
+/// Returns the number of slots: the wanted number, but at most as many as fit in half of the mappings and of the
+/// memory.
 fn slots(wanted: Option<u32>) -> u32 {
     let by_mappings = number_in("/proc/sys/vm/max_map_count").map(|count| count / 2 / MAPPINGS_PER_SLOT);
     let by_memory = memory_bytes().map(|bytes| bytes / 2 / MEMORY_PER_SLOT);
@@ -113,7 +114,7 @@ fn number_in(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The memory that this process may use: of the machine, or of its control group if that is less.
+/// Returns the memory that this process may use, in bytes: the machine's, or its control group's if that is less.
 fn memory_bytes() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;

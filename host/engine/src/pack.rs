@@ -1,4 +1,4 @@
-//! Packs: component files with a manifest, read and checked without running or compiling anything.
+//! Packs: component files with a manifest. This module reads and checks them without running or compiling anything.
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
@@ -14,108 +14,108 @@ mod world;
 use sections::Sections;
 pub(crate) use sections::validate;
 
-/// Prefixes that only the packs of this program may use.
+/// Name prefixes that only this program's own packs may use.
 const RESERVED: [&str; 7] = ["control", "data", "system", "agent", "script", "http", "file"];
 
-/// The longest manifest.
+/// The maximum size of a manifest, in bytes.
 const MANIFEST_BYTES: usize = 1 << 20;
 
-/// A pack that an engine has taken in.
+/// A pack that an engine has loaded.
 #[derive(Clone, Debug)]
 pub struct Pack {
-    /// What it offers.
+    /// The manifest, with the node types that the pack offers.
     pub manifest: Manifest,
-    /// What it is.
+    /// The SHA-256 of the component file.
     pub digest: Digest,
 }
 
-/// What can be known of a component file without running it.
+/// The properties of a component file that can be read without running it.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// What it offers.
+    /// The manifest, with the node types that the pack offers.
     pub manifest: Manifest,
-    /// What it is.
+    /// The SHA-256 of the component file.
     pub digest: Digest,
-    /// Bytes.
+    /// The size of the component file, in bytes.
     pub size: usize,
-    /// The interfaces that it imports.
+    /// The names of the interfaces that the component imports.
     pub imports: Vec<String>,
-    /// What it exports.
+    /// The names of the component's exports.
     pub exports: Vec<String>,
 }
 
-/// Why a file is not a pack that this host takes.
+/// The error of a file that this host does not accept as a pack.
 #[derive(Debug, thiserror::Error)]
 #[error("{origin}: {refusal}")]
 pub struct PackError {
-    /// The file, or where else the bytes came from.
+    /// The path of the file, or another source of the bytes.
     pub origin: String,
-    /// What is wrong.
+    /// The reason for the refusal.
     pub refusal: Refusal,
 }
 
-/// What is wrong with a pack.
+/// The reason why a host refuses a pack.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The file is larger than the limit.
     #[error("the file has {size} bytes; a pack may have {limit}")]
     TooLarge {
-        /// Its bytes.
+        /// The size of the file, in bytes.
         size: usize,
-        /// The limit.
+        /// The maximum size, in bytes.
         limit: usize,
     },
-    /// The bytes are something else.
+    /// The bytes are not a WebAssembly component.
     #[error("this is not a WebAssembly component: {0}")]
     NotAComponent(String),
-    /// There is no manifest.
+    /// The component has no manifest.
     #[error("the component carries no manifest; it belongs into one custom section `{section}`", section = sections::MANIFEST)]
     NoManifest,
-    /// There is more than one manifest.
+    /// The component has more than one manifest.
     #[error("the component carries {0} manifests; there must be exactly one")]
     SeveralManifests(usize),
-    /// The manifest is wrong.
+    /// The manifest cannot be read, or is inconsistent.
     #[error("the manifest: {0}")]
     Manifest(#[from] ManifestError),
-    /// The manifest uses a prefix that belongs to this program.
+    /// The manifest uses a prefix that is reserved for this program's own packs.
     #[error("the prefix `{0}.` is reserved for the packs that come with flowcell; choose another `name` in node.yaml")]
     Reserved(Arc<str>),
-    /// A node type asks for what this host does not have.
+    /// A node type asks for a capability that this host does not have.
     #[error("`{node}` asks for the capability `{capability}`; this host has {known}", known = known_capabilities())]
     UnknownCapability {
-        /// Who asks.
+        /// The node type.
         node: Arc<str>,
-        /// For what.
+        /// The capability that it asks for.
         capability: Arc<str>,
     },
-    /// The component imports what no pack may import.
+    /// The component imports an interface that this host does not offer.
     #[error("the component imports `{0}`, which this host does not offer")]
     Import(String),
-    /// The component does not export what every pack exports.
+    /// The component does not export the interface of packs.
     #[error("the component does not export `{interface}`", interface = world::NODE)]
     NoNode,
-    /// The component has more parts than one may have.
+    /// The component has more parts of one kind than the limit.
     #[error("the component has {count} {part}; it may have {limit}")]
     TooMany {
-        /// What there is too much of.
+        /// The kind of the parts.
         part: &'static str,
-        /// How many there are.
+        /// The number of parts.
         count: usize,
-        /// How many there may be.
+        /// The maximum number of parts.
         limit: usize,
     },
 }
 
-/// Whose pack it is.
+/// The origin of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
-    /// It came with this program, which has tested it.
+    /// This program itself. It skips the validation of its own packs.
     Flowcell,
-    /// Anybody.
+    /// Anyone else. The host does not trust such packs.
     Stranger,
 }
 
-/// The content of a pack, as its digest.
+/// Returns the digest of a pack's bytes: SHA-256 in hexadecimal.
 pub fn digest(bytes: &[u8]) -> Digest {
     let mut text = String::with_capacity(64);
     for byte in Sha256::digest(bytes) {
@@ -125,7 +125,7 @@ pub fn digest(bytes: &[u8]) -> Digest {
     Digest(text.into())
 }
 
-/// Reads what a component file says of itself. It is validated as a whole, and nothing in it runs.
+/// Reads the properties of a component file and validates it. Nothing in it runs.
 pub fn inspect(bytes: &[u8]) -> Result<Inspection, Refusal> {
     let facts = Facts::read(bytes, &Limits::default())?;
     validate(bytes)?;
@@ -135,7 +135,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, Refusal> {
     Ok(Inspection { manifest, digest, size: bytes.len(), imports, exports })
 }
 
-/// Puts a manifest into a component that has none: the toolchains of most languages know of no such section.
+/// Adds a manifest to a component that has none, since the toolchains of most languages cannot write such a section.
 pub fn embed(component: Vec<u8>, manifest: &str) -> Result<Vec<u8>, Refusal> {
     match Sections::read(&component)?.manifests.len() {
         0 => Ok(sections::with_manifest(component, manifest)),
@@ -143,12 +143,12 @@ pub fn embed(component: Vec<u8>, manifest: &str) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Whether a name of packs belongs to this program.
+/// Returns whether a pack name is reserved for this program's own packs.
 pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }
 
-/// What a walk over a component tells, kept beside its code so that later starts need no walk.
+/// The properties that a walk over a component finds. The cache keeps them, so that later starts need no walk.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) manifest: Manifest,
@@ -158,7 +158,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Reads them from a component, and checks it against the world of packs.
+    /// Reads the facts of a component, and checks its imports and exports.
     pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Facts, Refusal> {
         if bytes.len() > limits.component {
             return Err(Refusal::TooLarge { size: bytes.len(), limit: limits.component });
@@ -178,20 +178,20 @@ impl Facts {
         Ok(Facts { manifest, imports, exports, core_instances })
     }
 
-    /// Reads them as [`Facts::to_json`] wrote them.
+    /// Reads facts that [`Facts::to_json`] wrote. Returns `None` if they cannot be read.
     pub(crate) fn from_json(json: &[u8]) -> Option<Facts> {
         let mut facts: Facts = serde_json::from_slice(json).ok()?;
         facts.manifest = facts.manifest.complete().ok()?;
         Some(facts)
     }
 
-    /// Writes them down.
+    /// Returns the facts as JSON.
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        // Serialising to memory fails only for keys that are no strings, and there are none.
+        // Serialising to memory fails only for keys that are not strings, and all keys are strings.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// The manifest as an engine takes it: only this program's own packs may use the reserved prefixes.
+    /// Checks the manifest's name and sets the digest. Only this program's own packs may use the reserved prefixes.
     pub(crate) fn admit(&mut self, digest: &Digest, author: Author) -> Result<(), Refusal> {
         let manifest = &mut self.manifest;
         if author == Author::Stranger && is_reserved(&manifest.name) {
@@ -227,14 +227,14 @@ fn assign(manifest: &mut Manifest, digest: &Digest) {
     }
 }
 
-/// One node type, ready to be run.
+/// One node type, ready to run.
 pub(crate) struct Offer {
     pub(crate) node: NodeType,
     pub(crate) capabilities: Capabilities,
     pub(crate) schemas: Schemas,
 }
 
-/// The types of a manifest by name.
+/// Returns the node types of a manifest by name.
 pub(crate) fn offers(manifest: &Manifest) -> HashMap<Arc<str>, Arc<Offer>> {
     let offer = |node: &NodeType| Offer {
         node: node.clone(),
@@ -244,5 +244,5 @@ pub(crate) fn offers(manifest: &Manifest) -> HashMap<Arc<str>, Arc<Offer>> {
     manifest.nodes.iter().map(|node| (node.name.clone(), Arc::new(offer(node)))).collect()
 }
 
-/// The bytes of a component: part of this program, or read from somewhere.
+/// The bytes of a component, borrowed from this program or owned.
 pub(crate) type Bytes = Cow<'static, [u8]>;

@@ -1,7 +1,7 @@
-//! Room that tenants share, such as instances, and bytes of memory.
+//! Resources that tenants share fairly, such as instances and bytes of memory.
 //!
-//! Nobody takes more than is left after that; who holds nothing may take what there is. So one tenant who takes what there
-//! is gets a half, two get a third each, and whoever comes next finds room at once.
+//! A tenant may take more only if at least as much stays free as it then holds. A tenant that holds nothing may take
+//! all that is free. So a single tenant gets a half, and two get a third each. A new tenant can start at once.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,7 +12,7 @@ use flowcell_contract::Tenant;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// So much of something. Cheap to clone.
+/// A pool of a resource that tenants share. A clone is another handle to the same pool.
 #[derive(Clone)]
 pub struct Room(Arc<Mutex<Taken>>);
 
@@ -24,12 +24,12 @@ struct Taken {
 #[derive(Default)]
 struct Share {
     held: u64,
-    /// No more than this, whatever is free.
+    /// The maximum that the tenant may hold, even if more is free. `None`: only the fair share applies.
     bound: Option<u64>,
     waiting: VecDeque<(u64, oneshot::Sender<Place>)>,
 }
 
-/// What somebody holds of a room. It is given back when this is dropped.
+/// A part of a pool that one tenant holds. Dropping it returns the part to the pool.
 pub struct Place {
     room: Room,
     tenant: Tenant,
@@ -37,12 +37,12 @@ pub struct Place {
 }
 
 impl Room {
-    /// So much of it.
+    /// Creates a pool of this size.
     pub fn new(size: u64) -> Room {
         Room(Arc::new(Mutex::new(Taken { free: size, by: HashMap::new() })))
     }
 
-    /// Lets a tenant hold no more than this, or as much as is fair.
+    /// Sets the maximum that a tenant may hold. `None` leaves only the fair share.
     pub fn bound(&self, tenant: &Tenant, most: Option<u64>) {
         let mut taken = self.0.lock();
         if most.is_some() || taken.by.contains_key(tenant) {
@@ -51,17 +51,17 @@ impl Room {
         taken.forget(tenant);
     }
 
-    /// Takes some now, if the tenant may.
+    /// Takes an amount now. Returns `None` if the tenant may not have it.
     pub fn try_take(&self, tenant: &Tenant, amount: u64) -> Option<Place> {
         self.0.lock().take(tenant, amount).then(|| self.held(tenant, amount))
     }
 
-    /// What all hold together.
+    /// Returns the amount that all tenants hold together.
     pub fn taken(&self) -> u64 {
         self.0.lock().by.values().map(|share| share.held).sum()
     }
 
-    /// How often the tenant may take one more.
+    /// Returns how many more units the tenant may take one by one.
     pub fn left(&self, tenant: &Tenant) -> u64 {
         let taken = self.0.lock();
         let (held, bound) = taken.of(tenant);
@@ -70,7 +70,7 @@ impl Room {
         if held == 0 { left.max(taken.free.min(1)) } else { left }
     }
 
-    /// Takes some when the tenant may. Those of a tenant who wait are served in the order in which they came.
+    /// Takes an amount, and waits until the tenant may have it. Waiting callers of one tenant are served in order.
     pub async fn take(&self, tenant: &Tenant, amount: u64) -> Place {
         let waits = {
             let mut taken = self.0.lock();
@@ -84,7 +84,7 @@ impl Room {
         };
         match waits.await {
             Ok(held) => held,
-            // Whoever waits keeps the room, and a room that is there serves everybody.
+            // This cannot happen: the caller holds the pool, and the pool serves every waiting caller.
             Err(_) => std::future::pending().await,
         }
     }
@@ -93,9 +93,9 @@ impl Room {
         Place { room: self.clone(), tenant: tenant.clone(), amount }
     }
 
-    /// Gives to those who wait, for as long as one may have what it waits for.
+    /// Gives parts to waiting callers until none of them may have its amount.
     fn serve(&self) {
-        // One that nobody waits for any more is given back, which takes the lock again.
+        // A caller that stopped waiting returns its part here. That takes the lock again, so it happens after the loop.
         let mut gone = Vec::new();
         {
             let mut taken = self.0.lock();
@@ -108,14 +108,14 @@ impl Room {
 }
 
 impl Place {
-    /// Takes more, if the tenant may.
+    /// Takes more, if the tenant may have it. Returns whether it did.
     pub(crate) fn grow(&mut self, by: u64) -> bool {
         let grown = self.room.0.lock().take(&self.tenant, by);
         self.amount += if grown { by } else { 0 };
         grown
     }
 
-    /// Gives back what is more than an amount.
+    /// Returns all but this amount to the pool.
     pub fn shrink(&mut self, to: u64) {
         let more = self.amount.saturating_sub(to);
         self.amount -= more;
@@ -145,7 +145,7 @@ impl Drop for Place {
 }
 
 impl Taken {
-    /// What a tenant holds, and its bound.
+    /// Returns the amount that a tenant holds, and its maximum.
     fn of(&self, tenant: &Tenant) -> (u64, Option<u64>) {
         self.by.get(tenant).map_or((0, None), |share| (share.held, share.bound))
     }
@@ -163,7 +163,7 @@ impl Taken {
         true
     }
 
-    /// Of those who wait and may have what they wait for, the one whose tenant holds least.
+    /// Serves one waiting caller: among those whose amount is available, the one whose tenant holds least.
     fn next(&mut self) -> Option<(Tenant, u64, oneshot::Sender<Place>)> {
         let free = self.free;
         let may = |share: &Share| {
@@ -176,7 +176,7 @@ impl Taken {
         Some((tenant.clone(), amount, give))
     }
 
-    /// A tenant that holds nothing and waits for nothing is not kept.
+    /// Removes a tenant's entry if it holds nothing, waits for nothing and has no maximum.
     fn forget(&mut self, tenant: &Tenant) {
         let empty = |share: &Share| share.held == 0 && share.bound.is_none() && share.waiting.is_empty();
         if self.by.get(tenant).is_some_and(empty) {
@@ -185,8 +185,8 @@ impl Taken {
     }
 }
 
-/// Whether a tenant may have so much more: at least what it holds then is left. One that holds nothing may have what there is,
-/// so that what is large finds room at all.
+/// Returns whether a tenant may take this amount: at least as much as it then holds must stay free. A tenant that holds
+/// nothing may take all that is free, so that a large amount is possible at all.
 fn fits(free: u64, held: u64, bound: Option<u64>, amount: u64) -> bool {
     let Some(left) = free.checked_sub(amount) else { return false };
     let after = held + amount;

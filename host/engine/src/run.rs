@@ -1,4 +1,4 @@
-//! One attempt: a fresh instance, one call, and nothing left of it.
+//! Runs one attempt: makes a fresh instance, calls it once, and drops it.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -51,20 +51,20 @@ impl NodeRunner for Engine {
     }
 }
 
-/// Compiles packs, or loads their code, all at a time.
+/// Compiles packs, or loads their code, all at the same time.
 async fn prepare(engine: Engine, packs: Vec<Digest>) {
     let prepared = packs.into_iter().map(|pack| {
         let runtime = engine.inner().runtime().clone();
         let engine = engine.clone();
         runtime.spawn_blocking(move || engine.prepare(&pack))
     });
-    // A pack that cannot be prepared fails the attempts that need it, and they say why.
+    // A pack that cannot be prepared fails the attempts that need it, with the reason.
     let _ = futures_util::future::join_all(prepared.collect::<Vec<_>>()).await;
 }
 
 type Running = BoxFuture<'static, Over>;
 
-/// An attempt that is over: what it answered, and what is to be given back.
+/// A finished attempt: its result, and the resources to release.
 struct Over {
     result: StepResult,
     remains: Option<(Store<Sandbox>, Place, InFlight)>,
@@ -86,11 +86,11 @@ impl Drop for Counted {
     }
 }
 
-/// An attempt that runs alone in its engine, on the thread of whoever waits for it: nobody else is delayed, and to change
-/// threads takes longer than a short call. When it turns out to compute, it is moved to a thread for guests.
+/// The only attempt of its engine, run on the caller's thread. It delays no other attempt, and a switch of threads
+/// takes longer than a short call. If it turns out to compute for long, it moves to a guest thread.
 struct Here {
     running: Option<Running>,
-    /// The guest has been interrupted while it computed.
+    /// True once a tick has interrupted the guest while it computed.
     computes: Arc<AtomicBool>,
     moved: Option<BoxFuture<'static, StepResult>>,
     turns: Turns,
@@ -103,7 +103,8 @@ impl Future for Here {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StepResult> {
         if let Some(running) = &mut self.running {
             let since = Instant::now();
-            // What is left of an attempt is given back here, at its tenant's cost: to wake another thread for it takes longer.
+            // Dropping the attempt's instance here charges the teardown to its tenant. Waking another thread would take
+            // longer.
             let poll = AssertUnwindSafe(|| running.as_mut().poll(context).map(|over| over.result));
             let polled = panic::catch_unwind(poll);
             self.turns.charge(&self.tenant, since.elapsed());
@@ -131,14 +132,14 @@ impl Future for Here {
     }
 }
 
-/// Runs an attempt on a thread for guests, when it is its tenant's turn: one that computes delays no timer and no other work
-/// of the host. Whoever waits no more stops the guest at its next yield.
+/// Runs an attempt on a guest thread when it is its tenant's turn, so that a guest that computes does not delay the
+/// host's timers or other work. Dropping the returned future stops the guest at its next yield.
 fn elsewhere(turns: &Turns, tenant: Tenant, running: Running) -> impl Future<Output = StepResult> + use<> {
     let (answer, answered) = oneshot::channel();
     let task = turns.spawn(tenant, async move {
         let Over { result, remains, counted } = running.await;
         drop(counted);
-        // The answer first; nobody may be there to hear it.
+        // Send the answer before the teardown. The receiver may be gone.
         let _ = answer.send(result);
         drop(remains);
     });
@@ -152,7 +153,7 @@ fn lost() -> Failure {
     Failure::retryable(code::LOST_WORKER, "the attempt was lost: it panicked in the host")
 }
 
-/// An attempt that may begin.
+/// An attempt that has a slot and linked code.
 struct Admitted<'a> {
     linked: &'a Linked,
     offer: &'a Arc<Offer>,
@@ -176,13 +177,13 @@ impl Inner {
         Over { result, remains: Some((store, slots, ticking)), counted: None }
     }
 
-    /// Finds what the attempt runs, and waits until there is room for it.
+    /// Finds the attempt's code, checks its input, and waits for a free slot.
     async fn admit(self: &Arc<Inner>, attempt: &Attempt) -> Result<Admitted<'_>, Failure> {
         let pack = self.packs.get(&attempt.pack).ok_or_else(|| unknown(attempt))?;
         let offer = pack.offers.get(&attempt.node_type).ok_or_else(|| unknown(attempt))?;
         if attempt.resumes == 0 {
             self.check(&attempt.tenant, offer, Part::Input, attempt.input.json()).await?;
-            // No config at all is a config too.
+            // An attempt without a config has `null`; there is nothing to check.
             if !attempt.config.json().is_null() {
                 self.check(&attempt.tenant, offer, Part::Config, attempt.config.json()).await?;
             }
@@ -197,8 +198,8 @@ impl Inner {
         Ok(Admitted { linked, offer, slots })
     }
 
-    /// Checks a part of an attempt against its schema: here if that is short, else on a thread that may block, where each
-    /// tenant has its share of the places. The tenant pays for it.
+    /// Checks a part of an attempt against its schema. A short check runs on this thread, a long one on a thread that
+    /// may block. Tenants share the places for long checks, and pay for them.
     async fn check(
         self: &Arc<Inner>,
         tenant: &Tenant,
@@ -209,7 +210,7 @@ impl Inner {
         if let Some(checked) = offer.schemas.check_shortly(&offer.node, part, value) {
             return checked;
         }
-        // The place belongs to the work, which goes on when nobody waits for the attempt any more.
+        // The place belongs to the check, which goes on even if the attempt is dropped.
         let place = self.checks.take(tenant, 1).await;
         let (inner, tenant, offer, value) = (self.clone(), tenant.clone(), offer.clone(), value.clone());
         let checking = self.runtime().spawn_blocking(move || {
@@ -222,7 +223,7 @@ impl Inner {
         checking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("a check was lost: {error}")))?
     }
 
-    /// Compiling takes its time, so it happens beside the threads that run guests.
+    /// Links a pack's code on a thread that may block, since compiling takes long.
     async fn link(self: &Arc<Inner>, pack: &Arc<Loaded>, offer: &Offer) -> Result<(), Failure> {
         let set = offer.capabilities;
         if pack.linked(set).is_some() {
@@ -239,7 +240,7 @@ impl Inner {
         store.limiter(|sandbox| &mut sandbox.meter);
         store.set_hostcall_fuel(limits.border_bytes());
         store.set_max_component_handles(limits.handles);
-        // A short attempt that begins before a tick is not interrupted by it.
+        // A deadline of two ticks does not interrupt a short attempt that begins just before a tick.
         store.set_epoch_deadline(2);
         store.epoch_deadline_callback(move |_| {
             computes.store(true, Relaxed);

@@ -1,4 +1,4 @@
-//! The host's side of one running instance: what the guest sees, and what it has used up.
+//! The host's side of one running instance: the interfaces that the guest sees, and its resource usage.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,17 +30,17 @@ use meter::Meter;
 use ported::{Folders, Requests};
 use stdio::Stdio;
 
-/// The data of a store.
+/// The data of a wasmtime store, one for each attempt.
 pub(crate) struct Sandbox {
     pub(crate) attempt: Attempt,
     pub(crate) meter: Meter,
     pub(crate) stdio: Stdio,
     calls: Arc<dyn Calls>,
-    /// Requests over HTTP that were started and have not ended.
+    /// The ids of HTTP requests that the guest started and that have not ended.
     sent: HashSet<u32>,
-    /// Calls of services that were started and have not ended, and what the guest knows them by.
+    /// The service calls that the guest started and that have not ended, with the guest's own ids.
     served: HashMap<u32, String>,
-    /// Answers that `next-event` has announced and nobody has taken.
+    /// HTTP answers that `next-event` has announced and the guest has not taken.
     replies: HashMap<u32, Value>,
     /// The file value that the guest read last, with its bytes.
     open_file: Option<(BlobRef, Arc<[u8]>)>,
@@ -81,7 +81,7 @@ impl Sandbox {
         }
     }
 
-    /// Makes one call, after the text and the files that the guest wrote before it.
+    /// Makes one call. Before it, forwards the guest's earlier output and writes its closed files.
     async fn call(
         &mut self,
         capability: BuiltIn,
@@ -99,7 +99,7 @@ impl Sandbox {
         self.calls.call(call).await
     }
 
-    /// Hands what the guest wrote to standard output and standard error on as log lines. At the `end` a last line without
+    /// Forwards the guest's output to standard output and standard error as log lines. At the `end` a last line without
     /// a line break counts too.
     pub(crate) async fn forward_output(&mut self, end: bool) {
         for (level, line) in self.stdio.take_lines(end) {
@@ -110,7 +110,7 @@ impl Sandbox {
     async fn log(&mut self, level: &str, message: String) {
         let Some(message) = self.meter.admit_log(message) else { return };
         let args = Json::object([("level", Json::from(level)), ("message", Json::from(printable(message)))]);
-        // Logs are inert: whether one arrives is nothing that a node's outcome may depend on.
+        // Logs are inert: a node's outcome must not depend on whether a line arrives.
         if let Err(failure) = self.send(BuiltIn::Log, "log", args).await {
             tracing::debug!("a log line was not taken: {failure}");
         }

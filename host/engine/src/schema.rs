@@ -1,4 +1,4 @@
-//! Inputs, configs and outputs against the JSON Schemas of a node type.
+//! Checks inputs, configs and outputs against the JSON Schemas of a node type.
 
 use std::sync::OnceLock;
 
@@ -8,12 +8,12 @@ use serde_json::Value as Schema;
 
 use crate::text::cut;
 
-/// Errors that one message lists.
+/// The maximum number of errors in one message.
 const TOLD: usize = 3;
-/// Bytes of an error that shows the value it complains about.
+/// The maximum length of an error that shows the wrong value, in bytes.
 const SHOWN_BYTES: usize = 240;
 
-/// A part of an attempt with a schema of its own.
+/// A part of an attempt that has its own schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Input,
@@ -30,7 +30,7 @@ impl Part {
         }
     }
 
-    /// The schema of a node type. Fields that the host hands over captured are for the node to check.
+    /// Returns this part's schema. It leaves out fields that the host captures, since the node checks those.
     fn schema(self, node: &NodeType) -> Schema {
         match self {
             Part::Input => without_captured(&node.input),
@@ -40,10 +40,10 @@ impl Part {
     }
 }
 
-/// A compiled schema. None admits anything.
+/// A compiled schema, or `None` for a schema that admits every value.
 type Ready = Result<Option<Compiled>, Failure>;
 
-/// The schemas of one node type, each compiled when it is first needed.
+/// The schemas of one node type. Each is compiled on first use.
 #[derive(Default)]
 pub(crate) struct Schemas {
     input: OnceLock<Ready>,
@@ -60,8 +60,8 @@ impl Schemas {
         }
     }
 
-    /// Checks a value if that takes about a millisecond at most. None: the caller uses [`Schemas::check`] on a thread that may
-    /// block.
+    /// Checks a value if that takes at most about a millisecond. Returns `None` otherwise, or if the schema is not
+    /// compiled yet. The caller then calls [`Schemas::check`] on a thread that may block.
     pub(crate) fn check_shortly(&self, node: &NodeType, part: Part, value: &Json) -> Option<Result<(), Failure>> {
         let ready = match self.of(part).get()? {
             Ok(Some(ready)) => ready,
@@ -71,7 +71,7 @@ impl Schemas {
         Some(verdict(node, part, value, ready.errors(value, Budget::SHORT).ok()?))
     }
 
-    /// Checks a value, and compiles the schema before if nobody has. It may block for about 2 s.
+    /// Checks a value, and compiles the schema first if necessary. It may block for about 2 s.
     pub(crate) fn check(&self, node: &NodeType, part: Part, value: &Json) -> Result<(), Failure> {
         let ready = self.of(part).get_or_init(|| compile(node, part));
         let Some(ready) = ready.as_ref().map_err(Clone::clone)? else { return Ok(()) };
@@ -140,7 +140,7 @@ fn admits_anything(schema: &Schema) -> bool {
     }
 }
 
-/// The schema with `true` in place of every field that is marked as a condition or a template.
+/// Returns the schema with `true` in place of each field that is marked as a condition or a template.
 fn without_captured(schema: &Schema) -> Schema {
     let Schema::Object(keywords) = schema else { return schema.clone() };
     let mark = keywords.get("x-flowcell").and_then(|mark| mark.get("as")).and_then(Schema::as_str);

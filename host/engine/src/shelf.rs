@@ -1,4 +1,4 @@
-//! A map that only grows and is read without a lock: the packs of an engine.
+//! An append-only map that is read without a lock. It holds the packs of an engine.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,7 +6,7 @@ use flowcell_contract::Digest;
 
 const BUCKETS: usize = 256;
 
-/// Values by digest. Adding a digest again answers what is there already.
+/// Values by digest. A second insert of the same digest keeps the first value.
 pub(crate) struct Shelf<T> {
     buckets: Box<[Link<T>]>,
 }
@@ -49,7 +49,7 @@ impl<T> Shelf<T> {
     }
 
     fn bucket(&self, digest: &Digest) -> &Link<T> {
-        // The last bytes of a digest in hexadecimal are as random as any.
+        // The last bytes of a digest in hexadecimal are evenly distributed.
         let tail = digest.0.len().saturating_sub(2);
         let number = digest.0.get(tail..).and_then(|text| usize::from_str_radix(text, 16).ok()).unwrap_or(0);
         &self.buckets[number % BUCKETS]

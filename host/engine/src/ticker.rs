@@ -1,4 +1,4 @@
-//! The clock that interrupts guests: it advances the epoch while attempts are in flight, and sleeps otherwise.
+//! The clock that interrupts guests. It advances wasmtime's epoch while attempts run, and sleeps otherwise.
 
 use std::{
     sync::{
@@ -11,13 +11,13 @@ use std::{
 
 use wasmtime::EngineWeak;
 
-/// The longest that a guest runs without yielding, once it has run as long. Whoever waits for its turn beside guests that spin
-/// waits so long at each node.
+/// The time between two interrupts. An attempt that waits beside spinning guests waits this long at each node.
 const TICK: Duration = Duration::from_millis(2);
-/// Idle ticks before the thread parks, so that a stream of short attempts does not wake it again and again.
+/// The number of idle ticks before the thread parks, so that a stream of short attempts does not wake it again and
+/// again.
 const IDLE_TICKS: u32 = 100;
 
-/// Starts its thread when the first attempt begins.
+/// The ticker. It starts its thread when the first attempt begins.
 pub(crate) struct Ticker {
     engine: EngineWeak,
     shared: Arc<Shared>,
@@ -31,7 +31,7 @@ struct Shared {
     closed: AtomicBool,
 }
 
-/// Keeps the ticker running.
+/// A guard that keeps the ticker running until it is dropped.
 pub(crate) struct InFlight(Arc<Shared>);
 
 impl Ticker {
@@ -39,12 +39,12 @@ impl Ticker {
         Ticker { engine: engine.weak(), shared: Arc::default(), thread: OnceLock::new() }
     }
 
-    /// Counts an attempt in, until the guard is dropped.
+    /// Registers a running attempt until the returned guard is dropped.
     pub(crate) fn enter(&self) -> InFlight {
         self.shared.in_flight.fetch_add(1, SeqCst);
         let thread = self.thread.get_or_init(|| self.start());
-        // The thread announces that it parks before it looks at the count a last time, so one of the two sides sees
-        // the other.
+        // The thread announces that it parks before it reads the count a last time. So either this code sees the
+        // announcement, or the thread sees the count.
         if self.shared.parked.load(SeqCst)
             && self.shared.parked.swap(false, SeqCst)
             && let Some(thread) = thread

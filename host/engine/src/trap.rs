@@ -1,4 +1,4 @@
-//! Failures from the errors that end a guest before it answers. Its last words are its output to standard error.
+//! Converts errors that stop a guest into failures. A guest's last words are the end of its standard error.
 
 use flowcell_contract::{Failure, code};
 use rustix::io::Errno;

@@ -1,11 +1,11 @@
-//! Who computes next: the tenant that has computed least of late.
+//! Schedules computing time: next comes the tenant that has recently computed least.
 //!
-//! Attempts that can go on stand in one line per tenant. Threads for guests take from the line of the tenant that has
-//! computed least, and let what they take compute until it waits or a tick of the clock interrupts it. So a tenant whose
-//! attempts spin, however many they are, delays an attempt of another one by a tick and not by their number.
+//! Each tenant has a queue of attempts that are ready to continue. The guest threads take from the queue of the tenant
+//! that has computed least. An attempt computes until it waits, or until a tick of the clock interrupts it. So a tenant
+//! with many spinning attempts delays another tenant's attempt by one tick, however many they are.
 //!
-//! A line remembers how long its tenant has computed. One that was empty goes on at what the line that was served last had:
-//! nobody saves up time by waiting, and nobody loses any.
+//! A queue remembers its tenant's computing time. A queue that was empty continues at the time of the queue that was
+//! served last. So a tenant neither saves up time by waiting nor loses any.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,38 +19,38 @@ use flowcell_contract::Tenant;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-/// Lines that are kept before empty ones are taken out; what those remember is a tick or so.
+/// The number of queues above which empty ones are removed. An empty queue remembers only about one tick.
 const MANY: usize = 64;
 
-/// The lines, and what tenants have computed. Cheap to clone.
+/// The queues of all tenants and their computing times. A clone is another handle to the same queues.
 #[derive(Clone)]
 pub(crate) struct Turns {
     lines: Arc<Mutex<Lines<Runnable>>>,
     runtime: Handle,
 }
 
-/// A line for each tenant.
+/// One queue for each tenant.
 struct Lines<T> {
     of: HashMap<Tenant, Line<T>>,
-    /// What the line that was served last had computed then.
+    /// The computing time of the queue that was served last, at that time.
     clock: Duration,
-    /// What tenants have computed since somebody asked last.
+    /// The computing time of each tenant since the last [`Turns::take_computed`].
     computed: HashMap<Tenant, Duration>,
 }
 
 struct Line<T> {
     ready: VecDeque<T>,
-    /// How long its tenant has computed, counted from some time before the clock.
+    /// The computing time of the tenant, on the scale of `clock`.
     spent: Duration,
 }
 
 impl Turns {
-    /// Lines whose attempts compute on the threads of a runtime.
+    /// Creates queues whose attempts compute on the threads of a runtime.
     pub(crate) fn new(runtime: Handle) -> Turns {
         Turns { lines: Arc::new(Mutex::new(Lines::new())), runtime }
     }
 
-    /// Runs something of a tenant when it is the tenant's turn. Dropping what is returned ends it when it yields.
+    /// Runs work of a tenant when it is the tenant's turn. Dropping the returned task stops the work at its next yield.
     pub(crate) fn spawn<F>(&self, tenant: Tenant, work: F) -> Task<()>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -59,7 +59,7 @@ impl Turns {
         let schedule = move |runnable| {
             turns.lines.lock().enter(tenant.clone(), runnable);
             let next = turns.clone();
-            // Whoever comes first takes what is most due, which need not be this one.
+            // The spawned task takes the most urgent work, which need not be this one.
             turns.runtime.spawn(async move { next.run_next() });
         };
         let (runnable, task) = async_task::spawn(work, schedule);
@@ -73,23 +73,23 @@ impl Turns {
         let interrupted = runnable.run();
         drop(charged);
         if interrupted {
-            // Threads that answer requests need not wait until the system interrupts this one.
+            // Let threads that answer requests run now, before the system interrupts this one.
             thread::yield_now();
         }
     }
 
-    /// Notes that a tenant has computed elsewhere.
+    /// Adds computing time that a tenant has used on another thread.
     pub(crate) fn charge(&self, tenant: &Tenant, time: Duration) {
         self.lines.lock().charge(tenant, time);
     }
 
-    /// What tenants have computed since this was asked last.
+    /// Returns the computing time of each tenant since the last call.
     pub(crate) fn take_computed(&self) -> HashMap<Tenant, Duration> {
         std::mem::take(&mut self.lines.lock().computed)
     }
 }
 
-/// Charges a tenant with the time until it is dropped, although what is run may panic.
+/// Charges a tenant with the time until it is dropped, even if the work panics.
 struct Charged<'a> {
     turns: &'a Turns,
     tenant: Tenant,
@@ -119,7 +119,7 @@ impl<T> Lines<T> {
         line.ready.push_back(ready);
     }
 
-    /// The first in the line of the tenant that has computed least.
+    /// Takes the first entry of the queue whose tenant has computed least.
     fn leave(&mut self) -> Option<(Tenant, T)> {
         let waiting = self.of.iter_mut().filter(|(_, line)| !line.ready.is_empty());
         let (tenant, line) = waiting.min_by_key(|(_, line)| line.spent)?;

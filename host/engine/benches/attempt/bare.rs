@@ -1,4 +1,4 @@
-//! The least that a host can do with the same component and the same settings.
+//! The minimal host for the same component, with the same settings.
 
 use std::path::Path;
 
@@ -42,11 +42,11 @@ impl Bare {
         Bare::link(engine, component, node_type, input)
     }
 
-    /// From a file that [`Bare::precompile`] has written.
+    /// Loads code from a file that [`Bare::precompile`] wrote.
     #[allow(unsafe_code, reason = "the benchmark has written the file itself")]
     pub(crate) fn precompiled(code: &Path, node_type: &str, input: &str) -> Bare {
         let engine = engine();
-        // SAFETY: nobody else knows the file's place.
+        // SAFETY: no other process knows the path of the file.
         let component = unsafe { Component::deserialize_file(&engine, code) }.unwrap();
         Bare::link(engine, component, node_type, input)
     }
@@ -62,7 +62,7 @@ impl Bare {
         context::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host).unwrap();
         calls::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host).unwrap();
         http::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host).unwrap();
-        // For hash maps. What has the same name in another version counts as unknown below.
+        // Hash maps need this seed. The same interface in another version counts as unknown below.
         let mut seed = linker.instance("wasi:random/insecure-seed@0.2.6").unwrap();
         seed.func_wrap("insecure-seed", |_, (): ()| Ok(((0_u64, 0_u64),))).unwrap();
         linker.define_unknown_imports_as_traps(&component).unwrap();
@@ -115,7 +115,7 @@ impl types::Host for Host {}
 
 impl calls::Host for Host {}
 
-/// Answers at once.
+/// Answers each request at once.
 impl http::Host for Host {
     async fn send(&mut self, _: http::Request) -> wasmtime::Result<Result<http::Response, calls::Error>> {
         let headers = vec![("content-type".to_owned(), "application/json".to_owned())];

@@ -1,4 +1,4 @@
-//! The key of a cache directory, and files that appear whole or not at all.
+//! The key of a cache folder, and writes that complete or leave no file.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -10,10 +10,10 @@ use std::{
 
 use rand::Rng;
 
-/// The file that holds the key.
+/// The name of the file that holds the key.
 pub(super) const NAME: &str = "key";
 
-/// Makes the directory, for its owner alone.
+/// Makes the folder, with access for its owner only.
 pub(super) fn make_private_dir(dir: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -22,7 +22,7 @@ pub(super) fn make_private_dir(dir: &Path) -> io::Result<()> {
     builder.create(dir)
 }
 
-/// Reads the key, or makes one. Of several processes that make one at a time, all get the same.
+/// Reads the key, or makes one. If several processes make one at the same time, all get the same key.
 pub(super) fn load(dir: &Path) -> io::Result<[u8; 32]> {
     let path = dir.join(NAME);
     let mut key = [0; 32];
@@ -43,7 +43,8 @@ pub(super) fn load(dir: &Path) -> io::Result<[u8; 32]> {
     made
 }
 
-/// The key, if nobody else can have read or written it: it must belong to whoever owns the file just made.
+/// Returns the key, or `None` if another user may have read or written it. The key's owner must be the owner of `mine`,
+/// a file that this process has just made.
 fn read(path: &Path, mine: &Path) -> io::Result<Option<[u8; 32]>> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -90,7 +91,7 @@ fn temporary(dir: &Path) -> io::Result<(PathBuf, File)> {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = dir.join(format!(".{}-{count}.new", process::id()));
         match options.open(&path) {
-            // Left by a process of the same number that was killed.
+            // A killed process with the same id left this file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             opened => return opened.map(|file| (path, file)),
         }

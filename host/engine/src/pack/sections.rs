@@ -1,4 +1,4 @@
-//! The parts of a component file that matter before it is compiled.
+//! The parts of a component file that the engine reads before it compiles the component.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use wasmparser::{Encoding, Instance, Parser, Payload, Validator, WasmFeatures};
 
 use super::Refusal;
 
-/// The custom section that holds a manifest: of the component, or of a core module in it.
+/// The custom section that holds a manifest, in the component or in one of its core modules.
 pub(super) const MANIFEST: &str = "flowcell:manifest";
 
-/// What a walk over a component finds.
+/// The result of a walk over a component.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sections {
-    /// Where the manifests are.
+    /// The byte ranges of the manifests.
     pub(super) manifests: Vec<Range<usize>>,
-    /// What the component itself imports.
+    /// The imports of the component itself, without those of nested components.
     pub(super) imports: Vec<String>,
-    /// What the component itself exports.
+    /// The exports of the component itself, without those of nested components.
     pub(super) exports: Vec<String>,
-    /// Instantiations of core modules, at any depth.
+    /// The number of instantiations of core modules, at any depth.
     pub(super) core_instances: usize,
 }
 
@@ -77,16 +77,16 @@ impl Sections {
     }
 }
 
-/// The component with a manifest as its last section.
+/// Returns the component with a manifest as its last section.
 pub(super) fn with_manifest(mut component: Vec<u8>, manifest: &str) -> Vec<u8> {
     let section = CustomSection { name: MANIFEST.into(), data: manifest.as_bytes().into() };
     section.append_to_component(&mut component);
     component
 }
 
-/// Validates every byte. A stranger's component is refused here, not when a flow first needs it.
+/// Validates every byte, so that a bad component is refused now and not when a flow first needs it.
 pub(crate) fn validate(bytes: &[u8]) -> Result<(), Refusal> {
-    // Without component-model async, as the engine runs it.
+    // Component-model async is off here because the engine runs without it.
     let features = (WasmFeatures::default() | WasmFeatures::COMPONENT_MODEL).difference(WasmFeatures::CM_ASYNC);
     Validator::new_with_features(features).validate_all(bytes).map(|_| ()).map_err(|error| {
         let hint = if error.message().contains("async") { "; build it without component-model async" } else { "" };

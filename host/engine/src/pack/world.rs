@@ -1,18 +1,18 @@
-//! Which interfaces a pack may import, and which it must export.
+//! The interfaces that a pack may import, and the one that it must export.
 
 use flowcell_contract::BuiltIn;
 
 use super::Refusal;
 
-/// What every pack exports.
+/// The interface that every pack exports.
 pub(super) const NODE: &str = "flowcell:node/node@0.1.0";
 
-/// Interfaces of the host beside those of its capabilities.
+/// The interfaces of `flowcell:host` that are not capabilities.
 const HOST: [&str; 2] = ["calls", "queue"];
 
-/// Packages by name and the leading parts of their version, with the interfaces that this host knows; [`is_of_host`] knows
-/// those of `flowcell:host`. What stands under `wasi` is inert: nothing behind it reaches the world. Only `wasi:http` does,
-/// through the capability `http`.
+/// The packages that a pack may import: name, leading parts of the version, and interfaces. [`is_of_host`] knows those
+/// of `flowcell:host`. The interfaces of `wasi` give no access to the world. The exceptions are `wasi:http`, through
+/// the capability `http`, and `wasi:filesystem`, through the capability `files`.
 const KNOWN: &[(&str, &str, &[&str])] = &[
     ("flowcell:node", "0.1.", &["types", "context"]),
     ("wasi:io", "0.2.", &["error", "poll", "streams"]),
@@ -43,7 +43,7 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// Checks a component against the world of packs.
+/// Checks a component's imports and exports. Versions of the same minor line are accepted.
 pub(super) fn check(imports: &[String], exports: &[String]) -> Result<(), Refusal> {
     if let Some(import) = imports.iter().find(|import| !is_known(import)) {
         return Err(Refusal::Import(import.clone()));

@@ -1,5 +1,5 @@
-//! `flowcell:host/model`, `tools` and `agent`: what agents live on. Requests and answers are JSON, so that they pass as they
-//! are.
+//! `flowcell:host/model`, `tools` and `agent`: the interfaces for agents. Requests and answers are JSON that the engine
+//! passes on unchanged.
 
 use flowcell_contract::{BuiltIn, Call, Failure, Json, Value, code};
 

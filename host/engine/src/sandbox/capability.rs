@@ -1,4 +1,4 @@
-//! `flowcell:host`: every function becomes one call through the gate that the runtime owns.
+//! `flowcell:host`: turns each function into one call through the runtime's gate.
 
 use flowcell_contract::{BuiltIn, Failure, Json, Value, code};
 
@@ -150,7 +150,7 @@ fn entry(reply: &Value) -> Result<Option<state::Entry>, Failure> {
     }
 }
 
-/// What a guest hands over as JSON, checked on receipt.
+/// Parses a JSON text of the guest. Fails with `invalid_input`.
 pub(super) fn parsed(text: String) -> Result<Json, Failure> {
     Json::parse(&text).map_err(|error| Failure::new(code::INVALID_INPUT, format!("the value is not JSON: {error}")))
 }

@@ -1,4 +1,4 @@
-//! `flowcell:node/context`: the parts of a task, read by path.
+//! `flowcell:node/context`: reads the parts of a task by path.
 
 use flowcell_contract::{Failure, Json, VALUE_BYTES, Value, code};
 
@@ -11,7 +11,7 @@ use crate::{
     failure::{self, Stop},
 };
 
-/// Bytes of a file that one read hands over.
+/// The maximum number of bytes in one read of a file.
 const FILE_PIECE: u32 = 1 << 20;
 
 impl Sandbox {
@@ -29,7 +29,7 @@ impl Sandbox {
         self.part(part)?.json().pointer(path)
     }
 
-    /// A piece of a file. The file that was read last stays open, so that reading it in pieces loads it once.
+    /// Reads bytes of a file. The last file stays open, so reading it in pieces loads it once.
     fn piece(&mut self, file: &str, offset: u64, length: u32) -> Result<Vec<u8>, Failure> {
         let not_a_file = || {
             let message = "`read-file` got no file value; pass `{ \"kind\": \"file\", \"fileId\": … }` as it was given";
@@ -51,7 +51,7 @@ impl Sandbox {
 
     fn describe_task(&self) -> Value {
         let attempt = &self.attempt;
-        // JavaScript holds whole numbers up to 53 bits.
+        // JavaScript represents whole numbers up to 53 bits.
         let seed = attempt.seed >> 11;
         Value::from(Json::object([
             ("runId", Json::from(attempt.run_id.0.clone())),
@@ -71,12 +71,12 @@ impl Sandbox {
 impl Host for Sandbox {
     fn get_json(&mut self, part: Part, path: types::Path) -> wasmtime::Result<Option<String>> {
         let Some(found) = self.at(part, &path) else { return Ok(None) };
-        // What bindings have put together shares its parts; as text each is there again.
+        // Values from bindings share their parts, but as text each part is repeated.
         if let Err(misfit) = found.measure(VALUE_BYTES) {
             return Err(Stop::with(code::INVALID_INPUT, format!("what the node reads of its input {misfit}")));
         }
         if path.is_empty() {
-            // The text of a whole part is made once, and often it is there already.
+            // The value keeps the text of a whole part, so it is made at most once.
             return Ok(self.part(part).map(|value| value.text().to_owned()));
         }
         Ok(Some(found.to_text()))

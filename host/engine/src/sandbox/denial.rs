@@ -1,4 +1,4 @@
-//! What stands behind an interface that the node type did not ask for: every function answers `denied`.
+//! Denied interfaces: if a node type did not ask for a capability, each of its functions answers `denied`.
 
 use flowcell_contract::{BuiltIn, Failure, code};
 use wasmtime::component::HasData;
@@ -9,24 +9,24 @@ use crate::{
     failure::{self, Stop},
 };
 
-/// The sandbox itself, behind an interface that the type asked for.
+/// Marks an interface that the node type asked for. The sandbox itself implements it.
 pub(crate) struct Live;
 
 impl HasData for Live {
     type Data<'a> = &'a mut Sandbox;
 }
 
-/// A refusal, behind an interface that it did not ask for.
+/// Marks an interface that the node type did not ask for. [`Refusal`] implements it.
 pub(crate) struct Denied;
 
 impl HasData for Denied {
     type Data<'a> = Refusal<'a>;
 }
 
-/// Knows whom it refuses.
+/// Denies the calls of one sandbox.
 pub(crate) struct Refusal<'a>(pub(crate) &'a mut Sandbox);
 
-/// A node type has used what it did not ask for.
+/// Returns the failure of a node type that used a capability without asking for it.
 pub(super) fn failure(node: &str, capability: BuiltIn) -> Failure {
     let interface = capability.name();
     let message = format!(
@@ -41,13 +41,13 @@ impl Refusal<'_> {
         failure(&self.0.attempt.node_type, capability)
     }
 
-    /// For functions that can answer with an error.
+    /// Denies a call of a function that can return an error.
     pub(super) fn answer<T>(&mut self, capability: BuiltIn) -> wasmtime::Result<Result<T, GuestFailure>> {
         self.0.meter.count_call()?;
         Ok(Err(failure::to_guest(self.failure(capability))))
     }
 
-    /// For functions that cannot.
+    /// Denies a call of a function that cannot return an error, by stopping the guest.
     pub(super) fn stop(&self, capability: BuiltIn) -> wasmtime::Result<()> {
         Err(wasmtime::Error::new(Stop(self.failure(capability))))
     }

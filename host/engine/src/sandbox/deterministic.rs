@@ -1,4 +1,5 @@
-//! WASI without the world: nothing inherited, one point in time, random numbers from the attempt's seed.
+//! WASI without access to the world: it inherits nothing, time changes only with events, and a seed gives random
+//! numbers.
 
 use std::{
     convert::Infallible,
@@ -17,7 +18,7 @@ use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx};
 use super::stdio::Stdio;
 use crate::Limits;
 
-/// The context of one attempt.
+/// Returns the WASI context of one attempt.
 pub(super) fn context(attempt: &Attempt, clock: &Clock, stdio: &Stdio, limits: &Limits) -> WasiCtx {
     let stream = Stream::new(attempt.seed);
     WasiCtx::builder()
@@ -36,7 +37,7 @@ pub(super) fn context(attempt: &Attempt, clock: &Clock, stdio: &Stdio, limits: &
         .build()
 }
 
-/// A clock that shows the time of the last delivery, in milliseconds: a repeated attempt sees it again.
+/// A clock that shows the time of the last event, in milliseconds. A repeated attempt sees the same times.
 #[derive(Clone)]
 pub(super) struct Clock {
     began_ms: u64,
@@ -68,15 +69,14 @@ impl HostMonotonicClock for Clock {
         1_000_000
     }
 
-    /// It begins at a millisecond: Go takes a clock that shows zero for broken, and does not start.
+    /// Returns the elapsed nanoseconds plus one millisecond: Go does not start if this clock shows zero.
     fn now(&self) -> u64 {
         let elapsed_ms = self.now_ms.load(Ordering::Relaxed).saturating_sub(self.began_ms);
         elapsed_ms.saturating_add(1).saturating_mul(1_000_000)
     }
 }
 
-/// Random numbers that are the same in every version of this program: BLAKE3's output for the seed. The first number is
-/// computed when it is asked for.
+/// Random numbers from BLAKE3 of a seed, the same in every version of this program. They are computed on first use.
 struct Stream {
     seed: u64,
     name: &'static [u8],

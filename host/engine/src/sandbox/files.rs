@@ -1,4 +1,4 @@
-//! `flowcell:host/files`: files of the tenant.
+//! `flowcell:host/files`: the files of the tenant.
 
 use flowcell_contract::{BINARY, BuiltIn, Failure, Json, Value, code};
 
@@ -8,7 +8,7 @@ use crate::{
     failure,
 };
 
-/// Bytes of a file that a guest reads whole; more is a file value to it.
+/// The maximum size of a file that a guest receives as bytes. A larger file is a file value.
 const WHOLE_BYTES: u64 = 1 << 20;
 
 impl files::Host for Sandbox {
@@ -103,7 +103,7 @@ impl Sandbox {
         }
     }
 
-    /// What is to be written, as a member of the arguments.
+    /// Returns the content to write, as a member of the call's arguments.
     fn written(&self, content: Content) -> Result<(&'static str, Json), Failure> {
         match content {
             Content::Text(text) => Ok(("text", Json::from(text))),

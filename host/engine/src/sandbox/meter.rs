@@ -1,4 +1,4 @@
-//! What an attempt has used up.
+//! The resource usage of one attempt.
 
 use flowcell_contract::{Failure, Tenant, code};
 use wasmtime::ResourceLimiter;
@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Meter {
     memory_left: usize,
     memory: usize,
-    /// Where more memory is taken from than every attempt has.
+    /// The pool of memory beyond the part that every attempt has.
     room: Room,
     tenant: Tenant,
     more: Option<Place>,
@@ -55,7 +55,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Takes room for more memory than every attempt has, until the attempt is over.
+    /// Takes memory from the pool until the attempt ends. Returns whether the tenant may have it.
     fn has_room(&mut self, by: u64) -> bool {
         match &mut self.more {
             _ if by == 0 => true,
@@ -67,7 +67,7 @@ impl Meter {
         }
     }
 
-    /// The message as far as there is room for log text; the line that fills the room says that more is dropped.
+    /// Returns the part of a message that fits into the log. The line that fills the log says that the rest is dropped.
     pub(super) fn admit_log(&mut self, mut message: String) -> Option<String> {
         if self.log_closed {
             return None;

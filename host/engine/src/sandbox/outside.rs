@@ -1,4 +1,4 @@
-//! `flowcell:host/http` and `flowcell:host/queue`: calls that leave the host, and what arrives of them.
+//! `flowcell:host/http` and `flowcell:host/queue`: calls that leave the host, and the events that they cause.
 
 use flowcell_contract::{Arrival, BINARY, BlobRef, BuiltIn, Call, Failure, Json, Value, code};
 
@@ -17,9 +17,9 @@ use crate::{
     failure,
 };
 
-/// Bytes of an answer that a guest gets whole; what is larger is a file to it.
+/// The maximum size of an answer that a guest receives as bytes. A larger answer is a file value.
 const WHOLE_BYTES: u64 = 64 << 10;
-/// The longest media type that a file is kept with.
+/// The maximum length of a stored file's media type, in bytes.
 const MIME_BYTES: usize = 255;
 
 impl http::Host for Sandbox {
@@ -109,7 +109,8 @@ impl queue::Host for Sandbox {
 }
 
 impl Sandbox {
-    /// What the guest is told of a reply: all of it, but for an answer over HTTP, which it takes when it wants it.
+    /// Returns the text that announces a reply to the guest. For an HTTP answer it has only the status; the guest takes
+    /// the rest later.
     fn announce(&mut self, id: u32, reply: Value) -> String {
         if !self.sent.remove(&id) {
             return reply.text().to_owned();
@@ -124,7 +125,7 @@ impl Sandbox {
         Ok(Err(failure::to_guest(failure)))
     }
 
-    /// The guest's clock shows when the last thing was handed to it.
+    /// Moves the guest's clock to the time of the last event that it received.
     pub(super) fn tick(&self) {
         if let Some(now) = self.calls.now_ms() {
             self.clock.show(now);

@@ -1,10 +1,10 @@
-//! What code finds that was written for WASI and knows nothing of Flowcell: the same capabilities behind other interfaces.
+//! WASI interfaces for ported code that does not know Flowcell. They lead to the same capabilities.
 //!
-//! | room | what it is |
+//! | module | content |
 //! |---|---|
 //! | [`requests`] | `wasi:http`, by calls of `http` |
 //! | [`folder`] | `wasi:filesystem`, by calls of `files`: the tenant's folder is `/` |
-//! | [`content`] | what an open file has in it |
+//! | [`content`] | the bytes of an open file |
 
 mod content;
 mod folder;

@@ -1,4 +1,4 @@
-//! What the capability `http` answers with, read once for all who hand it to guests.
+//! Reads the answers of the capability `http`, for all interfaces that hand them to guests.
 
 use flowcell_contract::{BlobRef, Failure, Json, Value, code};
 
@@ -9,11 +9,11 @@ pub(super) struct Reply<'a> {
     pub(super) body: Body<'a>,
 }
 
-/// What came with it.
+/// The body of an answer.
 pub(super) enum Body<'a> {
     Empty,
     Text(&'a str),
-    /// A file that was kept, and how it was written down.
+    /// A stored file, and its file value as JSON.
     File(BlobRef, &'a Json),
 }
 
@@ -39,7 +39,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Whoever answered is not what it should be.
+/// Returns the failure of an answer that has the wrong form.
 pub(super) fn odd() -> Failure {
     Failure::retryable(code::LOST_WORKER, "`http.send` was answered with something else")
 }

@@ -1,5 +1,5 @@
-//! `flowcell:host/services`: a call is checked here, and its answer is put in the form that the guest gets, whatever became
-//! of the call.
+//! `flowcell:host/services`: checks the guest's calls of services. Each call gets an answer in the form of the
+//! interface, even if it fails.
 
 use flowcell_contract::{BuiltIn, Call, Failure, Json, Value, code};
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{bindings::services, failure};
 
-/// Bytes of a guest's own name for a call.
+/// The maximum length of a guest's own id for a call, in bytes.
 const CALL_ID_BYTES: usize = 256;
-/// Bytes of a service's name.
+/// The maximum length of a service's name, in bytes.
 const NAME_BYTES: usize = 64;
 
-/// A call as the guest has written it.
+/// A service call as the guest wrote it.
 struct Request {
     call_id: String,
     args: Json,
@@ -70,7 +70,7 @@ impl Request {
     }
 }
 
-/// What the guest gets when a call of a service has ended: an answer, also where there is a failure.
+/// Returns the answer of a service call that has ended. A failure becomes an answer too.
 pub(super) fn answer(call_id: String, outcome: Result<Value, Failure>) -> String {
     let ended = match outcome {
         Ok(result) => ("result", result.json().clone()),

@@ -1,4 +1,4 @@
-//! Standard output and standard error of a guest: kept, bounded, and split into lines.
+//! The standard output and standard error of a guest: kept within limits, and split into lines.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use wasmtime_wasi::{
 
 use crate::{Limits, failure::Stop, text::single_line};
 
-/// The end of standard error that a trap's message shows.
+/// The end of standard error that a trap's message shows, in bytes.
 const TRAP_TEXT_BYTES: usize = 1024;
-/// A line is cut here, wherever its end is.
+/// The maximum length of a line, in bytes. Longer lines are cut.
 const LINE_BYTES: usize = 8 << 10;
 
-/// Both streams of one attempt.
+/// The standard output and standard error of one attempt.
 pub(crate) struct Stdio {
     out: Capture,
     err: Capture,
@@ -36,7 +36,7 @@ impl Stdio {
         self.err.clone()
     }
 
-    /// The whole lines that were written since the last time, each with its log level.
+    /// Returns the complete lines since the last call, each with its log level.
     pub(super) fn take_lines(&self, end: bool) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         for (level, capture) in [("info", &self.out), ("warn", &self.err)] {
@@ -45,7 +45,7 @@ impl Stdio {
         lines
     }
 
-    /// The last that was written to standard error, as one harmless line; none if there was nothing.
+    /// Returns the end of standard error as one harmless line, or `None` if the guest wrote nothing there.
     pub(crate) fn last_words(&self) -> Option<String> {
         let buffer = self.err.0.lock();
         let words = single_line(&String::from_utf8_lossy(&buffer.tail));
@@ -58,19 +58,19 @@ impl Stdio {
 pub(super) struct Capture(Arc<Mutex<Buffer>>);
 
 struct Buffer {
-    /// What was not taken yet.
+    /// The bytes that were not taken as lines yet.
     pending: Vec<u8>,
-    /// The last bytes of all, taken or not.
+    /// The last bytes of the stream, taken or not.
     tail: Vec<u8>,
-    /// How much more is kept.
+    /// The number of bytes that the buffer still accepts. It drops the rest.
     room: usize,
-    /// How many more writes are taken; empty ones count, for they cost the host too.
+    /// The number of writes that the guest may still make. Empty ones count, since they cost the host time too.
     writes: u32,
 }
 
 impl Capture {
     fn new(limits: &Limits) -> Capture {
-        // One byte more than the log takes, so that the log notices that it is full.
+        // One more byte than the log accepts, so that the log notices that it is full.
         let room = limits.log_bytes + 1;
         Capture(Arc::new(Mutex::new(Buffer { pending: Vec::new(), tail: Vec::new(), room, writes: limits.calls })))
     }
@@ -115,7 +115,7 @@ impl IsTerminal for Capture {
 
 impl StdoutStream for Capture {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        // Only the later WASI asks for this form, and it is not linked.
+        // Only a later version of WASI uses this form, and the engine does not link it.
         Box::new(tokio::io::sink())
     }
 

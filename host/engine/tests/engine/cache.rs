@@ -1,4 +1,4 @@
-//! Compiled code on disk: used when it is whole and ours, made anew when it is not.
+//! The cache of compiled code: the engine uses entries that are complete and its own, and makes all others again.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Every example in the manifests of the catalog, run.
+//! Runs each example in the manifests of the catalog.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::{
     support::{Memory, attempt},
 };
 
-/// Captured fields may also arrive as they were written, if nothing outside of the node is read by them.
+/// Runs one example. Captured fields may arrive uncaptured if they read nothing from outside the node.
 async fn run(engine: &Engine, pack: &Pack, node: &NodeType, example: &Example) -> StepResult {
     let pauses_for = |wake| example.pause.iter().flatten().any(|name| name == wake);
-    // A type that needs a body has one, but in the example about its absence.
+    // A type that needs a body gets one, except in the example about a missing body.
     let needed = node.body.as_ref().is_some_and(|body| body.required);
     let missing = example.failure.as_deref() == Some("missing_body");
     let input = match &example.input {
@@ -29,7 +29,7 @@ async fn run(engine: &Engine, pack: &Pack, node: &NodeType, example: &Example) -
     engine.run(attempt, Arc::new(Memory::default())).await
 }
 
-/// What an answer shows of itself in an example.
+/// Returns the part of an answer that an example shows.
 fn shown(result: &StepResult) -> Json {
     match result {
         Ok(Step::Done(output)) => Json::object([("output", output.json().clone())]),

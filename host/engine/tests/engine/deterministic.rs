@@ -1,4 +1,4 @@
-//! The world as a guest sees it: empty, and the same every time.
+//! The world that a guest sees: it is empty, and the same in each run.
 
 use flowcell_contract::{Attempt, Json, Step};
 use flowcell_engine::{Config, Engine, Pack};
@@ -40,6 +40,6 @@ async fn a_seed_decides_everything_random() {
     for key in ["order", "random"] {
         assert_ne!(other.get(key), first.get(key), "{key}");
     }
-    // A recorded run is repeated by later versions of the engine too.
+    // Later versions of the engine must be able to repeat a recorded run.
     assert_eq!(first.get("random").unwrap().to_text(), "[135,129,59,126,87,157,191,168]");
 }

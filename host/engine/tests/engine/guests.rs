@@ -1,4 +1,4 @@
-//! Guests, built on first use into a target directory of their own.
+//! Builds the guests of the tests on first use, into a separate target folder.
 
 use std::{
     env, fs,
@@ -7,24 +7,24 @@ use std::{
     sync::LazyLock,
 };
 
-/// The pack whose node types misbehave.
+/// The pack with the hostile node types.
 pub(crate) static HOSTILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let manifest = root().join("tests/guests/hostile/Cargo.toml");
     build(&["--release", "--manifest-path", manifest.to_str().unwrap()], "release/hostile.wasm")
 });
 
-/// A pack of the catalog.
+/// Builds a pack of the catalog and returns its component.
 pub(crate) fn catalog_pack(name: &str) -> Vec<u8> {
     let package = format!("flowcell-{name}");
     build(&["--profile", "guest", "--package", &package], &format!("guest/flowcell_{name}.wasm"))
 }
 
-/// The repository.
+/// Returns the root folder of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Builds a guest and answers what became of it.
+/// Builds a guest and returns its bytes.
 pub(crate) fn build(arguments: &[&str], artefact: &str) -> Vec<u8> {
     let target = root().join("target/guests");
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -39,8 +39,8 @@ pub(crate) fn build(arguments: &[&str], artefact: &str) -> Vec<u8> {
     fs::read(target.join("wasm32-wasip2").join(artefact)).unwrap()
 }
 
-/// A component made by hand: one core module with `fields`, and beside it whatever `more` says. Its `run` is none that a
-/// host could call, so only what happens before can be tested with it.
+/// Returns a component written by hand, with `fields` in its one core module and `more` beside the module. The host
+/// cannot call its `run`, so it tests only the steps before a call.
 pub(crate) fn by_hand(fields: &str, more: &str) -> Vec<u8> {
     let text = format!(
         r#"(component
@@ -54,7 +54,7 @@ pub(crate) fn by_hand(fields: &str, more: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// The component with a manifest appended, as the SDKs for JavaScript and Python do it.
+/// Returns the component with a manifest appended, as the SDKs for JavaScript and Python append it.
 pub(crate) fn with_manifest(mut component: Vec<u8>, manifest: &str) -> Vec<u8> {
     let name = b"flowcell:manifest";
     let mut content = leb(name.len());

@@ -1,4 +1,4 @@
-//! What a well-behaved guest gets: its parts, its pauses, and a place when it is its turn.
+//! A well-behaved guest: the parts of its task, its pauses, and its wait for an instance.
 
 use std::sync::{
     Arc,
@@ -21,7 +21,7 @@ fn value(text: &str) -> Value {
     Value::parse(text).unwrap()
 }
 
-/// The attempt after `round` pauses.
+/// Returns the answer of the attempt after `round` pauses.
 async fn rest(engine: &Engine, pack: &Pack, round: u32) -> Step {
     let attempt = Attempt {
         resumes: round,
@@ -69,7 +69,7 @@ async fn a_task_sees_its_parts() {
     assert_eq!(output, value(expected));
 }
 
-/// Answers when it is allowed to.
+/// Answers calls only while the semaphore has permits.
 struct Held(Semaphore);
 
 impl Calls for Held {
@@ -101,7 +101,7 @@ async fn many_may_be_the_first_to_use_a_pack() {
     assert_eq!(code.count(), 1);
 }
 
-/// Answers the first call that is started well, and the second not.
+/// Ends the first started call with success, and the second with a failure.
 #[derive(Default)]
 struct Outside {
     started: AtomicU32,

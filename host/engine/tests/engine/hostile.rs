@@ -1,4 +1,4 @@
-//! What comes of guests that misbehave, while a neighbour goes on.
+//! Hostile guests: each fails alone, while other attempts go on.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     support::{Memory, attempt, engine, run},
 };
 
-/// Fast to reach, so that the tests are quick.
+/// Returns limits that guests reach quickly, so that the tests are fast.
 fn limits() -> Limits {
     Limits { calls: 2_000, ..Limits::default() }
 }
@@ -90,7 +90,7 @@ async fn n3_n4_n5_n7_n8_n9_n10_n14_n15_n30_each_ends_with_its_code_and_the_neigh
     }
 }
 
-/// A value that is nested so deep.
+/// Returns a value with this many levels of nesting.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(Json::Null, |inner, _| Json::object([("a", inner)])).into()
 }
@@ -103,12 +103,12 @@ async fn what_is_handed_on_is_no_deeper_than_json_may_be() {
         run(&engine, attempt).await.0
     };
     let Ok(Step::Done(deep)) = wrapped(126).await else { panic!("126 and one more are not too deep") };
-    // Whatever a node gives, others can read.
+    // Other nodes can read every value that a node outputs.
     assert_eq!(Value::parse(deep.text()).unwrap(), deep);
     let failure = wrapped(127).await.unwrap_err();
     assert_eq!(failure.code, code::INVALID_OUTPUT);
     assert!(failure.message.contains("nested deeper than 127; hand on less"), "{failure}");
-    // What bindings have put together may be deeper; nobody could read it in the sandbox.
+    // Bindings may build a deeper value, which the sandbox cannot read.
     let read = Attempt { input: nested(128), ..attempt(&pack, "hostile.copy", "null") };
     let failure = run(&engine, read).await.0.unwrap_err();
     assert_eq!((failure.code.as_str(), failure.message.contains("deeper than 127")), (code::INVALID_INPUT, true));

@@ -1,4 +1,4 @@
-//! The engine against guests that were built for it: what an honest one may do, and what comes of a hostile one.
+//! Tests of the engine with guests that were built for it, both honest and hostile ones.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -1,4 +1,4 @@
-//! Which files are packs.
+//! Accepted and refused component files.
 
 use flowcell_engine::{Config, Engine, Limits, PackError, digest, inspect};
 
@@ -66,7 +66,8 @@ fn n14_n21_n26_n28_only_packs_are_taken() {
 
 #[test]
 fn n20_there_are_no_sockets_and_no_names_to_resolve() {
-    // They may be named, so that ported code loads, and open nothing: `n22_n25_the_world_is_empty_and_its_time_stands_still`.
+    // A pack may import sockets, so that ported code loads. They open nothing, as
+    // `n22_n25_the_world_is_empty_and_its_time_stands_still` tests.
     for interface in ["tcp", "udp", "ip-name-lookup"] {
         let other = format!("wasi:sockets/{interface}@0.3.0");
         let component = with_manifest(by_hand("", &format!(r#"(import "{other}" (instance))"#)), MANIFEST);
@@ -112,7 +113,7 @@ fn n27_damaged_packs_never_panic() {
             digests.extend(engine.add_pack(damaged, "damaged").map(|pack| pack.digest));
         }
     }
-    // What passed validation must also compile or be refused, without a panic.
+    // A component that passed validation must compile or be refused, without a panic.
     for digest in digests {
         let _ = engine.prepare(&digest);
     }

@@ -1,4 +1,4 @@
-//! The memory that a guest really takes, in a process that does nothing else.
+//! The resident memory of a guest, measured in a process of its own.
 
 use std::{env, fs, process::Command};
 
@@ -7,12 +7,12 @@ use flowcell_engine::{Config, Limits};
 
 use crate::support::{attempt, engine, run};
 
-/// Set where the test is alone.
+/// The variable that is set in the process of the measurement.
 const ALONE: &str = "FLOWCELL_TEST_ALONE";
-/// What the host may take beside the guest's own memory.
+/// The memory that the host may take in addition to the guest's own, in bytes.
 const BESIDE: u64 = 32 << 20;
 
-/// Bytes that the process has, or had at most.
+/// Returns a value of `/proc/self/status` in bytes, such as `VmRSS:` or its maximum `VmHWM:`.
 fn resident(which: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(which)).unwrap();
@@ -34,7 +34,7 @@ fn n4_a_guest_that_hogs_memory_takes_what_it_may_and_little_more() {
         let (engine, pack) = engine(Config::default());
         let (may, echo) = (Limits::default().memory as u64, || run(&engine, attempt(&pack, "hostile.echo", "{}")));
         echo().await.0.unwrap();
-        // What compiling has taken before does not count.
+        // Memory that compiling took before does not count.
         fs::write("/proc/self/clear_refs", "5").unwrap();
         let before = resident("VmRSS:");
         let failure = run(&engine, attempt(&pack, "hostile.hog", "{}")).await.0.unwrap_err();
@@ -42,7 +42,7 @@ fn n4_a_guest_that_hogs_memory_takes_what_it_may_and_little_more() {
         assert_eq!(failure.code, code::OUT_OF_MEMORY);
         assert!(taken > may / 2, "{taken} bytes are not what it takes");
         assert!(taken <= may + BESIDE, "{taken} bytes were taken");
-        // A second one finds the place of the first.
+        // A second attempt uses the same memory as the first.
         run(&engine, attempt(&pack, "hostile.hog", "{}")).await.0.unwrap_err();
         echo().await.0.unwrap();
         let taken = resident("VmHWM:") - before;

@@ -1,4 +1,4 @@
-//! Attempts, and calls that answer from memory.
+//! Helpers of the tests: attempts, and calls that answer from memory.
 
 use std::{
     collections::HashMap,
@@ -13,14 +13,14 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::guests::HOSTILE;
 
-/// An engine with the hostile pack.
+/// Returns an engine with the hostile pack.
 pub(crate) fn engine(config: Config) -> (Engine, Pack) {
     let engine = Engine::new(config).unwrap();
     let pack = engine.add_pack(HOSTILE.as_slice(), "hostile.wasm").unwrap();
     (engine, pack)
 }
 
-/// An attempt at a node type.
+/// Returns an attempt at a node type.
 pub(crate) fn attempt(pack: &Pack, node_type: &str, input: &str) -> Attempt {
     Attempt {
         tenant: Tenant::local(),
@@ -43,14 +43,14 @@ pub(crate) fn attempt(pack: &Pack, node_type: &str, input: &str) -> Attempt {
     }
 }
 
-/// Runs an attempt with calls of its own.
+/// Runs an attempt with new calls, and returns both its result and the calls.
 pub(crate) async fn run(engine: &Engine, attempt: Attempt) -> (StepResult, Arc<Memory>) {
     let calls = Arc::new(Memory::default());
     let result = engine.run(attempt, calls.clone()).await;
     (result, calls)
 }
 
-/// Remembers what was called, and keeps state.
+/// Records the calls, and keeps state in memory.
 #[derive(Default)]
 pub(crate) struct Memory {
     calls: Mutex<Vec<Call>>,
@@ -58,12 +58,12 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// How often a function was called.
+    /// Returns the number of calls of an interface.
     pub(crate) fn count(&self, interface: &str) -> usize {
         self.calls.lock().unwrap().iter().filter(|call| &*call.interface == interface).count()
     }
 
-    /// The messages that were logged, each behind its level.
+    /// Returns the log messages, each after its level.
     pub(crate) fn log(&self) -> Vec<String> {
         let text = |args: &Json, key: &str| args.get(key).unwrap().as_str().unwrap().to_owned();
         let calls = self.calls.lock().unwrap();
@@ -86,7 +86,7 @@ impl Memory {
                 *entry = (args.get("value").unwrap().clone(), entry.1 + 1);
                 Json::from(entry.1)
             }
-            // One file, which says `[1]`.
+            // There is one file, with the content `[1]`.
             ("files", "read") => Json::object([("text", Json::from("[1]"))]),
             ("files", "write") => {
                 let size = args.get("text").and_then(Json::as_str).unwrap().len();
@@ -98,7 +98,7 @@ impl Memory {
                 let entry = [("path", path), ("kind", kind), ("size", size), ("modifiedMs", modified)];
                 Json::object([("entries", Json::array([Json::object(entry)]))])
             }
-            // What `--simulate http` answers.
+            // The answer is the same as with `--simulate http`.
             ("http", "send") => {
                 let told = |name: &str| args.get(name).cloned().unwrap();
                 let told = [("simulated", Json::from(true)), ("method", told("method")), ("url", told("url"))];

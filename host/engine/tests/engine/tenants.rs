@@ -1,4 +1,4 @@
-//! Tenants who share an engine: what one takes leaves room and time for another.
+//! Several tenants on one engine: the load of one leaves instances and time for the others.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -9,14 +9,14 @@ use tokio::{sync::Notify, task::JoinSet};
 
 use crate::support::{Memory, attempt, engine, run};
 
-/// Longer than anything here takes on a busy machine.
+/// A time limit that is longer than any step here takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 fn of(tenant: &str, pack: &Pack, node_type: &str) -> Attempt {
     Attempt { tenant: tenant.into(), ..attempt(pack, node_type, r#"{"a":[1]}"#) }
 }
 
-/// Attempts of a tenant that compute for as long as what is returned is kept.
+/// Starts attempts of a tenant that compute until the returned set is dropped.
 fn spinners(engine: &Engine, pack: &Pack, tenant: &str, number: usize) -> JoinSet<()> {
     let mut spinning = JoinSet::new();
     for _ in 0..number {
@@ -37,7 +37,7 @@ async fn one_who_takes_every_instance_leaves_some_to_the_next() {
     };
     tokio::time::timeout(LONG, others).await.expect("the others find room");
     drop(spinning);
-    // What was taken is given back.
+    // The instances are free again.
     let after = run(&engine, of("a", &pack, "hostile.echo"));
     tokio::time::timeout(LONG, after).await.expect("there is room again").0.unwrap();
 }
@@ -50,7 +50,7 @@ async fn two_who_compute_get_half_of_the_time_each_however_many_attempts_they_ha
     while computed[1] < Duration::from_millis(200) && computed[0] < Duration::from_secs(20) {
         tokio::task::yield_now().await;
         let now = engine.take_computed();
-        // What was computed before both were there says nothing.
+        // Times from before both tenants were running do not count.
         if now.len() == 2 || !computed[1].is_zero() {
             for (tenant, computed) in ["a", "b"].into_iter().zip(&mut computed) {
                 *computed += now.get(&tenant.into()).copied().unwrap_or_default();
@@ -87,7 +87,7 @@ async fn a_tenant_has_no_more_instances_than_it_is_let() {
     tokio::time::timeout(LONG, second).await.expect("there is room again").0.unwrap();
 }
 
-/// Tells that a call was made, and never answers it.
+/// Reports that a call was made, and never answers it.
 #[derive(Default)]
 struct Held {
     reached: Notify,

@@ -1,4 +1,4 @@
-//! What an open file has in it, until it is written back as a whole.
+//! The bytes of an open file. They stay in memory until the host writes the whole file.
 
 use std::sync::{
     Arc,
@@ -11,14 +11,14 @@ use wasmtime_wasi::p2::{
     InputStream, OutputStream, Pollable, StreamError, StreamResult, bindings::filesystem::types::ErrorCode,
 };
 
-/// Bytes of all files that an attempt has open.
+/// The maximum size of all open files of an attempt, in bytes.
 const OPEN_BYTES: usize = 64 << 20;
-/// Bytes of one file: as many as the capability takes.
+/// The maximum size of one file, in bytes, the same as for the capability `files`.
 const FILE_BYTES: usize = 32 << 20;
-/// Bytes that are read, and written, at a time.
+/// The maximum number of bytes in one read or write.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// How much more the open files of an attempt may hold.
+/// The number of bytes that the open files of an attempt may still take.
 #[derive(Clone)]
 pub(super) struct Budget(Arc<AtomicUsize>);
 
@@ -28,7 +28,7 @@ impl Default for Budget {
     }
 }
 
-/// A file that is open, wherever it is open. Clones are the same file.
+/// An open file. Clones refer to the same file.
 #[derive(Clone)]
 pub(super) struct Opened {
     path: Arc<str>,
@@ -37,19 +37,19 @@ pub(super) struct Opened {
 
 struct Content {
     bytes: Vec<u8>,
-    /// It is not what is on the disk.
+    /// True if the bytes differ from those on the disk.
     changed: bool,
     budget: Budget,
 }
 
 impl Opened {
-    /// A file with nothing in it, which is to be written.
+    /// Creates an empty file that must still be written.
     pub(super) fn empty(path: &str, budget: &Budget) -> Opened {
         let content = Content { bytes: Vec::new(), changed: true, budget: budget.clone() };
         Opened { path: path.into(), content: Arc::new(Mutex::new(content)) }
     }
 
-    /// A file as it was read.
+    /// Creates a file with the bytes that were read. Fails if they exceed a limit.
     pub(super) fn read(path: &str, bytes: &[u8], budget: &Budget) -> Result<Opened, ErrorCode> {
         let opened = Opened::empty(path, budget);
         opened.resize(bytes.len())?;
@@ -60,33 +60,33 @@ impl Opened {
         Ok(opened)
     }
 
-    /// Where it is.
+    /// Returns the path in the tenant's folder.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// Its bytes.
+    /// Returns the size in bytes.
     pub(super) fn len(&self) -> usize {
         self.content.lock().bytes.len()
     }
 
-    /// What is to be written, if that is not done. It counts as done then.
+    /// Returns the bytes if they must be written, and marks them as written.
     pub(super) fn take_changed(&self) -> Option<Arc<[u8]>> {
         let mut content = self.content.lock();
         std::mem::take(&mut content.changed).then(|| content.bytes.as_slice().into())
     }
 
-    /// Whether something is to be written.
+    /// Returns whether the file must be written.
     pub(super) fn is_changed(&self) -> bool {
         self.content.lock().changed
     }
 
-    /// Cuts it, or fills it with zeros.
+    /// Shortens the file, or fills it up with zeros. Fails if the size exceeds a limit.
     pub(super) fn resize(&self, size: usize) -> Result<(), ErrorCode> {
         self.content.lock().resize(size)
     }
 
-    /// Up to so many bytes from an offset on.
+    /// Returns bytes from an offset on: at most `most`, and at most 1 MiB.
     pub(super) fn read_at(&self, offset: u64, most: usize) -> Bytes {
         let content = self.content.lock();
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes.len());
@@ -94,7 +94,7 @@ impl Opened {
         Bytes::copy_from_slice(&rest[..rest.len().min(most).min(PIECE_BYTES)])
     }
 
-    /// Writes at an offset, behind zeros if that is beyond the end.
+    /// Writes at an offset. Zeros fill the gap if the offset is beyond the end.
     pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), ErrorCode> {
         let mut content = self.content.lock();
         let from = usize::try_from(offset).map_err(|_| ErrorCode::FileTooLarge)?;
@@ -129,7 +129,7 @@ impl Drop for Content {
     }
 }
 
-/// Reads a file from an offset on.
+/// A stream that reads a file from an offset on.
 pub(super) struct Reader {
     pub(super) file: Opened,
     pub(super) at: u64,
@@ -149,7 +149,7 @@ impl InputStream for Reader {
     }
 }
 
-/// Writes a file from an offset on; without one at its end.
+/// A stream that writes a file from an offset on. `None` appends at the end.
 pub(super) struct Writer {
     pub(super) file: Opened,
     pub(super) at: Option<u64>,

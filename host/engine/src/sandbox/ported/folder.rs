@@ -1,9 +1,11 @@
 //! `wasi:filesystem`: the tenant's folder as `/`, by calls of the capability `files`.
 //!
-//! To open a file reads it as a whole, and to close it, or to sync it, writes it as a whole if it was changed: so grants,
-//! quotas and the record of calls are those of every other call, and an attempt that is repeated finds what it found. What was
-//! closed is written before the next call, and at the latest before the attempt's answer counts; if that fails, the attempt
-//! does. There are no links, no times to set, and no folders without a file in them: making one does nothing.
+//! Opening a file reads it completely. Closing or syncing a changed file writes it completely. So the grants, quotas
+//! and the record of calls are the same as for other calls, and a repeated attempt finds the same content.
+//!
+//! The host writes closed files before the next call, and at the latest before the attempt's answer counts. If that
+//! fails, the attempt fails. Links and setting of times are not supported. A folder exists only through the files in
+//! it, so making one does nothing.
 
 use std::vec;
 
@@ -27,32 +29,32 @@ use wasmtime_wasi::p2::{
 use super::content::{Budget, Opened, Reader, Writer};
 use crate::sandbox::Sandbox;
 
-/// What an attempt has open, or has closed and not yet written.
+/// The open files of an attempt, and the closed files that are not written yet.
 #[derive(Default)]
 pub(crate) struct Folders {
     budget: Budget,
     unwritten: Vec<Opened>,
 }
 
-/// The sandbox behind `wasi:filesystem` of a node type that has asked for `files`.
+/// The sandbox behind `wasi:filesystem` of a node type that asked for `files`.
 pub(crate) struct Folder<'a>(pub(crate) &'a mut Sandbox);
 
 impl HasData for Folders {
     type Data<'a> = Folder<'a>;
 }
 
-/// What a descriptor means.
+/// The target of a descriptor.
 enum Node {
-    /// A folder by its path; that of the tenant has none.
+    /// A folder by its path. The tenant's own folder has the empty path.
     Folder(String),
     File(Opened),
 }
 
-/// What is left of a folder that is read.
+/// The entries of a folder that the guest has not read yet.
 struct Listing(vec::IntoIter<DirectoryEntry>);
 
 impl Sandbox {
-    /// Writes the files that were closed.
+    /// Writes the closed files. Fails with the first write that fails.
     pub(crate) async fn write_back(&mut self) -> Result<(), Failure> {
         for file in std::mem::take(&mut self.folders.unwritten) {
             self.write_file(&file).await?;
@@ -84,7 +86,7 @@ impl Folder<'_> {
         }
     }
 
-    /// Where something is that is named from a folder.
+    /// Returns the path of a name that is relative to a folder.
     fn path(&self, folder: &Resource<Descriptor>, path: &str) -> FsResult<String> {
         match self.node(folder)? {
             Node::Folder(folder) => Ok(joined(folder, path)?),
@@ -104,7 +106,8 @@ impl Folder<'_> {
         Ok(reply)
     }
 
-    /// What the guest is told of a failure. What was not granted is told in the log, for the guest has only a code.
+    /// Converts a failure to an error code for the guest. Logs a denial, because the code does not tell the guest the
+    /// reason.
     async fn refused(&mut self, failure: Failure) -> FsError {
         if &*failure.code == code::DENIED {
             self.0.log("warn", failure.message.clone()).await;
@@ -132,7 +135,8 @@ impl Folder<'_> {
         self.ask("read", path, Some(("as", Json::from("file")))).await
     }
 
-    /// What is at a path. A folder in which something may be read need not be granted itself.
+    /// Returns the properties of a path. A folder without a grant of its own is visible if the flow grants a part of
+    /// it.
     async fn look(&mut self, path: &str) -> FsResult<Option<DescriptorStat>> {
         if path.is_empty() {
             return Ok(Some(stat_of_folder()));
@@ -147,7 +151,7 @@ impl Folder<'_> {
         Err(self.refused(failure).await)
     }
 
-    /// Opens a file that may be there, with what is in it.
+    /// Opens a file and reads its content. With `create`, a missing file is empty.
     async fn open(&mut self, path: &str, create: bool) -> FsResult<Node> {
         let failure = match self.read_file(path).await? {
             Ok(reply) => {
@@ -196,7 +200,7 @@ impl HostDescriptor for Folder<'_> {
         flags: DescriptorFlags,
     ) -> FsResult<Resource<Descriptor>> {
         let path = self.path(&folder, &path)?;
-        // Whether it is one shows when something in it is looked for.
+        // The host checks that this is a folder only when the guest looks into it.
         if path.is_empty() || how.contains(OpenFlags::DIRECTORY) {
             return self.push(Node::Folder(path));
         }
@@ -296,7 +300,7 @@ impl HostDescriptor for Folder<'_> {
     }
 
     async fn create_directory_at(&mut self, folder: Resource<Descriptor>, path: String) -> FsResult<()> {
-        // It is made with the first file in it.
+        // The first file in the folder makes it.
         self.path(&folder, &path).map(drop)
     }
 
@@ -425,7 +429,7 @@ impl Node {
     }
 }
 
-/// A path below a folder. None leads out of `/`.
+/// Joins a folder and a relative path. Fails if the path leads out of `/`.
 fn joined(folder: &str, path: &str) -> Result<String, ErrorCode> {
     if path.starts_with('/') {
         return Err(ErrorCode::NotPermitted);
@@ -456,7 +460,7 @@ fn stat_of_folder() -> DescriptorStat {
     stat(DescriptorType::Directory, 0, None)
 }
 
-/// What an entry of the capability says; nothing is there if it is `null`.
+/// Converts an entry of the capability. Returns `None` for `null`, which means that nothing exists there.
 fn stat_of(entry: &Json) -> Option<DescriptorStat> {
     let kind = match entry.get("kind")?.as_str()? {
         "folder" => DescriptorType::Directory,
@@ -467,7 +471,7 @@ fn stat_of(entry: &Json) -> Option<DescriptorStat> {
     Some(stat(kind, entry.get("size")?.as_u64()?, Some(modified)))
 }
 
-/// What tells one place from another.
+/// Returns a hash of a path. It tells files apart for the guest.
 fn hash(path: &str) -> MetadataHashValue {
     let hash = blake3::hash(path.as_bytes());
     let half = |from: usize| u64::from_le_bytes(std::array::from_fn(|index| hash.as_bytes()[from + index]));

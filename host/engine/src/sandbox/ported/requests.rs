@@ -1,8 +1,8 @@
-//! `wasi:http`: requests of code that was written for it, made as calls of the capability `http`.
+//! `wasi:http`: performs the requests of ported code as calls of the capability `http`.
 //!
-//! A request leaves when its body is whole, and its answer comes whole: grants, the egress guard, the record of calls and the
-//! limits are those of every other call. The requests of an attempt leave in the order in which they were handed over, so that
-//! an attempt that is repeated meets its record again.
+//! A request is sent once its body is complete, and its answer arrives complete. So the grants, the egress guard, the
+//! record of calls and the limits are the same as for other calls. The requests of an attempt are sent in the order in
+//! which the guest made them, so that a repeated attempt matches its record.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,16 +23,16 @@ use crate::sandbox::{
     reply::{self, Body, Reply},
 };
 
-/// Bytes of a request's body: as many as the capability takes.
+/// The maximum size of a request body, in bytes, the same as for the capability `http`.
 const BODY_BYTES: usize = 32 << 20;
 
-/// What becomes of the requests of an attempt.
+/// Sends the requests of an attempt.
 pub(crate) struct Requests {
     calls: Arc<dyn Calls>,
     clock: Clock,
-    /// Why none is made: the node type has not asked for `http`.
+    /// The failure of every request, if the node type has not asked for `http`.
     denied: Option<Failure>,
-    /// Is told, or dropped, when the request before has left.
+    /// Resolves when the previous request has been sent or given up.
     left: Option<oneshot::Receiver<()>>,
 }
 
@@ -64,13 +64,13 @@ impl WasiHttpHooks for Requests {
             let (head, body) = request.into_parts();
             let body = whole(body).await?;
             if let Some(before) = before {
-                // One that was given up has made way as well.
+                // A dropped request makes way as well.
                 let _ = before.await;
             }
             let args = arguments(&head, body, options, &*calls).map_err(refused)?;
             let mut reply =
                 calls.call(Call { interface: BuiltIn::Http.name().into(), function: "send".into(), args: args.into() });
-            // It is recorded, or about to be, once it was polled.
+            // The first poll records the call, or queues its record, so the next request may follow.
             let first = poll!(&mut reply);
             drop(leaves);
             let reply = match first {
@@ -88,12 +88,12 @@ impl WasiHttpHooks for Requests {
 }
 
 impl Sandbox {
-    /// Behind `wasi:http` of a node type that has asked for `http`.
+    /// Returns the view of `wasi:http` for a node type that asked for `http`.
     pub(crate) fn live_http(&mut self) -> WasiHttpCtxView<'_> {
         WasiHttpCtxView { hooks: &mut self.requests, table: &mut self.table, ctx: &mut self.http }
     }
 
-    /// Behind that of any other.
+    /// Returns the view of `wasi:http` for all other node types. It denies each request.
     pub(crate) fn denied_http(&mut self) -> WasiHttpCtxView<'_> {
         self.requests.denied = Some(denial::failure(&self.attempt.node_type, BuiltIn::Http));
         self.live_http()
@@ -106,7 +106,7 @@ impl WasiHttpView for Sandbox {
     }
 }
 
-/// All of a body, if it is not too large.
+/// Reads a body completely. Fails if it is too large.
 async fn whole(mut body: WasiBody) -> Result<Bytes, Error> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -119,14 +119,14 @@ async fn whole(mut body: WasiBody) -> Result<Bytes, Error> {
     Ok(whole.freeze())
 }
 
-/// A request as the capability reads it.
+/// Converts a request to the arguments of the capability `http`.
 fn arguments(
     head: &hyper::http::request::Parts,
     body: Bytes,
     options: Option<RequestOptions>,
     calls: &dyn Calls,
 ) -> Result<Json, Failure> {
-    // Both follow from the rest, and the host sets them.
+    // The host sets both headers itself.
     let headers = head.headers.iter().filter(|(name, _)| **name != CONTENT_LENGTH && **name != HOST);
     let header = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
         let value = value.to_str().map_err(|_| {
@@ -154,7 +154,7 @@ fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
-/// The capability's answer as the guest sees it.
+/// Converts the capability's answer to the guest's form.
 fn response(reply: &Value, calls: &dyn Calls) -> Result<Response<WasiBody>, Failure> {
     let Reply { status, headers, body } = Reply::read(reply)?;
     let response = Response::builder().status(status);
@@ -168,7 +168,7 @@ fn response(reply: &Value, calls: &dyn Calls) -> Result<Response<WasiBody>, Fail
     response.body(body).map_err(|_| reply::odd())
 }
 
-/// Why a call was not made, or came to nothing, in the words of `wasi:http`. What these have no word for they quote.
+/// Converts a failure to an error of `wasi:http`. Codes without an equivalent become internal errors with their text.
 fn refused(failure: Failure) -> Error {
     match &*failure.code {
         "http_connect" => Error::DestinationUnavailable,
