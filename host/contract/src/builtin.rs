@@ -1,7 +1,7 @@
 //! The table of the capabilities that every host has. All code that names a capability reads it.
 //!
-//! A new capability is a row here, a WIT interface of the same name, the code that links it to the sandbox, and the code that
-//! performs its calls.
+//! A new capability needs a row here and a WIT interface of the same name. It also needs the code that links it to the
+//! sandbox, and the code that performs its calls.
 
 use crate::Effect;
 

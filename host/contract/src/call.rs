@@ -86,11 +86,11 @@ pub enum Arrival {
 /// | `files` | `write` | `{ path, text }` or `{ path, file }` | `{ size }` |
 /// | `files` | `list` | `{ path }` | `{ entries: [{ path, kind, size, modifiedMs }] }` |
 /// | `files` | `stat` | `{ path }` | an entry, or `null` |
-/// | `files` | `remove` | `{ path }` | whether it was there |
+/// | `files` | `remove` | `{ path }` | `true` if it existed |
 /// | `model` | `generate`, `start-generate` | a request, as `model.wit` has it | a reply, as there |
 /// | `tools` | `find` | `{ patterns }` | `[{ name, tool, title?, description?, inputSchema }]` |
 /// | `tools` | `call`, `start-call` | `{ tool, input, toolUseId?, agentRunId? }` | `{ output }` |
-/// | `services` | `start-call` | `{ service, args: [value] }` | what the service gives |
+/// | `services` | `start-call` | `{ service, args: [value] }` | the service's result |
 /// | `agent` | `open` | `{ about }` | the id of the agent run |
 /// | `agent` | `tell` | `{ agentRunId, kind, data }` | `null` |
 /// | `agent` | `close` | `{ agentRunId, result }` or `{ agentRunId, error }` | `null` |

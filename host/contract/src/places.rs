@@ -12,8 +12,7 @@ pub const TENANT_FILES_FOLDER: &str = ".flowcell-tenants";
 /// The files of a store, each by the beginning of its name.
 const STORE_FILES: [&str; 5] = [STORE_FILE, "owner.lock", "epoch", "secret.key", "control.sock"];
 
-/// Returns whether a folder with this name belongs to the host, wherever it is. It ignores case, as some file systems
-/// do.
+/// Returns whether a folder with this name belongs to the host, in any place. It ignores case, as some file systems do.
 pub fn is_host_folder(name: &str) -> bool {
     [TENANTS_FOLDER, VERSIONS_FOLDER, TENANT_FILES_FOLDER].iter().any(|own| own.eq_ignore_ascii_case(name))
 }

@@ -16,9 +16,9 @@ pub struct Config {
     pub limits: Limits,
     /// The number of threads that run guests. `None`: one for each core.
     pub threads: Option<usize>,
-    /// The maximum number of concurrent instances; further attempts wait. An instance that waits for a call counts too.
-    /// `None`: as many as the machine can hold, at most 1,000. Each costs 2 µs at the start, so a short-lived process
-    /// should set a lower number.
+    /// The maximum number of concurrent instances, at least 32; further attempts wait. An instance that waits for a
+    /// call counts too. `None`: as many as the machine can hold, at most 1,000. Each costs 2 µs at the start, so a
+    /// short-lived process should set a lower number.
     pub instances: Option<u32>,
     /// The bytes of linear memory that all instances share, beyond the first 4 MiB of each. `None`: a quarter of the
     /// machine's memory. A tenant cannot take more than it leaves free.

@@ -86,8 +86,8 @@ impl Drop for Counted {
     }
 }
 
-/// The only attempt of its engine, run on the caller's thread. It delays no other attempt, and a switch of threads
-/// takes longer than a short call. If it turns out to compute for long, it moves to a guest thread.
+/// An attempt that began alone in its engine, and so runs on the caller's thread. It delays no other attempt, and a
+/// switch of threads takes longer than a short call. If it computes for long, it moves to a guest thread.
 struct Here {
     running: Option<Running>,
     /// True once a tick has interrupted the guest while it computed.
@@ -132,7 +132,7 @@ impl Future for Here {
     }
 }
 
-/// Runs an attempt on a guest thread when it is its tenant's turn, so that a guest that computes does not delay the
+/// Runs an attempt on a guest thread when it is its tenant's turn. A guest that computes there does not delay the
 /// host's timers or other work. Dropping the returned future stops the guest at its next yield.
 fn elsewhere(turns: &Turns, tenant: Tenant, running: Running) -> impl Future<Output = StepResult> + use<> {
     let (answer, answered) = oneshot::channel();

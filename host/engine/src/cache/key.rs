@@ -43,8 +43,8 @@ pub(super) fn load(dir: &Path) -> io::Result<[u8; 32]> {
     made
 }
 
-/// Returns the key, or `None` if another user may have read or written it. The key's owner must be the owner of `mine`,
-/// a file that this process has just made.
+/// Returns the key. Returns `None` if it is missing, or if another user may have read or written it. The key's owner
+/// must be the owner of `mine`, a file that this process has just made.
 fn read(path: &Path, mine: &Path) -> io::Result<Option<[u8; 32]>> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

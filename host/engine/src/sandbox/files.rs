@@ -8,7 +8,7 @@ use crate::{
     failure,
 };
 
-/// The maximum size of a file that a guest receives as bytes. A larger file is a file value.
+/// The maximum size of a file that a guest receives whole, in bytes. A larger file is a file value.
 const WHOLE_BYTES: u64 = 1 << 20;
 
 impl files::Host for Sandbox {

@@ -17,7 +17,7 @@ use crate::{
     failure,
 };
 
-/// The maximum size of an answer that a guest receives as bytes. A larger answer is a file value.
+/// The maximum size of an answer that a guest receives whole, in bytes. A larger answer is a file value.
 const WHOLE_BYTES: u64 = 64 << 10;
 /// The maximum length of a stored file's media type, in bytes.
 const MIME_BYTES: usize = 255;
