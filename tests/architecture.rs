@@ -1,4 +1,4 @@
-//! House rules that the compiler does not know: which crate may name what, which ids have tests.
+//! Rules that the compiler does not check, such as the allowed dependencies of a crate and the tests of each attack.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Crates with what they may not depend on. Dependencies of tests and benchmarks are free.
+/// Each crate with its forbidden dependencies. Dependencies of tests and benchmarks are free.
 const FORBIDDEN: &[(&str, &[&str])] = &[
     ("sdk/expr", &["tokio", "wasmtime", "wasmtime-wasi", "flowcell-contract", "flowcell-flow", "flowcell-runtime"]),
     ("sdk/rust", &["tokio", "wasmtime", "wasmtime-wasi", "flowcell-contract", "flowcell-flow", "flowcell-runtime"]),
@@ -49,7 +49,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("host/cli", &["wasmtime", "wasmtime-wasi", "rusqlite", "sqlx", "axum", "rmcp", "utoipa", "flowcell-runtime"]),
 ];
 
-/// The names in the `[dependencies]` table of a manifest.
+/// Returns the names in the `[dependencies]` table of a manifest.
 fn dependencies(manifest: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(manifest).unwrap();
     let table = text.lines().skip_while(|line| *line != "[dependencies]").skip(1);
@@ -71,7 +71,7 @@ fn crates_do_not_name_what_they_may_not() {
     }
 }
 
-/// The lines of a table of a manifest.
+/// Returns the lines of a table of a manifest, without empty lines.
 fn table(manifest: &str, name: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(root().join(manifest)).unwrap();
     let lines = text.lines().skip_while(|line| *line != name).skip(1).take_while(|line| !line.starts_with('['));
@@ -100,7 +100,7 @@ fn all_sdks_have_the_version_of_the_workspace() {
     }
 }
 
-/// A schema that is compiled anywhere else is checked without a budget.
+/// Only `flowcell-schema` checks schemas within a budget, so no other crate may compile them.
 #[test]
 fn only_the_room_of_schemas_builds_validators() {
     let folders = ["contract", "engine", "flow", "runtime", "services", "platform", "server", "cli"]
@@ -116,8 +116,8 @@ fn only_the_room_of_schemas_builds_validators() {
     assert!(dependencies(&root().join("host/schema/Cargo.toml")).contains("jsonschema"));
 }
 
-/// A journal may have a gigabyte. A request that reads one on a thread of the runtime, or beside hundreds of others, keeps
-/// every tenant waiting.
+/// A journal may have a gigabyte. If a request reads one on a runtime thread, or if hundreds of requests read at the
+/// same time, every tenant waits. So requests read journals inside `reading`.
 #[test]
 fn requests_read_whole_journals_in_turn() {
     let readers =
@@ -154,10 +154,11 @@ fn only_the_engine_names_wasmtime() {
     }
 }
 
-/// A file that lists names of capabilities as members of something else.
+/// A file that may list names of capabilities, because they are members of something else.
 const NO_CAPABILITIES: &str = "host/runtime/src/publish/agents.rs";
 
-/// The one list of capabilities is the table in `host/contract/src/builtin.rs`. Elsewhere a capability is named by its variant.
+/// The table in `host/contract/src/builtin.rs` is the only list of capabilities. Other code names a capability by its
+/// variant.
 #[test]
 fn capabilities_are_listed_once() {
     let table = fs::read_to_string(root().join("host/contract/src/builtin.rs")).unwrap();
@@ -183,7 +184,7 @@ fn capabilities_are_listed_once() {
     assert_eq!(found, BTreeSet::from([NO_CAPABILITIES.to_owned()]), "a list of capabilities: read the table instead");
 }
 
-/// Whether a source file is a room of tests.
+/// Returns whether a source file is a test module.
 fn is_test(file: &Path) -> bool {
     file.components().any(|part| ["tests", "tests.rs"].iter().any(|name| part.as_os_str() == *name))
 }
@@ -209,7 +210,7 @@ fn crates() -> Vec<PathBuf> {
     folders
 }
 
-/// The modules of every store, in the order of the documentation.
+/// The modules that every store has, in the order of their documentation.
 const OUTLINE: [&str; 8] = ["units", "runs", "state", "blobs", "inbox", "documents", "sessions", "sweep"];
 
 #[test]
@@ -227,7 +228,7 @@ fn all_stores_have_the_outline_of_their_ports() {
     }
 }
 
-/// The ids of a cell of the table of attacks: `N3 to N10, N14`.
+/// Returns the ids in a cell of the table of attacks, such as `N3 to N10, N14`.
 fn ids(cell: &str) -> Vec<String> {
     let one = |range: &str| {
         let (first, last) = range.split_once(" to ").unwrap_or((range, range));
@@ -238,7 +239,7 @@ fn ids(cell: &str) -> Vec<String> {
     cell.split(", ").flat_map(one).collect()
 }
 
-/// The text of every test, with the names of its files.
+/// Appends the names of all files and the text of the Rust files.
 fn tests(folder: &Path, text: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -253,7 +254,7 @@ fn tests(folder: &Path, text: &mut String) {
     }
 }
 
-/// The table of attacks has no gaps, and each row names its test.
+/// The table of attacks has no gaps, and a test names each attack.
 #[test]
 fn every_attack_has_a_test_that_names_it() {
     let page = fs::read_to_string(root().join("tests/README.md")).unwrap();

@@ -1,4 +1,4 @@
-//! The catalog's manifests are complete: every type has what a reader of `flowcell nodes` needs.
+//! Checks that the catalog's manifests are complete for the readers of `flowcell nodes`.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -1,8 +1,7 @@
-//! No ring of imports between the modules of a crate, at any level: of the modules in one folder, each with all that is
-//! below it, none takes from one that takes from it.
+//! Checks that the modules of a crate do not import each other in a cycle. The test compares the modules of one folder,
+//! each together with all modules below it.
 //!
-//! A name is followed through re-exports to the module that defines it. What parent and child take from each other does
-//! not count.
+//! It follows a name through re-exports to the module that defines it. Imports between parent and child are allowed.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -14,24 +13,24 @@ use std::{
 
 use syn::{Item, UseTree, visit::Visit};
 
-/// The names that lead to a module from the root of its crate.
+/// The path of a module from the root of its crate.
 type Module = Vec<String>;
 
-/// What a name in a module means.
+/// The meaning of a name in a module.
 #[derive(Clone, Debug)]
 enum Name {
-    /// Something that is defined here.
+    /// The module defines the name.
     Own,
-    /// What this path leads to, seen from the module.
+    /// The module imports the name from this path, relative to itself.
     Import(Vec<String>),
 }
 
 #[derive(Debug, Default)]
 struct Contents {
     names: BTreeMap<String, Name>,
-    /// Paths of `use …::*`.
+    /// The paths of `use …::*`.
     globs: Vec<Vec<String>>,
-    /// Every path that is written in the module.
+    /// All paths in the module's code.
     paths: BTreeSet<Vec<String>>,
 }
 
@@ -41,7 +40,7 @@ struct Crate {
 }
 
 impl Crate {
-    /// Reads the modules that hang on a file.
+    /// Reads the module of a file, and the modules that it declares.
     fn read(&mut self, file: &Path, module: &Module) {
         let text = fs::read_to_string(file).unwrap();
         let source = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -109,7 +108,7 @@ impl Crate {
         }
     }
 
-    /// The module that defines what a path leads to, or `None` for another crate's.
+    /// Returns the module that defines the target of a path, or `None` if another crate defines it.
     fn definer(&self, from: &Module, path: &[String], depth: usize) -> Option<Module> {
         if depth > 16 {
             return None;
@@ -128,7 +127,7 @@ impl Crate {
         }
     }
 
-    /// What `name::rest` leads to, looked up in a module.
+    /// Returns the module that defines `name::rest`, looked up in a module.
     fn named(&self, module: &Module, name: &str, rest: &[String], depth: usize) -> Option<Module> {
         let contents = self.modules.get(module)?;
         let child = [module.as_slice(), &[name.to_owned()]].concat();
@@ -146,7 +145,7 @@ impl Crate {
         }
     }
 
-    /// Which modules a module takes something from, but for those above and below it.
+    /// Returns the modules that a module imports from, without its ancestors and descendants.
     fn taken(&self, module: &Module) -> BTreeSet<Module> {
         let contents = &self.modules[module];
         let imports = contents.names.values().filter_map(|name| match name {
@@ -159,7 +158,7 @@ impl Crate {
         found
     }
 
-    /// What the modules of each folder take from each other.
+    /// Returns the imports between the modules of each folder.
     fn levels(&self) -> BTreeMap<Module, Level> {
         let mut levels: BTreeMap<Module, Level> = BTreeMap::new();
         for module in self.modules.keys() {
@@ -174,7 +173,7 @@ impl Crate {
     }
 }
 
-/// For each module beside others: what it takes from, and an example of who takes what.
+/// The imports of each module in a folder: the other module, with examples of the importing code.
 type Level = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 impl Contents {
@@ -184,7 +183,7 @@ impl Contents {
     }
 }
 
-/// Notes the paths of code with more than one part.
+/// Collects the paths with more than one part.
 struct Paths<'a>(&'a mut BTreeSet<Vec<String>>);
 
 impl Visit<'_> for Paths<'_> {
@@ -195,7 +194,7 @@ impl Visit<'_> for Paths<'_> {
         syn::visit::visit_path(self, path);
     }
 
-    /// What stands in a macro is no code yet: of its words those that `::` joins are taken for a path.
+    /// Reads a macro's tokens, which are not parsed code. It takes words that `::` joins for a path.
     fn visit_macro(&mut self, call: &syn::Macro) {
         let text = call.tokens.to_string().replace(" :: ", "::");
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
@@ -241,7 +240,7 @@ fn file_of(module: &syn::ItemMod, folder: &Path) -> PathBuf {
     if beside.is_file() { beside } else { folder.join(name).join("mod.rs") }
 }
 
-/// Groups of modules that reach each other.
+/// Returns the groups of modules that reach each other.
 fn rings(edges: &Level) -> BTreeSet<Vec<String>> {
     let reach = |from: &String| {
         let mut seen = BTreeSet::new();
@@ -264,7 +263,7 @@ fn rings(edges: &Level) -> BTreeSet<Vec<String>> {
     in_rings.map(ring).collect()
 }
 
-/// The files with which crates begin.
+/// Returns the root files of all crates.
 fn crates() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let folders = ["host", "nodes", "nodes/examples"].map(|folder| fs::read_dir(root.join(folder)).unwrap());
@@ -276,7 +275,7 @@ fn crates() -> Vec<PathBuf> {
     roots
 }
 
-/// The rings of a crate: the folder of the modules, and who takes what from whom.
+/// Returns the cycles of a crate: the folder of the modules, and the imports that form the cycle.
 fn rings_of(root: &Path) -> Vec<(String, String)> {
     let mut code = Crate::default();
     code.read(root, &Vec::new());

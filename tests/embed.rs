@@ -1,5 +1,5 @@
-//! A program that embeds the platform builds outside the workspace, without the command line and the server, and runs a
-//! flow.
+//! Builds a program that embeds the platform, outside the workspace. It must not need the command line and the server,
+//! and runs a flow.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -9,18 +9,18 @@ use std::{
     process::Command,
 };
 
-/// Parts of the command line and the server, which a program that embeds Flowcell does not build.
+/// Packages of the command line and the server, which an embedding program must not build.
 const LEFT_OUT: [&str; 6] = ["axum", "clap", "flowcell", "flowcell-server", "indicatif", "utoipa"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Runs cargo on the example with the profile of the workspace, in its target folder: so little is built twice.
+/// Runs cargo on the example. It shares the workspace's profile and target folder, so that it builds little again.
 fn cargo(arguments: &[&str]) -> String {
     let root = root();
     let example = root.join("sdk/embed");
-    // Versions that this workspace has tried.
+    // The example uses the tested versions of this workspace.
     fs::copy(root.join("Cargo.lock"), example.join("Cargo.lock")).unwrap();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut command = Command::new(env::var_os("CARGO").unwrap());

@@ -1,1 +1,1 @@
-//! Tests of the whole: what holds across crates. Tests of one crate stand in that crate.
+//! Tests across crates. The tests of a single crate are in that crate.

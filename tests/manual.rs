@@ -1,5 +1,5 @@
-//! The documents of the tree: their links lead somewhere, their length is bounded, and the manual has an entry for each
-//! code, capability, node type and metric.
+//! Checks the documents of the repository: links must work, and pages have a maximum length. The manual must have an
+//! entry for each code, capability, node type and metric.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -10,13 +10,13 @@ use std::{
 };
 
 const MANUAL: &str = "host/server/manual";
-/// Lines of a page that is written by hand.
+/// The maximum number of lines of a handwritten page.
 const PAGE_LINES: usize = 200;
-/// Pages that are tables.
+/// Pages that consist of tables, without a maximum length.
 const TABLES: [&str; 1] = ["limits.md"];
-/// Documents with a bound of their own.
+/// Documents with their own maximum number of lines.
 const BOUNDED: [(&str, usize); 2] = [("README.md", 200), ("host/README.md", 300)];
-/// Folders without documents of the tree.
+/// Folders that contain no documents of the repository.
 const SKIPPED: [&str; 6] = ["target", ".git", "node_modules", "dist", "vendor", ".venv"];
 
 fn root() -> PathBuf {
@@ -31,7 +31,7 @@ fn page(topic: &str) -> String {
     read(&format!("{MANUAL}/{topic}.md"))
 }
 
-/// The files with this extension in a folder and below.
+/// Returns the files with this extension in a folder and below it.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -48,7 +48,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The lines outside of blocks of code.
+/// Returns the lines outside code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
     text.lines().filter(move |line| {
@@ -58,7 +58,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The anchors of a document's headings, as GitHub makes them.
+/// Returns the anchors of a document's headings, as GitHub makes them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = prose(text).filter(|line| line.starts_with('#'));
     headings
@@ -70,12 +70,12 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The text without its spans of code.
+/// Returns the text without its code spans.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("``")
 }
 
-/// The targets of the links of a document.
+/// Returns the targets of the links of a document.
 fn links(text: &str) -> Vec<String> {
     let lines: Vec<String> = prose(text).map(without_code).collect();
     let text = lines.join("\n");
@@ -124,18 +124,19 @@ fn pages_are_short_and_listed() {
     }
 }
 
-/// The words in spans of code of a page's tables.
+/// Returns the words in the code spans of a page's tables.
 fn entries(page: &str) -> BTreeSet<String> {
     let rows = page.lines().filter(|line| line.starts_with('|'));
     rows.flat_map(|row| row.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// The texts between `before` and the next quotation mark.
+/// Returns the texts between `before` and the next quotation mark.
 fn quoted<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
     text.split(before).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next()).collect()
 }
 
-/// Whether a text is a code. A single word may also be a member or an argument, so it counts in lists of codes alone.
+/// Returns whether a text looks like a code. A single word may be a member or an argument, so only lists contain such
+/// codes.
 fn is_code(text: &str) -> bool {
     text.contains('_') && text.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_')
 }
@@ -214,7 +215,7 @@ fn page_grants_has_every_capability() {
             text.lines().filter_map(|line| line.strip_prefix("interface ")?.split(' ').next().map(str::to_owned));
         interfaces.extend(names);
     }
-    // Types of calls, and the queue of their answers, come with every capability.
+    // Every capability comes with the types of calls and the queue of answers.
     interfaces.retain(|name| !["calls", "queue"].contains(&&**name));
     let count = require("grants", &entries, interfaces);
     assert!(count >= 10, "only {count} capabilities were found");
@@ -247,7 +248,8 @@ fn page_monitor_has_every_metric() {
     }
 }
 
-/// The value of a constant: a number, products and shifts of numbers, or a duration in seconds, as milliseconds.
+/// Returns the value of a constant: a number, or products and shifts of numbers. A duration in seconds gives
+/// milliseconds.
 fn value(written: &str) -> Option<u64> {
     if let Some(seconds) = written.strip_prefix("Duration::from_secs(") {
         return Some(value(seconds.strip_suffix(')')?)? * 1_000);
@@ -270,7 +272,7 @@ fn with_commas(number: u64) -> String {
     text
 }
 
-/// The ways in which the page may write a number of bytes, of milliseconds or of things.
+/// Returns the allowed spellings of a number of bytes, milliseconds or items on the page.
 fn spellings(name: &str, number: u64) -> Vec<String> {
     let units: &[(u64, &str)] = if name.ends_with("_MS") || name.ends_with("TIME") || name == "HEARTBEAT" {
         &[(86_400_000, " days"), (3_600_000, " h"), (60_000, " min"), (1_000, " s"), (1, " ms")]

@@ -1,4 +1,4 @@
-//! The pack `conform` in Rust.
+//! The pack `conform`, written in Rust.
 
 use std::{collections::BTreeMap, io};
 

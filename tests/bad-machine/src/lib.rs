@@ -1,13 +1,17 @@
-//! A machine that goes bad, for Linux: loaded with `LD_PRELOAD`, it stands before functions of the C library.
+//! Simulates a machine with faults, for Linux. Loaded with `LD_PRELOAD`, it replaces functions of the C library.
 //!
-//! `BAD_DISK=write:7` says that the seventh write to a store is cut short, and that there is no space for any later one;
-//! `BAD_DISK=sync:3` that the third attempt to make a store durable fails, and no other; `BAD_DISK=read:5` that the fifth
-//! read of a store and every later one fails; `BAD_DISK=die:9` that the process is killed at the ninth moment. There are
-//! two for everything that is made durable together: its first write, of which half is done, and the attempt to make it
-//! durable. `BAD_DISK=slow:200` says that each attempt to make a store durable takes 200 ms longer. Files that are not a store's are left alone. When something goes wrong, the file `bad-disk` is made in the
-//! current folder.
+//! | variable | effect |
+//! |---|---|
+//! | `BAD_DISK=write:7` | the seventh write to a store is cut short, and later writes find no space |
+//! | `BAD_DISK=sync:3` | the third attempt to make a store durable fails, and no other |
+//! | `BAD_DISK=read:5` | the fifth read of a store and all later ones fail |
+//! | `BAD_DISK=die:9` | the process is killed at the ninth moment |
+//! | `BAD_DISK=slow:200` | each attempt to make a store durable takes 200 ms longer |
+//! | `BAD_CLOCK=-3600` | the calendar clock is wrong by this many seconds |
 //!
-//! `BAD_CLOCK=-3600` says by how many seconds the calendar's clock is wrong.
+//! All writes that become durable together have two moments. One is the first write: the process writes half of it
+//! before it dies. The other is the attempt to make the writes durable. The library leaves other files alone. When it
+//! causes a fault, it makes the file `bad-disk` in the current folder.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -29,7 +33,7 @@ unsafe extern "C" {
     fn raise(signal: c_int) -> c_int;
 }
 
-/// The function that would have been called.
+/// Returns the original function that this library replaces.
 fn next(name: &CStr) -> *mut c_void {
     unsafe { dlsym(NEXT, name.as_ptr()) }
 }
@@ -39,7 +43,7 @@ fn fail(error: c_int) -> isize {
     -1
 }
 
-/// The number from which on this goes wrong.
+/// Returns the number of the first faulty operation of this kind, or `None` if the kind has no fault.
 fn bad_from(kind: &str) -> Option<u64> {
     static PLAN: OnceLock<String> = OnceLock::new();
     let plan = PLAN.get_or_init(|| std::env::var("BAD_DISK").unwrap_or_default());
@@ -51,21 +55,21 @@ fn is_store(file: c_int) -> bool {
     path.is_ok_and(|path| path.to_string_lossy().contains("flowcell.db"))
 }
 
-/// Leaves a sign that something went wrong.
+/// Makes the file `bad-disk` as a sign of a fault.
 fn tell() {
     let _ = std::fs::File::create("bad-disk");
 }
 
-/// What is to happen to this write.
+/// The planned result of a write.
 enum Fate {
     Good,
     Short,
     Full,
-    /// Half of it is written, and nothing is done any more.
+    /// The library writes half of the data and ends the process.
     Last,
 }
 
-/// Whether this is where the process ends.
+/// Returns whether the process must end at this operation.
 fn is_last(file: c_int, makes_durable: bool) -> bool {
     static MOMENTS: AtomicU64 = AtomicU64::new(0);
     static WRITTEN: AtomicBool = AtomicBool::new(false);

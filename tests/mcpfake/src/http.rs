@@ -1,4 +1,4 @@
-//! Over streamable HTTP.
+//! Serves over streamable HTTP.
 
 use std::{
     convert::Infallible,
@@ -28,7 +28,7 @@ use crate::{
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A server on this machine. It goes on as long as the runtime.
+/// A test server on a local port. It runs as long as the tokio runtime.
 pub struct Fake {
     address: SocketAddr,
     server: Arc<Server>,
@@ -36,13 +36,13 @@ pub struct Fake {
 
 struct Server {
     plan: Plan,
-    /// The only session, and its name: a new one makes the old one unknown.
+    /// The single session, with its number. A new session makes the old one unknown.
     session: Mutex<(u32, Session)>,
     refused: Mutex<Vec<String>>,
 }
 
 impl Fake {
-    /// Starts a server on a port of its own.
+    /// Starts a server on a free local port.
     pub async fn start(plan: Plan) -> io::Result<Fake> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -54,7 +54,7 @@ impl Fake {
                 let server = accepting.clone();
                 tokio::spawn(async move {
                     let serve = service_fn(|request| server.serve(request));
-                    // A connection that breaks is what some plans are about.
+                    // Some plans break the connection, so an error here is expected.
                     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), serve).await);
                 });
             }
@@ -62,34 +62,34 @@ impl Fake {
         Ok(Fake { address, server })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Forgets the session, as a server does that was started again.
+    /// Drops the session, as if the server had restarted.
     pub fn forget(&self) {
         let mut session = self.server.session.lock().unwrap_or_else(PoisonError::into_inner);
         *session = (session.0 + 1, Session::new(self.server.plan.clone()));
     }
 
-    /// What the protocol does not allow, and came.
+    /// Returns the messages that the protocol does not allow.
     pub fn refused(&self) -> Vec<String> {
         self.server.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many pages of the list of tools were asked for in this session.
+    /// Returns the number of requested tool list pages in this session.
     pub fn listed(&self) -> usize {
         self.server.session.lock().unwrap_or_else(PoisonError::into_inner).1.listed
     }
 
-    /// How often a tool was called in this session.
+    /// Returns the number of calls of a tool in this session.
     pub fn called(&self, tool: &str) -> usize {
         let session = self.server.session.lock().unwrap_or_else(PoisonError::into_inner);
         session.1.called.iter().filter(|called| *called == tool).count()
     }
 
-    /// How many calls were given up in this session.
+    /// Returns the number of cancelled calls in this session.
     pub fn cancelled(&self) -> usize {
         self.server.session.lock().unwrap_or_else(PoisonError::into_inner).1.cancelled.len()
     }

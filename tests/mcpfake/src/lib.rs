@@ -1,27 +1,28 @@
-//! A server of tools that refuses what the protocol does not allow, and breaks it when it is told to.
+//! A test server of MCP tools. It refuses each violation of the protocol, and violates it on request.
 //!
-//! Over standard input and output it is [`stdio::serve`], over streamable HTTP [`http::Fake`]. What it does is chosen by the
-//! name of the tool that is called, and by [`Plan`].
+//! Use [`stdio::serve`] for standard input and output, and [`http::Fake`] for streamable HTTP. The name of the called
+//! tool and the [`Plan`] decide its behaviour.
 //!
-//! | tool | what happens |
+//! | tool | behaviour |
 //! |---|---|
 //! | `echo` | answers its `text` |
-//! | `structured` | answers structured content beside a text |
+//! | `structured` | answers structured content and a text |
 //! | `mixed` | answers a text, an image, an audio, a resource of each kind, and a link |
-//! | `progress` | tells of progress three times, then answers |
-//! | `fail` | says that it failed, and why |
-//! | `refuse` | an error of the protocol's, with the `code` of its input |
-//! | `change` | has one more tool from now on, says so, and answers |
-//! | `cancelled` | answers the numbers of the calls that were given up |
-//! | `ask` | asks for folders, a model and a person, and answers what came back (standard input and output only) |
-//! | `environment` | answers the names of the variables that it has |
-//! | `slow` | nothing |
-//! | `crash` | ends, or breaks the connection |
+//! | `progress` | reports progress three times, then answers |
+//! | `fail` | answers that it failed, with the reason |
+//! | `refuse` | answers a protocol error with the `code` of its input |
+//! | `change` | adds a tool to the list, sends a notification, and answers |
+//! | `cancelled` | answers the numbers of the cancelled calls |
+//! | `ask` | asks for folders, a model and a person, and answers the replies (standard input and output only) |
+//! | `questions` | asks 100,000 questions, then answers |
+//! | `environment` | answers its environment variables |
+//! | `slow` | never answers |
+//! | `crash` | ends the process, or breaks the connection |
 //! | `huge` | answers with `size` bytes |
 //! | `values` | answers with `count` empty lists |
 //! | `wrong-id` | answers another call |
-//! | `garbage` | what is no message |
-//! | `bad-file` | an image that is not base64 |
+//! | `garbage` | sends bytes that are not a message |
+//! | `bad-file` | answers an image that is not base64 |
 //! | `input`, `task` | asks for more input, or answers a task |
 
 pub mod http;
@@ -31,58 +32,58 @@ mod tools;
 
 use serde::{Deserialize, Serialize};
 
-/// How a server behaves, whatever is called.
+/// The server's behaviour, apart from the called tool.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Plan {
-    /// It speaks the version without a handshake.
+    /// True if it speaks the protocol version without a handshake.
     pub modern: bool,
-    /// Tools of one page; 0 is all of them.
+    /// The number of tools on one page of the list. 0: all tools.
     pub page: usize,
-    /// What is wrong with the list of tools.
+    /// The fault of the tool list.
     pub list: List,
-    /// It ends before it says anything.
+    /// True if it ends before it sends anything.
     pub stillborn: bool,
-    /// It never says anything.
+    /// True if it never sends anything.
     pub mute: bool,
-    /// HTTP: answers are JSON instead of streams.
+    /// HTTP: true if answers are JSON instead of streams.
     pub json: bool,
-    /// HTTP: the value of `authorization` that is expected.
+    /// HTTP: the required value of the header `authorization`.
     pub authorization: Option<String>,
-    /// HTTP: the status of every call of a tool.
+    /// HTTP: the status of each tool call.
     pub status: Option<u16>,
 }
 
-/// What is wrong with a list of tools.
+/// The fault of a tool list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum List {
-    /// Nothing.
+    /// The list has no fault.
     #[default]
     Fine,
-    /// There are 1,001.
+    /// The list has 1,001 tools.
     Many,
-    /// Schemas that are small as texts and large in memory.
+    /// The schemas are small as text and large in memory.
     Costly,
-    /// After each page there is another.
+    /// Each page is followed by another one.
     Endless,
-    /// Names are not allowed or come twice, texts and schemas are too large.
+    /// Names are not allowed or occur twice, and texts and schemas are too large.
     Hostile,
-    /// It is no list.
+    /// The answer is not a list.
     Nonsense,
-    /// It never comes.
+    /// The list never arrives.
     Silent,
 }
 
-/// What a server does with a message.
+/// The server's reaction to a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Doing {
-    /// It sends a message.
+    /// Sends this message.
     Send(serde_json::Value),
-    /// It sends bytes that are none.
+    /// Sends bytes that are not a message.
     Raw(Vec<u8>),
-    /// It ends.
+    /// Ends the process, or breaks the connection.
     Crash,
-    /// It waits for ever.
+    /// Never answers.
     Hang,
 }

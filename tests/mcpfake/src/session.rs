@@ -1,4 +1,4 @@
-//! One client, which is not forgiven anything.
+//! The session of one client. It refuses each violation of the protocol.
 
 use std::collections::HashSet;
 
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use crate::{Doing, Plan, tools};
 
-/// The version with a handshake.
+/// The protocol version with a handshake.
 pub(crate) const LEGACY: &str = "2025-11-25";
-/// The version without.
+/// The protocol version without a handshake.
 pub(crate) const MODERN: &str = "2026-07-28";
 
 const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 
-/// How far the handshake has come.
+/// The progress of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Fresh,
@@ -23,21 +23,21 @@ enum Phase {
     Ready,
 }
 
-/// What a server knows about its client.
+/// The server's state for one client.
 pub(crate) struct Session {
     pub(crate) plan: Plan,
     phase: Phase,
     ids: HashSet<String>,
     pub(crate) cancelled: Vec<Value>,
-    /// The list has one more tool.
+    /// True once the list has one more tool.
     pub(crate) changed: bool,
-    /// Lists that were asked for.
+    /// The number of requested list pages.
     pub(crate) listed: usize,
-    /// The tools that were called, in their order.
+    /// The called tools, in order.
     pub(crate) called: Vec<String>,
-    /// The call that waits for answers, and those that came.
+    /// The call that waits for answers to its questions, and the answers so far.
     pub(crate) asking: Option<(Value, Vec<Value>)>,
-    /// It has asked more than anybody answers.
+    /// True once the server has asked more questions than a client answers.
     pub(crate) flooded: bool,
 }
 
@@ -56,7 +56,7 @@ impl Session {
         }
     }
 
-    /// What follows from a message.
+    /// Handles a message of the client and returns the reactions.
     pub(crate) fn take(&mut self, message: &Value) -> Vec<Doing> {
         if self.plan.mute {
             return vec![Doing::Hang];
@@ -122,7 +122,7 @@ impl Session {
         Vec::new()
     }
 
-    /// Something that was asked was answered.
+    /// Handles an answer to a question of the server.
     fn answered(&mut self, message: &Value) -> Vec<Doing> {
         let Some((id, answers)) = &mut self.asking else {
             return if self.flooded { Vec::new() } else { vec![Doing::Crash] };
@@ -138,7 +138,7 @@ impl Session {
     }
 }
 
-/// A client that greets says who it is, and offers nothing.
+/// Checks the client's greeting: it must name its version and itself, and offer no capabilities.
 fn greeting(params: &Value) -> Result<(), (i64, &'static str)> {
     if params["protocolVersion"] != LEGACY {
         return Err((INVALID_PARAMS, "the version is not known"));
@@ -146,7 +146,7 @@ fn greeting(params: &Value) -> Result<(), (i64, &'static str)> {
     offers_nothing(&params["capabilities"], &params["clientInfo"])
 }
 
-/// A client without a handshake says the same with every request.
+/// Checks the same data without a handshake, where each request carries it.
 fn context(params: &Value) -> Result<(), (i64, &'static str)> {
     let meta = |name: &str| params["_meta"][format!("io.modelcontextprotocol/{name}")].clone();
     if meta("protocolVersion") != MODERN {

@@ -1,13 +1,13 @@
-//! Over standard input and output.
+//! Serves over standard input and output.
 
 use std::io::{self, BufRead, Write};
 
 use crate::{Doing, Plan, session::Session};
 
-/// The status with which a server ends that was told to.
+/// The exit status of a server that crashes on request.
 pub const CRASHED: i32 = 3;
 
-/// Serves until the input ends. The status is that of the process.
+/// Serves until the input ends. Returns the exit status for the process.
 pub fn serve(plan: Plan) -> io::Result<i32> {
     eprintln!("the fake is here, and the key is {}", std::env::var("TOKEN").unwrap_or_default());
     if plan.stillborn {

@@ -1,4 +1,4 @@
-//! What the tools do.
+//! The tools of the server.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::{
     session::{Session, error, send},
 };
 
-/// What a server may ask of a client.
+/// The methods that a server may call on a client, each with the id of its question.
 pub(crate) const QUESTIONS: [(&str, &str); 3] =
     [("roots/list", "q1"), ("sampling/createMessage", "q2"), ("elicitation/create", "q3")];
 
@@ -36,7 +36,7 @@ const NAMES: [&str; 20] = [
     "task",
 ];
 
-/// A result with one text.
+/// Returns a result with one text.
 pub(crate) fn text(text: &str) -> Value {
     json!({ "resultType": "complete", "content": [{ "type": "text", "text": text }] })
 }
@@ -46,7 +46,7 @@ fn tool(name: &str) -> Value {
         "inputSchema": { "type": "object" }, "annotations": { "readOnlyHint": name == "echo" } })
 }
 
-/// One page of the list.
+/// Returns one page of the tool list.
 pub(crate) fn list(session: &mut Session, id: &Value, params: &Value) -> Vec<Doing> {
     session.listed += 1;
     let all: Vec<Value> = match session.plan.list {
@@ -88,7 +88,7 @@ fn hostile() -> Vec<Value> {
     names.iter().map(|name| tool(name)).chain([large, long, tool("twice"), second]).collect()
 }
 
-/// What a call of a tool leads to.
+/// Returns the reactions to a tool call. Fails without an object of arguments, or for an unknown tool.
 pub(crate) fn call(session: &mut Session, id: &Value, params: &Value) -> Result<Vec<Doing>, (i64, &'static str)> {
     let input = params.get("arguments").filter(|input| input.is_object()).ok_or((INVALID_PARAMS, "no arguments"))?;
     let name = params["name"].as_str().unwrap_or_default();
@@ -129,7 +129,7 @@ pub(crate) fn call(session: &mut Session, id: &Value, params: &Value) -> Result<
     })
 }
 
-/// What a server should not do.
+/// Returns the reactions of the tools that misbehave.
 fn broken(session: &mut Session, name: &str, id: &Value, input: &Value) -> Result<Vec<Doing>, (i64, &'static str)> {
     Ok(match name {
         "slow" => vec![Doing::Hang],

@@ -1,4 +1,4 @@
-//! A body that comes in pieces, and how it comes.
+//! A response body that is sent in pieces, with pauses and faults.
 
 use std::{
     collections::VecDeque,
@@ -12,20 +12,20 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::time::{Sleep, sleep};
 
-/// What happens next.
+/// The next step of a body.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// These bytes are sent.
+    /// Sends these bytes.
     Send(Bytes),
-    /// Nothing is sent for a while.
+    /// Waits for this time.
     Wait(Duration),
-    /// Nothing is sent any more.
+    /// Sends nothing more, but keeps the connection open.
     Stall,
-    /// The connection is closed.
+    /// Closes the connection.
     Cut,
 }
 
-/// The steps of a body.
+/// The remaining steps of a body.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     left: VecDeque<Step>,

@@ -1,4 +1,4 @@
-//! What the real servers refuse.
+//! Checks requests, and refuses those that the real servers refuse.
 
 mod chat;
 mod messages;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Dialect, fault::Refusal};
 
-/// Refuses a request as the provider of its dialect would.
+/// Refuses a bad request as the provider of its dialect would.
 pub(crate) fn request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &Value) -> Result<(), Refusal> {
     authorized(dialect, key, headers)?;
     let kind = text(headers, "content-type");
@@ -36,10 +36,10 @@ pub(crate) fn request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &V
 
 fn authorized(dialect: Dialect, key: &str, headers: &HeaderMap) -> Result<(), Refusal> {
     let bearer = text(headers, "authorization") == format!("Bearer {key}");
-    // Anthropic's own SDK shows a key as a bearer token, the documentation of the interface as `x-api-key`.
+    // Anthropic's own SDK sends a key as a bearer token. The documentation of the interface uses `x-api-key`.
     let shown = bearer || (dialect == Dialect::Messages && text(headers, "x-api-key") == key);
     let code = (dialect != Dialect::Messages).then(|| "invalid_api_key".to_owned());
-    // The real ones repeat parts of the key, so this one repeats all of it.
+    // The real servers repeat parts of the key, so this server repeats all of it.
     let wrong = format!("Incorrect API key provided: {}{}", text(headers, "x-api-key"), text(headers, "authorization"));
     if shown { Ok(()) } else { Err(Refusal { status: 401, kind: None, code, message: wrong }) }
 }
@@ -48,7 +48,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// What a scenario can expect of a request.
+/// Returns the parts of a request that a scenario can expect.
 pub(crate) fn shown(dialect: Dialect, body: &Value) -> Value {
     let name = match dialect {
         Dialect::Messages => "messages",
@@ -71,7 +71,7 @@ fn all_text(content: &Value) -> String {
     }
 }
 
-/// Whether a value has everything that is expected.
+/// Returns whether a value contains everything that is expected.
 pub(crate) fn matches(expected: &Value, found: &Value) -> bool {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
@@ -85,7 +85,7 @@ pub(crate) fn matches(expected: &Value, found: &Value) -> bool {
     }
 }
 
-/// Refuses members that the interface does not have.
+/// Refuses a request with members that the interface does not have.
 fn only(members: &Map<String, Value>, known: &[&str], sentence: &str) -> Result<(), Refusal> {
     match members.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(Refusal::invalid(format!("{sentence}: {key}"))),
@@ -100,7 +100,7 @@ fn list<'a>(members: &'a Map<String, Value>, name: &str) -> Result<&'a [Value], 
         .ok_or_else(|| Refusal::invalid(format!("{name}: a list with at least one item is required")))
 }
 
-/// Refuses names of tools that are too long or have other letters, and schemas that are no objects.
+/// Refuses tool names that are too long or have other characters, and schemas that are not objects.
 fn tool(name: &Value, schema: &Value, longest: usize) -> Result<(), Refusal> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let good = name.as_str().is_some_and(|name| (1..=longest).contains(&name.len()) && name.bytes().all(plain));
@@ -110,7 +110,7 @@ fn tool(name: &Value, schema: &Value, longest: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Whether every object of a schema has only the members that it names; `all_required` asks for each of them.
+/// Returns whether each object of a schema forbids other members. With `all_required`, it must also require its own.
 fn is_closed(schema: &Value, all_required: bool) -> bool {
     let named = schema["properties"].as_object();
     let required = |name: &String| schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
@@ -121,7 +121,7 @@ fn is_closed(schema: &Value, all_required: bool) -> bool {
     closed && inner.into_iter().all(|schema| is_closed(schema, all_required))
 }
 
-/// Refuses a format of an answer that has no schema, or one that is not as closed as it says.
+/// Refuses an answer format without a schema, or one that claims to be strict and is not.
 fn format(format: &Value) -> Result<(), Refusal> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let named = format["name"].as_str().is_some_and(|name| (1..=64).contains(&name.len()) && name.bytes().all(plain));

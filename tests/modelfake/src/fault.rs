@@ -1,4 +1,4 @@
-//! Errors in the providers' own words, and bodies that are none.
+//! Errors in the form of each provider, and faulty bodies.
 
 use std::io::Write as _;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Dialect;
 
-/// An error that a request is answered with.
+/// An error answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
@@ -18,12 +18,12 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// A request that is wrong.
+    /// Creates the refusal of a bad request, with status 400.
     pub(crate) fn invalid(message: impl Into<String>) -> Refusal {
         Refusal { status: 400, kind: None, code: None, message: message.into() }
     }
 
-    /// The body, as the provider of this dialect writes it.
+    /// Returns the body of the error in the form of this dialect's provider.
     pub(crate) fn body(&self, dialect: Dialect) -> Value {
         match dialect {
             Dialect::Messages => {
@@ -66,7 +66,7 @@ fn openai_type(status: u16) -> &'static str {
     }
 }
 
-/// An error in the middle of a stream.
+/// Returns an error event for the middle of a stream.
 pub(crate) fn event(dialect: Dialect, kind: &str) -> String {
     match dialect {
         Dialect::Messages => {
@@ -83,14 +83,14 @@ pub(crate) fn event(dialect: Dialect, kind: &str) -> String {
     }
 }
 
-/// A packed stream of zeros.
+/// Returns a gzip stream of this many zeros.
 pub(crate) fn bomb(size: usize) -> Bytes {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     let zeros = vec![0; size.min(1 << 20)];
     let mut left = size;
     while left > 0 {
         let piece = left.min(zeros.len());
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         if packed.write_all(&zeros[..piece]).is_err() {
             break;
         }

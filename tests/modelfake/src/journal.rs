@@ -1,17 +1,17 @@
-//! What came, and what it would have cost.
+//! The requests that the server received, and the bill that a real provider would send.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Headers with secrets.
+/// The headers that hold secrets.
 const SECRET: [&str; 4] = ["authorization", "x-api-key", "api-key", "cookie"];
 
-/// A request.
+/// One received request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recorded {
-    /// Path and query.
+    /// The path with its query.
     pub path: String,
-    /// Names in lower case, and values; those of secrets are `[redacted]`.
+    /// The header names in lower case, with their values. Secret values are `[redacted]`.
     pub headers: Vec<(String, String)>,
     /// The body; `null` if it is not JSON.
     pub body: Value,
@@ -28,20 +28,20 @@ impl Recorded {
         Recorded { path: path.to_owned(), headers: shown.collect(), body }
     }
 
-    /// The first header of a name.
+    /// Returns the value of the first header with this name, or `None`.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What a real provider would have billed: every turn that it began to answer.
+/// The usage that a real provider would bill: that of each turn that it began to answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Billing {
-    /// Turns that were answered.
+    /// The number of answered turns.
     pub turns: u64,
-    /// Tokens that were read.
+    /// The number of input tokens, including cached ones.
     pub input: u64,
-    /// Tokens that were written.
+    /// The number of output tokens.
     pub output: u64,
 }
 

@@ -1,8 +1,10 @@
-//! A strict server that speaks as providers of language models do, for tests.
+//! A strict test server that imitates the providers of language models.
 //!
-//! It speaks Anthropic Messages (`/v1/messages`), Chat Completions (`/v1/chat/completions`) and Responses (`/v1/responses`) on
-//! one port of this machine, plays a [`Scenario`], and refuses what the real ones refuse. What no turn of the scenario expects
-//! is answered 500 and noted as a failure. `GET /__fake/requests` shows what came, without secrets, and what was billed.
+//! It speaks Anthropic Messages (`/v1/messages`), Chat Completions (`/v1/chat/completions`) and Responses
+//! (`/v1/responses`) on one local port. It plays a [`Scenario`], and refuses the requests that the real servers refuse.
+//!
+//! If no turn of the scenario expects a request, the server answers 500 and records a failure. `GET /__fake/requests`
+//! returns the received requests without secrets, and the bill.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -35,7 +37,7 @@ pub use self::{
     scenario::{Call, Fault, Reply, Scenario, Tokens, Turn},
 };
 
-/// The languages that the server speaks.
+/// The provider interfaces that the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Messages,
@@ -43,7 +45,7 @@ pub(crate) enum Dialect {
     Responses,
 }
 
-/// A server that runs until it is dropped.
+/// A test server that runs until it is dropped.
 pub struct Fake {
     address: SocketAddr,
     journal: Arc<Mutex<Journal>>,
@@ -51,13 +53,13 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Starts a server on a free port of this machine. The scenario is an object as [`Scenario`] describes it; a wrong one is
+    /// Starts a server on a free local port. The scenario is an object that [`Scenario`] describes. A wrong scenario is
     /// an error of the kind `InvalidInput`.
     pub async fn start(scenario: Value) -> io::Result<Fake> {
         Fake::start_on("127.0.0.1:0", scenario).await
     }
 
-    /// Starts a server on this address.
+    /// Starts a server on this address, such as `127.0.0.1:0`.
     pub async fn start_on(address: &str, scenario: Value) -> io::Result<Fake> {
         let scenario: Scenario =
             serde_json::from_value(scenario).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -69,27 +71,27 @@ impl Fake {
         Ok(Fake { address, journal, accepting })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of a path.
+    /// Returns the URL of a path on this server.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// The requests that came, in their order.
+    /// Returns the received requests in order.
     pub fn requests(&self) -> Vec<Recorded> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).requests.clone()
     }
 
-    /// What a real provider would have billed.
+    /// Returns the usage that a real provider would have billed.
     pub fn billing(&self) -> Billing {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).billing
     }
 
-    /// Requests that no turn expected.
+    /// Returns a message for each request that no turn expected.
     pub fn failures(&self) -> Vec<String> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).failures.clone()
     }

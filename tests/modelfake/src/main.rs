@@ -1,5 +1,5 @@
-//! Runs the server until it is stopped, and prints its address: `modelfake [SCENARIO.json [ADDRESS]]`. Without a scenario it
-//! answers everything with `hello`.
+//! Runs the server until it is stopped, and prints its address: `modelfake [SCENARIO.json [ADDRESS]]`. Without a
+//! scenario it answers each request with `hello`.
 
 use std::{env, error::Error, fs, future};
 

@@ -1,18 +1,18 @@
-//! What the server plays.
+//! The scenario: the turns that the server plays, and their faults.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Everything that the server knows.
+/// The complete configuration of a server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The key that requests have to show: in `x-api-key` for Messages, as a bearer token for the others.
+    /// The key that each request must send: in `x-api-key` for Messages, as a bearer token for the other dialects.
     #[serde(default = "key")]
     pub key: String,
-    /// Each request takes the first turn that is left and expects it.
+    /// The turns. Each request takes the first remaining turn that expects it.
     pub turns: Vec<Turn>,
 }
 
@@ -20,81 +20,81 @@ fn key() -> String {
     "test-key".into()
 }
 
-/// One answer.
+/// One answer, and the request that it expects.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Turn {
-    /// A part of `{ "dialect": "messages", "chat" or "responses", "lastText", "tools": [names], "body" }`: objects match if all
-    /// members named here match, anything else if it is the same. Without it, everything is expected.
+    /// The expected part of `{ "dialect": "messages", "chat" or "responses", "lastText", "tools": [names], "body" }`.
+    /// An object matches if all its members here match. Other values must be equal. `None` expects every request.
     pub expect: Option<Value>,
-    /// What is answered.
+    /// The content of the answer.
     pub reply: Reply,
-    /// Bytes of a piece that is sent at once; an event by default.
+    /// The size of each sent piece, in bytes. Default: one event per piece.
     pub chunking: Option<usize>,
-    /// What lines end with: `\n` by default.
+    /// The line ending. Default: `\n`.
     pub line_end: Option<String>,
-    /// Milliseconds before each piece.
+    /// The delay before each piece, in milliseconds.
     pub delay_ms: u64,
-    /// What the turn is said to use.
+    /// The token usage that the answer reports.
     pub usage: Tokens,
-    /// What goes wrong.
+    /// The fault of the answer, if any.
     pub fault: Option<Fault>,
-    /// It answers any number of requests.
+    /// True if the turn answers any number of requests.
     pub repeat: bool,
 }
 
-/// What a turn says.
+/// The content of an answer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Reply {
-    /// Thoughts before it; Chat sends them as `reasoning_content`.
+    /// The thinking before the answer. Chat sends it as `reasoning_content`.
     pub thinking: Option<String>,
-    /// Its text.
+    /// The text of the answer.
     pub text: Option<String>,
-    /// A value whose JSON is the text.
+    /// A value whose JSON becomes the text.
     pub json: Option<Value>,
-    /// The model refuses, in these words.
+    /// The text of the model's refusal.
     pub refusal: Option<String>,
-    /// Tools that are called.
+    /// The tool calls of the model.
     pub tool_calls: Vec<Call>,
-    /// The provider's own word for why it stops, instead of the usual one.
+    /// The provider's stop reason, instead of the usual one.
     pub stop: Option<String>,
-    /// The stream, as it is.
+    /// The complete stream, sent as it is.
     pub raw_sse: Option<String>,
 }
 
-/// A tool that is called.
+/// One tool call of the model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Call {
-    /// Its id; `call_1` and so on by default.
+    /// The id of the call. Default: `call_1` and so on.
     pub id: Option<String>,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// Its arguments; `{}` by default.
+    /// The arguments. Default: `{}`.
     #[serde(default)]
     pub arguments: Value,
-    /// Its arguments as they are, whatever they are.
+    /// The text of the arguments, sent as it is, even if it is not JSON.
     pub raw_arguments: Option<String>,
 }
 
-/// Tokens.
+/// The token usage of a turn.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Tokens {
-    /// That were read, without those of a cache.
+    /// Input tokens that did not come from a cache.
     pub fresh: u64,
-    /// That were written.
+    /// Output tokens, including reasoning.
     pub output: u64,
-    /// That came from a cache.
+    /// Input tokens that came from a cache.
     pub cache_read: u64,
-    /// That went into a cache; only Messages says.
+    /// Input tokens that were written to a cache. Only Messages reports them.
     pub cache_write: u64,
-    /// Thoughts among those written; only OpenAI's dialects say.
+    /// Reasoning tokens among the output tokens. Only OpenAI's dialects report them.
     pub reasoning: u64,
-    /// Nothing is said at all.
+    /// True if the answer reports no usage at all.
     pub missing: bool,
-    /// What it cost; Chat sends it as `cost`.
+    /// The cost of the turn. Chat sends it as `cost`.
     pub cost: Option<f64>,
 }
 
@@ -104,51 +104,51 @@ impl Default for Tokens {
     }
 }
 
-/// What goes wrong with an answer.
+/// A fault of an answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Fault {
-    /// Another status, with the provider's body for it.
+    /// An error status, with the provider's body for it.
     Status {
-        /// The status.
+        /// The HTTP status code.
         status: u16,
-        /// The error's type, instead of the usual one of the status.
+        /// The type of the error, instead of the usual one for the status.
         #[serde(rename = "type")]
         kind: Option<String>,
-        /// The error's code.
+        /// The code of the error, if the dialect has one.
         code: Option<String>,
-        /// Its message.
+        /// The message of the error.
         message: Option<String>,
-        /// More headers.
+        /// Additional headers of the answer.
         #[serde(default)]
         headers: BTreeMap<String, String>,
     },
-    /// An error event after so many events.
+    /// An error event after this many events.
     ErrorAfter {
-        /// Events before.
+        /// The number of events before the error.
         events: usize,
-        /// The error's type.
+        /// The type of the error.
         #[serde(rename = "type")]
         kind: String,
     },
-    /// The connection is closed after so many bytes of the body.
+    /// Closes the connection after this many bytes of the body.
     CutAfter(usize),
-    /// The body ends, as if it were complete, after so many events.
+    /// Ends the body after this many events, as if it were complete.
     EndAfter(usize),
-    /// Nothing comes any more after so many events.
+    /// Sends nothing more after this many events.
     StallAfter(usize),
-    /// Nothing comes at all.
+    /// Sends no answer at all.
     NoHead,
-    /// A line of so many bytes before the first event.
+    /// Sends a line of this many bytes before the first event.
     HugeLine(usize),
-    /// A page for people, with the status 200.
+    /// Sends an HTML page with the status 200.
     Html,
-    /// A packed stream, which would be so many bytes unpacked.
+    /// Sends a gzip stream that unpacks to this many bytes.
     GzipBomb(usize),
-    /// A redirect.
+    /// Redirects to this URL.
     Redirect(String),
-    /// Another content type.
+    /// Sends the stream with another content type.
     ContentType(String),
-    /// Events that nobody knows, between all others.
+    /// Sends unknown events between all others.
     UnknownEvents,
 }

@@ -1,4 +1,4 @@
-//! HTTP around it all.
+//! The HTTP server around the scenario.
 
 use std::{
     convert::Infallible,
@@ -24,12 +24,12 @@ use crate::{
     stream,
 };
 
-/// What was sent has left within this time.
+/// The wait before the server closes the connection, so that the bytes before have left.
 const FLUSH: Duration = Duration::from_millis(1);
 
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Server {
     key: String,
     turns: Mutex<Vec<Option<Turn>>>,
@@ -47,7 +47,7 @@ impl Server {
             let server = self.clone();
             tokio::spawn(async move {
                 let serve = service_fn(|request| server.serve(request));
-                // A connection that breaks is what some scenarios are about.
+                // Some scenarios break the connection, so an error here is expected.
                 drop(http1::Builder::new().serve_connection(TokioIo::new(stream), serve).await);
             });
         }
@@ -84,7 +84,7 @@ impl Server {
         write(&mut self.journal.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The first turn that is left and expects this.
+    /// Takes the first remaining turn that expects this request. A repeated turn remains.
     fn take(&self, shown: &Value) -> Option<Turn> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |turn: &Turn| turn.expect.as_ref().is_none_or(|expected| check::matches(expected, shown));
@@ -133,7 +133,7 @@ impl Server {
     }
 }
 
-/// The stream of a turn, with its faults.
+/// Returns the stream of a turn, with its faults.
 fn steps(dialect: Dialect, turn: &Turn) -> Steps {
     let mut events = match &turn.reply.raw_sse {
         Some(raw) => vec![raw.clone()],

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::{Call, Dialect, Reply, Turn};
 
-/// Letters of a delta.
+/// The number of characters in a delta.
 const LETTERS: usize = 4;
 
-/// Every event, each with the empty line that ends it.
+/// Returns all events of a turn, each with the empty line that ends it.
 pub(crate) fn events(dialect: Dialect, turn: &Turn) -> Vec<String> {
     match dialect {
         Dialect::Messages => messages::events(turn),
@@ -20,7 +20,7 @@ pub(crate) fn events(dialect: Dialect, turn: &Turn) -> Vec<String> {
     }
 }
 
-/// What signs thoughts; a request that brings them back has to bring it as well.
+/// Returns the signature of the thinking. A request that repeats the thinking must repeat the signature.
 pub(crate) fn signature(thinking: &str) -> String {
     let sum = thinking.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     format!("sig-{sum:x}")

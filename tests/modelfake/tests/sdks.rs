@@ -1,4 +1,4 @@
-//! The fake is judged by the providers' own SDKs: `@anthropic-ai/sdk` and `openai`, on node.
+//! Tests the server with the providers' own SDKs, `@anthropic-ai/sdk` and `openai`, on Node.js.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::{
@@ -9,8 +9,8 @@ use std::{
 use flowcell_modelfake::Fake;
 use serde_json::{Value, json};
 
-/// Where these packages of node are installed: beside the programs of a folder of the `PATH`. Or a word that the test was
-/// skipped.
+/// Returns the folder of these Node.js packages, next to a folder of the `PATH`. Returns `None` and prints a message if
+/// they are missing.
 fn node_modules(packages: &[&str], test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = std::env::split_paths(&path).collect();
@@ -23,7 +23,7 @@ fn node_modules(packages: &[&str], test: &str) -> Option<PathBuf> {
     found.map(Path::to_owned)
 }
 
-/// The turns of one dialect, in the order in which the judge asks.
+/// Returns the turns of one dialect, in the order of the SDK's requests.
 fn turns(dialect: &str) -> Vec<Value> {
     let expect = |text: &str| json!({ "dialect": dialect, "lastText": text });
     let usage = json!({ "fresh": 21, "output": 4 });
@@ -64,7 +64,7 @@ async fn the_official_sdks_understand_every_answer() {
     assert_eq!(fake.failures(), Vec::<String>::new());
 }
 
-/// What an SDK makes of an answer.
+/// Checks the SDK's view of an answer.
 fn check(told: &Value) {
     let dialect = told["dialect"].as_str().unwrap();
     let (ends, calls) = match dialect {

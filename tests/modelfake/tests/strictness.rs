@@ -1,4 +1,4 @@
-//! What the fake accepts and refuses, over real HTTP.
+//! Tests the requests that the server accepts and refuses, over real HTTP.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use hyper::Request;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
-/// Sends a body with everything that its provider wants beside; no body is a `GET`.
+/// Sends a body with the headers that its provider requires. Without a body it sends a `GET`.
 async fn send(fake: &Fake, path: &str, body: Option<&Value>) -> (u16, String) {
     let stream = tokio::net::TcpStream::connect(fake.address()).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -27,7 +27,7 @@ async fn send(fake: &Fake, path: &str, body: Option<&Value>) -> (u16, String) {
     (status, text)
 }
 
-/// A body that is right, with these members instead.
+/// Returns a valid body with these members changed.
 fn with(path: &str, changes: &Value) -> Value {
     let user = json!([{ "role": "user", "content": "hi" }]);
     let mut body = match path {

@@ -1,4 +1,4 @@
-//! Chat Completions.
+//! Checks of requests in the dialect Chat Completions.
 
 use std::collections::HashSet;
 
@@ -109,7 +109,7 @@ fn content(content: &Value) -> Result<(), Refusal> {
     if good { Ok(()) } else { Err(Refusal::invalid("Invalid value for 'content'")) }
 }
 
-/// The ids of the calls of a message.
+/// Returns the ids of the calls of a message.
 fn calls(message: &Value) -> Result<HashSet<Value>, Refusal> {
     let calls = message["tool_calls"].as_array().map_or(&[][..], Vec::as_slice);
     if calls.is_empty() && !message["content"].is_string() {

@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! Checks of requests in the dialect Anthropic Messages.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{is_closed, list, only, text, tool};
 use crate::{fault::Refusal, stream::signature};
 
-/// Versions of the interface: the one that is documented, and the one that the official SDK asks for.
+/// The accepted versions of the interface: the documented one, and the one that the official SDK sends.
 const VERSIONS: [&str; 2] = ["2023-06-01", "2026-10-21"];
 
 const MEMBERS: [&str; 14] = [

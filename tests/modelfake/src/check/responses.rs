@@ -1,4 +1,4 @@
-//! Responses.
+//! Checks of requests in the dialect Responses.
 
 use std::collections::HashSet;
 

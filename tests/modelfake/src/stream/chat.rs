@@ -1,4 +1,4 @@
-//! Chat Completions.
+//! Streams of the dialect Chat Completions.
 
 use serde_json::{Value, json};
 

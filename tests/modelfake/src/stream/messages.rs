@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! Streams of the dialect Anthropic Messages.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ pub(super) fn events(turn: &Turn) -> Vec<String> {
     let stop = reply.stop.as_deref().unwrap_or(usual);
     let mut delta = json!({ "type": "message_delta", "delta": { "stop_reason": stop, "stop_sequence": null } });
     if !tokens.missing {
-        // Cumulative, and null is what did not change.
+        // The numbers are cumulative, and null means unchanged.
         delta["usage"] = json!({ "input_tokens": null, "output_tokens": tokens.output });
     }
     events.send(&delta);

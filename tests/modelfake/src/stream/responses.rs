@@ -1,11 +1,11 @@
-//! Responses.
+//! Streams of the dialect Responses.
 
 use serde_json::{Value, json};
 
 use super::pieces;
 use crate::{Tokens, Turn};
 
-/// Numbers every event.
+/// The sent events, each with its number.
 #[derive(Default)]
 struct Events {
     sent: Vec<String>,
@@ -19,7 +19,8 @@ impl Events {
         self.sent.push(format!("event: {kind}\ndata: {data}\n\n"));
     }
 
-    /// An item, which begins with nothing and ends as it is; between are deltas of a kind, in a message of its one part.
+    /// Sends the events of one item: its empty start, deltas of one kind, and its final form. A message has a single
+    /// part.
     fn item(&mut self, begun: &Value, whole: Value, kind: &str, text: &str) {
         let index = self.items.len();
         self.send("response.output_item.added", json!({ "output_index": index, "item": begun }));
