@@ -71,8 +71,8 @@ macro_rules! table {
 }
 
 // Each row has four columns: the name, the default effect, the form of its grants, and whether `--simulate` can answer
-// its calls. The default effect applies unless the node type declares another one. Capabilities without grants have
-// `None`.
+// its calls. The default effect applies unless the node type declares another one. Capabilities that need no grant
+// have `None`.
 table! {
     /// Lines of text for people.
     Log: "log", Inert, None, false;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use flowcell_expr::Json;
 
-/// The `grants` of a node: the allowed targets of each external capability, such as `http:
-/// ["https://api.example.com"]`.
+/// The `grants` of a node: the allowed targets of each external capability.
+/// An example is `http: ["https://api.example.com"]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Grants(pub IndexMap<String, Json>);

@@ -65,7 +65,7 @@ pub struct NodeType {
     /// The variables that body nodes can read, for node types that own a body.
     #[serde(default)]
     pub body: Option<BodyTrait>,
-    /// The effect of its calls, unless a call says otherwise. Default: [`Effect::Inert`].
+    /// The effect that the node type declares for its calls. Default: [`Effect::Inert`].
     #[serde(default)]
     pub effect: Effect,
     /// The capabilities that the node asks for.
@@ -80,7 +80,7 @@ pub struct NodeType {
     /// The version of the pack. [`Manifest::complete`] sets it.
     #[serde(skip)]
     pub version: Option<semver::Version>,
-    /// The digest of the pack. The engine sets it when it reads the pack.
+    /// The digest of the pack, set when the pack is read.
     #[serde(skip)]
     pub pack: Option<Digest>,
     /// The marks of the input schema. [`Manifest::complete`] sets them.

@@ -4,8 +4,8 @@
 //! and the record of calls are the same as for other calls, and a repeated attempt finds the same content.
 //!
 //! The host writes closed files before the next call, and at the latest before the attempt's answer counts. If that
-//! fails, the attempt fails. Links and setting of times are not supported. A folder exists only through the files in
-//! it, so making one does nothing.
+//! fails, the attempt fails. The host supports neither links nor setting times. A folder exists only through the
+//! files in it, so making one does nothing.
 
 use std::vec;
 
