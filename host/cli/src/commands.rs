@@ -1,4 +1,4 @@
-//! What the command line can do: one room a command.
+//! The commands of the command line, one module for each.
 
 mod case_file;
 mod chat;
@@ -133,15 +133,15 @@ enum Command {
     Help(help::HelpArgs),
 }
 
-/// Why the arguments are not understood.
+/// An error in the arguments.
 pub(crate) enum Misunderstood {
-    /// They are no arguments of the program, or ask for help.
+    /// An unknown or wrong argument, or a request for help.
     Usage(clap::Error),
-    /// The file of settings is wrong.
+    /// An error in the file of settings.
     Config(Problem),
 }
 
-/// What the command line says, with what the environment and the file of settings add.
+/// Parses the command line, together with the environment and the file of settings.
 pub(crate) fn parse() -> Result<Arguments, Misunderstood> {
     let mut given = flows::arguments();
     let mut matches = groups::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
@@ -150,7 +150,7 @@ pub(crate) fn parse() -> Result<Arguments, Misunderstood> {
         if let Some(text) = config.checked() {
             put_line(&text).map_err(Misunderstood::Config)?;
         }
-        // Right after the name of the command, which no other argument may precede.
+        // Insert right after the name of the command, which comes first.
         drop(given.splice(2..2, config.arguments));
         matches = groups::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
     }
@@ -158,7 +158,7 @@ pub(crate) fn parse() -> Result<Arguments, Misunderstood> {
 }
 
 impl Arguments {
-    /// How the log is written, if the command has one.
+    /// Returns the log format, if the command writes a log.
     pub(crate) fn log_format(&self) -> Option<LogFormat> {
         match &self.command {
             Some(Command::Serve(args)) => args.log_format(),
@@ -167,13 +167,13 @@ impl Arguments {
         }
     }
 
-    /// Whether the command drives the runs of others, who do not see what it has to say.
+    /// Returns whether the command drives runs that other processes have started.
     pub(crate) fn drives_others(&self) -> bool {
         matches!(self.command, Some(Command::Serve(_) | Command::Drive(_)))
     }
 }
 
-/// Does what the arguments say.
+/// Executes the command.
 pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Problem> {
     let Some(command) = arguments.command else {
         if arguments.list_flows {

@@ -1,11 +1,11 @@
-//! Durations as people write them: `500ms`, `30s`, `1h30m`.
+//! Parses and prints durations such as `500ms`, `30s` and `1h30m`.
 
 use std::time::Duration;
 
-/// Longer is refused, as in flows.
+/// The longest duration, 365 days, as in flows.
 const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Parses numbers with units, the larger units first or not.
+/// Parses numbers with units, in any order of the units. Fails on an unknown unit or above [`MAX`].
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no duration; write for example `500ms`, `30s`, `2m` or `1h30m`");
     let mut rest = text;
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Writes a duration the way it is read aloud: `12 ms`, `1.2 s`, `3 min 20 s`.
+/// Formats a duration for people: `12 ms`, `1.2 s`, `3 min 20 s`.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match duration.as_millis() {

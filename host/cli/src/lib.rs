@@ -1,7 +1,7 @@
-//! Flowcell: flows whose every node is a sandboxed WebAssembly component.
+//! Flowcell runs flows whose nodes are sandboxed WebAssembly components.
 //!
-//! This is the library of `flowcell-platform` under the name of the program, for programs that embed it
-//! (`default-features = false` leaves the command line and the server out):
+//! This crate re-exports the library `flowcell-platform` under the name of the program, for programs that embed it.
+//! `default-features = false` leaves out the command line and the server:
 //!
 //! ```
 //! use flowcell::{Host, RunOptions, Source};

@@ -1,4 +1,4 @@
-//! The log on standard error: for people, or a JSON object a line.
+//! Writes the log to standard error, as text for people or as one JSON object on each line.
 
 use std::{
     fmt,
@@ -18,10 +18,10 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// What is logged if somebody asks for a log and not for what should be in it.
+/// The default filter of a command with a log format.
 const USUAL: &str = "warn,flowcell::http=info,flowcell::runs=info";
 
-/// Bytes of a line, but for the note that it is cut.
+/// Limit of the bytes of a line, without the note that it is cut.
 const MAX_LINE: usize = 16 * 1024;
 
 /// How the log is written.
@@ -33,10 +33,10 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Starts the log, if a command is told how, if `FLOWCELL_LOG` says what, or, with warnings alone, if the command drives the
-/// runs of others.
+/// Starts the log if a log format is set or `FLOWCELL_LOG` is a filter. A command that drives the runs of other
+/// processes logs warnings even without them.
 pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
-    // The library of MCP logs what servers say, keys that they were given among it.
+    // Silence the MCP library, since it logs the servers' messages, and keys among them.
     let quiet = |filter: EnvFilter| match "rmcp=off".parse() {
         Ok(directive) => filter.add_directive(directive),
         Err(_) => filter,
@@ -54,12 +54,12 @@ pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
     }
 }
 
-/// Standard error, a line an event: what others have said becomes no other line, no command of the terminal, and does not
-/// fill the disk.
+/// Writes each event to standard error as one line of limited length. Control characters are replaced, so text from
+/// outside forges no line and no terminal command.
 struct Lines;
 
 impl Write for Lines {
-    /// Writes an event, which comes as a whole.
+    /// Writes one event. The subscriber passes an event in one call.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let mut line = one_line(&String::from_utf8_lossy(event));
         line.push('\n');
@@ -72,7 +72,7 @@ impl Write for Lines {
     }
 }
 
-/// The text of an event in one line of at most [`MAX_LINE`] bytes.
+/// Returns the event as one line of at most [`MAX_LINE`] bytes.
 fn one_line(event: &str) -> String {
     let event = event.trim_end_matches('\n');
     let end = event.floor_char_boundary(MAX_LINE);
@@ -88,7 +88,7 @@ fn one_line(event: &str) -> String {
     line
 }
 
-/// `{ "ts", "level", "target", "message", … }`.
+/// Formats an event as `{ "ts", "level", "target", "message", … }`.
 struct JsonLines;
 
 impl<S, N> FormatEvent<S, N> for JsonLines
@@ -107,7 +107,7 @@ where
     }
 }
 
-/// The fields of an event.
+/// The fields of an event as members of a JSON object.
 struct Members(Map<String, Value>);
 
 impl Members {

@@ -1,4 +1,4 @@
-//! `flowcell`, the command line. Standard output carries data, standard error the talk about it.
+//! `flowcell`, the command line. Data goes to standard output, messages about it to standard error.
 
 mod commands;
 mod duration;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use crate::{commands::Misunderstood, problem::Exit, terminal::Terminal};
 
-/// Faster than the system's where many threads share small values.
+/// Faster than the system's allocator when many threads share small values.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     let terminal = Terminal::detect();
     let arguments = match commands::parse() {
         Ok(arguments) => arguments,
-        // Help and the version come this way too, with their own exit code. Nobody reads what cannot be written.
+        // Clap returns help and the version as errors, too. If printing fails, no reader is left to inform.
         Err(Misunderstood::Usage(error)) => {
             let _ = error.print();
             return if error.use_stderr() { Exit::Wrong.into() } else { Exit::Good.into() };

@@ -1,13 +1,13 @@
 //! Arguments that commands share.
 //!
-//! | room | what it is |
+//! | room | content |
 //! |---|---|
-//! | packs | node types beside the catalog, and what flows may reach |
-//! | place | where runs are kept |
-//! | channels | front ends of a run |
-//! | locked | the packs that are installed |
-//! | watch | the log, and a collector |
-//! | program | this program, as a child of itself |
+//! | packs | node types beyond the catalog, and the services that flows may reach |
+//! | place | the store of runs |
+//! | channels | the front ends of a run |
+//! | locked | the installed packs |
+//! | watch | the log and the collector |
+//! | program | this program as a child of itself |
 
 pub(crate) mod channels;
 pub(crate) mod locked;

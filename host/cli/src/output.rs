@@ -1,4 +1,4 @@
-//! Data on standard output, for programs and people.
+//! Writes data to standard output, for programs and people.
 
 use std::{
     io::{self, BufWriter, IsTerminal, Stdout, Write},
@@ -12,12 +12,12 @@ use crate::{
     terminal::{guarded, inert_json},
 };
 
-/// Writes text for people to standard output, guarded. A reader that has gone is no error.
+/// Writes text for people to standard output, without terminal commands. A closed pipe is not an error.
 pub(crate) fn put(text: &str) -> Result<(), Problem> {
     write(&guarded(text))
 }
 
-/// Writes text to standard output byte for byte, unless a terminal shows it.
+/// Writes text to standard output byte for byte. On a terminal, it is written as [`put`] does.
 pub(crate) fn put_exactly(text: &str) -> Result<(), Problem> {
     if io::stdout().is_terminal() { put(text) } else { write(text) }
 }
@@ -27,7 +27,7 @@ fn write(text: &str) -> Result<(), Problem> {
     told(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// A reader who has gone is no error.
+/// Converts the result of a write. A closed pipe is not an error.
 fn told(written: io::Result<()>) -> Result<(), Problem> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -37,10 +37,10 @@ fn told(written: io::Result<()>) -> Result<(), Problem> {
     }
 }
 
-/// Many JSON values on standard output, one a line, which leave many at a time.
+/// Writes JSON values to standard output, one on each line, in large blocks.
 pub(crate) struct Lines {
     out: BufWriter<Stdout>,
-    /// Whether a terminal shows them.
+    /// Set if standard output is a terminal.
     is_watched: bool,
     written: io::Result<()>,
 }
@@ -53,7 +53,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Writes one, and says whether more can be written.
+    /// Writes one value. Returns `Break` if no more can be written.
     pub(crate) fn put(&mut self, value: &impl Serialize) -> ControlFlow<()> {
         let json = match self.is_watched {
             true => serde_json::to_string(value).map(|text| self.out.write_all(inert_json(&text).as_bytes())),
@@ -63,7 +63,7 @@ impl Lines {
         if self.written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// Writes what is left, and says whether everything was written or nobody reads it.
+    /// Writes the rest. Fails if any write has failed, except on a closed pipe.
     pub(crate) fn end(mut self) -> Result<(), Problem> {
         told(std::mem::replace(&mut self.written, Ok(())).and_then(|()| self.out.flush()))
     }

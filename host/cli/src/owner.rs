@@ -1,4 +1,4 @@
-//! The owner of a store: this process, or another one that is asked.
+//! The owner of a store: this process, or another one that takes requests over a socket.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// A run's id as a person may choose it.
+/// Parses a run id that a person has chosen. It has 1 to 200 letters, digits and `-_.:/[]`.
 pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
     if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
@@ -25,7 +25,7 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
     Err("an id has 1 to 200 letters, digits, and any of - _ . : / [ ]".into())
 }
 
-/// Asks the process that owns a store. Answers which run it was about.
+/// Sends a request to the process that owns a store. Returns the id of the run concerned.
 pub(crate) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
     let told = control::ask_owner(folder, ask)
         .map_err(|error| Problem::internal("the process that owns the store cannot be reached").because(&error))?;
@@ -48,16 +48,16 @@ pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> Problem {
     }
 }
 
-/// Who owns a store.
+/// The process that owns a store.
 pub(crate) enum Owner<'a> {
-    /// This process, from now on.
+    /// This process, through this host.
     Here(Host),
-    /// Another one, which can be asked over this folder.
+    /// Another process, which takes requests through this folder.
     Other(&'a Path),
 }
 
 impl<'a> Owner<'a> {
-    /// Opens a store for a process that drives runs, unless another process owns it.
+    /// Opens a store to drive runs, unless another process owns it.
     pub(crate) fn of(place: Place<'a>, packs: &PackArgs) -> Result<Owner<'a>, Problem> {
         match (packs.host_at(place), place) {
             (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
@@ -68,7 +68,7 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// The place of a store that outlives the process.
+/// Returns the place of a persistent store. Fails for a store in memory.
 pub(crate) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
     match store.place()? {
         Place::Memory => {
@@ -78,14 +78,14 @@ pub(crate) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
     }
 }
 
-/// Lets other terminals ask. Without a socket they cannot, and everything else goes on.
+/// Listens to requests of other processes. If the socket cannot be opened, prints a warning and goes on.
 pub(crate) fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach, terminal: Terminal) {
     if let Err(error) = control::listen(host, folder, owner, reach) {
         terminal.say(&format!("warning: other terminals cannot answer or send: no control socket: {error}"));
     }
 }
 
-/// The same for a process that is there for one run: it drives others while that one lasts.
+/// Does the same for a process that drives one run. It drives runs of other processes until that run ends.
 pub(crate) fn listen_beside(
     host: &Host,
     store: &StoreArgs,
@@ -102,7 +102,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
     let result = runtime.block_on(work);
-    // Attempts that were abandoned are not waited for.
+    // Do not wait for abandoned attempts.
     runtime.shutdown_background();
     Ok(result)
 }
@@ -148,7 +148,7 @@ pub(crate) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, P
     operate_with(&PackArgs::default(), operation, store)
 }
 
-/// Done here if nobody owns the store, else by its owner.
+/// Executes an operation here, or through the store's owner if another process owns it.
 pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
     match Owner::of(durable(store)?, args)? {
         Owner::Here(host) => Tenants::of(&host).operate(&operation).map_err(|error| Problem::wrong(error.to_string())),
@@ -166,14 +166,14 @@ fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, Problem> 
     }
 }
 
-/// Puts a file for `local`, and answers it as flows are handed it.
+/// Stores a file of the tenant `local`. Returns the file value that flows receive.
 pub(crate) fn put(store: &StoreArgs, name: &str, bytes: Vec<u8>) -> Result<Json, Problem> {
     let (name, content) = (name.to_owned(), STANDARD.encode(bytes));
     let deed = Deed::Put { name, mime: None, metadata: Json::Null, content };
     operate(Operation::File { tenant: "local".into(), deed }, store)
 }
 
-/// An input that the flow does not take.
+/// Describes an input that does not fit the flow's schema.
 pub(crate) fn unfit(error: &InputError) -> Problem {
     let InputError::Unfit { findings } = error else { return Problem::wrong(error.to_string()) };
     let problem = Problem::wrong("the input does not fit the flow's `inputSchema`");

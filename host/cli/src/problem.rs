@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked to, and how commands end.
+//! Errors of commands, and exit codes.
 
 use std::{
     error::Error,
@@ -11,20 +11,20 @@ use flowcell::{Diagnostic, LoadError, OpenStoreError, packs::InstallError};
 
 use crate::terminal::{Paint, inert};
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what it was asked to.
+    /// Success.
     Good,
-    /// The run failed, or the host did.
+    /// The run or the host has failed.
     Failed,
-    /// The flow or the call is wrong.
+    /// The flow or the arguments are wrong.
     Wrong,
-    /// The run waits for somebody.
+    /// The run is parked, and waits for an answer, an event or a decision.
     Parked,
-    /// Somebody interrupted it.
+    /// The user has interrupted the command.
     Interrupted,
-    /// It was told to end, and another process may go on.
+    /// A signal has ended the command. Another process may drive the run.
     Stopped,
 }
 
@@ -35,7 +35,7 @@ impl From<Exit> for ExitCode {
 }
 
 impl Exit {
-    /// The process's exit code.
+    /// Returns the exit code of the process.
     pub(crate) fn code(self) -> u8 {
         match self {
             Exit::Good => 0,
@@ -48,7 +48,7 @@ impl Exit {
     }
 }
 
-/// An error as a person sees it: what, why, and what to do about it.
+/// An error for people: the message, its causes, and hints to solve it.
 #[derive(Debug)]
 pub(crate) struct Problem {
     exit: Exit,
@@ -56,12 +56,12 @@ pub(crate) struct Problem {
     causes: Vec<String>,
     notes: Vec<String>,
     hints: Vec<String>,
-    /// Findings in a flow, which say all that themselves.
+    /// The diagnostics of a flow, printed before the message.
     findings: Vec<Diagnostic>,
 }
 
 impl Problem {
-    /// A problem that ends the command so.
+    /// Creates an error with this outcome.
     pub(crate) fn ending(exit: Exit, message: impl Into<String>) -> Problem {
         Problem {
             exit,
@@ -73,23 +73,23 @@ impl Problem {
         }
     }
 
-    /// The call is wrong.
+    /// Creates an error in the flow or the arguments, with exit code 2.
     pub(crate) fn wrong(message: impl Into<String>) -> Problem {
         Problem::ending(Exit::Wrong, message)
     }
 
-    /// The host is to blame.
+    /// Creates an error of the host, with exit code 1.
     pub(crate) fn internal(message: impl Into<String>) -> Problem {
         Problem::ending(Exit::Failed, message)
     }
 
-    /// A flow with findings that keep it from running.
+    /// Creates an error for a flow whose diagnostics keep it from running.
     pub(crate) fn found(findings: Vec<Diagnostic>) -> Problem {
         let message = format!("the flow cannot run: {}", crate::terminal::count(&findings));
         Problem { findings, ..Problem::wrong(message) }
     }
 
-    /// Adds why.
+    /// Adds an error and its sources as causes.
     pub(crate) fn because(mut self, cause: &(dyn Error + 'static)) -> Problem {
         let mut next = Some(cause);
         while let Some(cause) = next {
@@ -103,35 +103,35 @@ impl Problem {
         self
     }
 
-    /// Adds why, in words.
+    /// Adds a cause as text.
     pub(crate) fn cause(mut self, cause: &str) -> Problem {
         self.causes.push(cause.to_owned());
         self
     }
 
-    /// Adds something worth knowing.
+    /// Adds a note.
     pub(crate) fn note(mut self, note: impl Into<String>) -> Problem {
         self.notes.push(note.into());
         self
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint to solve the problem.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Problem {
         self.hints.push(hint.into());
         self
     }
 
-    /// The message and its causes on one line, for JSON.
+    /// Returns the message and its causes on one line, for JSON.
     pub(crate) fn plain(&self) -> String {
         std::iter::once(&self.message).chain(&self.causes).map(String::as_str).collect::<Vec<_>>().join(": ")
     }
 
-    /// How the command ends with it.
+    /// Returns the outcome of the command.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// The text for standard error.
+    /// Returns the text for standard error.
     pub(crate) fn render(&self, paint: Paint) -> String {
         let mut text = String::new();
         for finding in &self.findings {
@@ -210,7 +210,7 @@ impl From<LoadError> for Problem {
     }
 }
 
-/// The file that was probably meant instead of one that is not there.
+/// Returns the existing file with the name nearest to that of a missing one.
 fn sibling(path: &Path) -> Option<PathBuf> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(folder).ok()?.flatten();

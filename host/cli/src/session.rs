@@ -1,15 +1,15 @@
-//! A run at a terminal: watched, asked about, talked with, and what came of it.
+//! Runs a flow at a terminal: its input, progress, questions, conversations and result.
 //!
-//! | room | what it is |
+//! | room | content |
 //! |---|---|
 //! | plan | the arguments of `flowcell run`, which other commands fill, too |
-//! | inputs, answers | what a run is given |
-//! | screen, progress, lines, summary | what a person sees while it runs |
+//! | inputs, answers | the input, and answers given in advance |
+//! | screen, progress, lines, summary | the output during a run |
 //! | ask, desk | questions that a person answers |
 //! | chat | a conversation with the run's agents |
-//! | interrupt | Ctrl-C and its kin |
+//! | interrupt | Ctrl-C and SIGTERM |
 //! | follow | a run that another process drives |
-//! | report, save | what came of it |
+//! | report, save | the result |
 
 pub(crate) mod answers;
 mod ask;
@@ -52,7 +52,7 @@ use crate::{
     terminal::{Terminal, finding, inert},
 };
 
-/// Runs a run to its end, or until it parks, and prints what came of it.
+/// Runs until the run ends or parks, and prints the result.
 pub(crate) fn finish(
     plan: &Plan,
     session: Session,
@@ -63,7 +63,7 @@ pub(crate) fn finish(
     finish_as(plan, session, host, runner, None, terminal)
 }
 
-/// The same, which may print something else than the outputs.
+/// Does the same, but may print another result than the outputs.
 fn finish_as(
     plan: &Plan,
     session: Session,
@@ -78,7 +78,7 @@ fn finish_as(
         answers::check_in(&host, runner.run_id(), &plan.answers)?;
     }
     if let Some(asker) = session.asker.as_ref().filter(|_| !runner.is_new()) {
-        // A line that is typed from now on is for this run.
+        // A line typed from now on is for this run.
         runner.start_session();
         asker.catch_up(&host, &runner.hub())?;
     }
@@ -92,18 +92,18 @@ fn finish_as(
     });
     part(host);
     let exit = printed.unwrap_or_else(|| report::print(plan, &graph, &result, interrupted, terminal))?;
-    // What came of the run is told, whether its files could be written or not.
+    // Print the result even if its files could not be written.
     let saved = saved?;
     if !plan.quiet {
         saved.iter().flatten().for_each(|path| terminal.say(&format!("wrote {}", path.display())));
     }
-    // What came of the run is told by now, however long the channels take.
+    // The result is printed already, so a slow channel does not delay it.
     session.channels.close();
     Ok(exit)
 }
 
-/// The process ends now. Taking the engine's pool apart would only take time, and the store holds all that was told; others
-/// wait for what this process gives back.
+/// Releases the store at the end of the process. Dropping the host would only take time: the store has all results, and
+/// other processes wait for it.
 pub(crate) fn part(host: Host) {
     if let Some(store) = host.shared() {
         store.retire();
@@ -128,9 +128,9 @@ pub(crate) struct Session {
     chat: Option<Arc<Chat>>,
     channels: Channels,
     attached: Attached,
-    /// Runs of other terminals, which this process drives meanwhile.
+    /// The runs of other processes that this one drives meanwhile.
     guests: Option<Arc<Guests>>,
-    /// The run outlives the process.
+    /// Set if the store persists, so that the run outlives the process.
     durable: bool,
 }
 
@@ -142,7 +142,7 @@ impl Session {
         let events = plan.events.as_deref().map(|path| recorded(path, &notices)).transpose()?;
         let channels = plan.channels.open(host, notices)?;
         let attached = channels.of_a_run()?;
-        // Whoever pipes the input in cannot be asked.
+        // A person cannot answer if standard input is the run's input.
         let answered = plan.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-");
         let chat = plan.chat.then(|| Arc::new(Chat::new(terminal)));
         let asks = terminal.interactive && !answered && chat.is_none();
@@ -156,18 +156,18 @@ impl Session {
         Ok(Session { screen, progress, events, asker, refusals, chat, channels, attached, guests: None, durable })
     }
 
-    /// The same, for a process that drives runs of other terminals meanwhile.
+    /// Adds the runs of other processes, which this one drives meanwhile.
     pub(crate) fn with_guests(self, guests: Option<Arc<Guests>>) -> Session {
         Session { guests, ..self }
     }
 
-    /// Those who are told of the run.
+    /// Returns the channels of the run.
     fn front_ends(&self, plan: &Plan) -> Vec<Arc<dyn Channel>> {
         let mut channels: Vec<Arc<dyn Channel>> = Vec::new();
         channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
         channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
         channels.extend(self.asker.iter().map(|asker| asker.clone() as Arc<dyn Channel>));
-        // A run that exists is told to it from its first event, once it goes on.
+        // A conversation with a resumed run is attached later, and then reads the run's events from the first.
         let chat = self.chat.iter().filter(|_| !plan.again);
         channels.extend(chat.map(|chat| chat.clone() as Arc<dyn Channel>));
         channels.extend(self.attached.channels.iter().cloned());
@@ -190,7 +190,7 @@ impl Session {
         }
     }
 
-    /// Runs to the end, or until nobody is there to answer. The second value says who interrupted it.
+    /// Runs to the end, or until no channel can give the answer that the run waits for. Also returns the interruption.
     fn run(&self, plan: &Plan, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
@@ -203,12 +203,12 @@ impl Session {
                 (Some(asker), None) => Ok(asker.until_deserted(runner, flow).await),
             }
         })?;
-        // Attempts that were abandoned are not waited for.
+        // Do not wait for abandoned attempts.
         runtime.shutdown_background();
         Ok((result, interrupts.which()))
     }
 
-    /// Runs to the end, and takes the screen away.
+    /// Runs to the end, and closes the screen.
     pub(crate) fn until_end(&self, plan: &Plan, runner: FlowRunner) -> Result<(RunResult, Interruption), Problem> {
         let flow = runner.flow().to_owned();
         let ended = self.run(plan, runner, &flow);
@@ -219,21 +219,21 @@ impl Session {
         Ok(ended)
     }
 
-    /// Takes the front ends away.
+    /// Closes the front ends.
     pub(crate) fn close(&self) {
         self.screen.close();
         self.channels.close();
     }
 }
 
-/// `--events`: what the journal holds, as lines of JSON.
+/// Opens the file of `--events`, which receives the recorded events as lines of JSON.
 fn recorded(path: &Path, notices: &Notices) -> Result<Arc<JsonLines>, Problem> {
     let opened = JsonLines::open(path, notices.clone());
     let lines = opened.map_err(|error| Problem::wrong(format!("cannot write {}", path.display())).because(&error))?;
     Ok(Arc::new(lines.recorded_only()))
 }
 
-/// What channels have to say is said on the screen.
+/// Returns a callback that prints the channels' notices on the screen.
 pub(crate) fn notices(screen: &Arc<Screen>) -> Notices {
     let screen = screen.clone();
     Arc::new(move |notice| match notice {

@@ -1,4 +1,4 @@
-//! Standard output and error: colour only where a person sees it, and text of strangers made inert.
+//! Writes to the terminal. Colours appear only on a terminal, and untrusted text is escaped.
 
 use std::{
     borrow::Cow,
@@ -11,27 +11,27 @@ use flowcell::{
     contract::text::{has_deceptive, judged},
 };
 
-/// What begins a colour of [`Paint`], and ends each.
+/// The codes that start a colour of [`Paint`], and the one that ends it.
 const COLOURS: [&str; 6] = ["1;31", "1;33", "32", "1", "2", "0"];
 
-/// What this process is connected to.
+/// The properties of the process's standard streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     paint: Paint,
-    /// Whether a person sees standard error.
+    /// Set if standard error is a terminal.
     pub(crate) watched: bool,
-    /// Whether a person can be asked.
+    /// Set if a person can be asked: standard input and standard error are terminals.
     pub(crate) interactive: bool,
 }
 
-/// Colours, or none.
+/// The colours, or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
     coloured: bool,
 }
 
 impl Terminal {
-    /// Looks at the process's streams and environment (`NO_COLOR`, `TERM`).
+    /// Inspects the process's streams and environment (`NO_COLOR`, `TERM`).
     pub(crate) fn detect() -> Terminal {
         let watched = io::stderr().is_terminal();
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -43,28 +43,28 @@ impl Terminal {
         }
     }
 
-    /// The colours of standard error.
+    /// Returns the colours of standard error.
     pub(crate) fn paint(self) -> Paint {
         self.paint
     }
 
-    /// The colours of standard output: none if a program reads it.
+    /// Returns the colours of standard output. It has none if it is not a terminal.
     pub(crate) fn paint_of_output(self) -> Paint {
         Paint { coloured: self.paint.coloured && io::stdout().is_terminal() }
     }
 
-    /// Whether a person sees standard output.
+    /// Returns whether standard output is a terminal.
     pub(crate) fn shows_output(self) -> bool {
         io::stdout().is_terminal()
     }
 
-    /// Writes a line to standard error, guarded. An error of writing is ignored.
+    /// Writes a line to standard error, without terminal commands. Write errors are ignored.
     pub(crate) fn say(self, text: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", guarded(text));
     }
 }
 
-/// Text that came from a flow or a node, without what a terminal would obey. Further lines are indented.
+/// Escapes the terminal commands in a text of a flow or a node. Further lines are indented.
 pub(crate) fn inert(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) && !has_deceptive(text) {
         return text.into();
@@ -81,8 +81,8 @@ pub(crate) fn inert(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// The last guard before a terminal: escapes what it would obey and what deceives a reader, except line breaks, tabs and the
-/// colours of [`Paint`].
+/// Escapes terminal commands and deceptive characters as the last step before the terminal. Line breaks, tabs and the
+/// colours of [`Paint`] remain.
 pub(crate) fn guarded(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) && !has_deceptive(text) {
         return text.into();
@@ -116,7 +116,7 @@ fn guard_piece(out: &mut String, piece: &str) {
     }
 }
 
-/// A finding, with its head coloured.
+/// Formats a diagnostic with a coloured severity.
 pub(crate) fn finding(finding: &Diagnostic, paint: Paint) -> String {
     let text = finding.to_string();
     match finding.severity {
@@ -126,7 +126,7 @@ pub(crate) fn finding(finding: &Diagnostic, paint: Paint) -> String {
     .unwrap_or(text)
 }
 
-/// `2 errors, 1 warning`.
+/// Counts diagnostics by severity: `2 errors, 1 warning`.
 pub(crate) fn count(findings: &[Diagnostic]) -> String {
     let of = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let counts = [(of(Severity::Error), "error"), (of(Severity::Warning), "warning")];
@@ -135,7 +135,7 @@ pub(crate) fn count(findings: &[Diagnostic]) -> String {
     if text.is_empty() { "no findings".into() } else { text.join(", ") }
 }
 
-/// `1 node`, `2 nodes`.
+/// Counts things: `1 node`, `2 nodes`.
 pub(crate) fn counted(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
@@ -145,34 +145,34 @@ impl Paint {
         if self.coloured { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// Something that went wrong.
+    /// Colours an error.
     pub(crate) fn bad(self, text: &str) -> String {
         self.wrap("1;31", text)
     }
 
-    /// Something to look at.
+    /// Colours a warning.
     pub(crate) fn odd(self, text: &str) -> String {
         self.wrap("1;33", text)
     }
 
-    /// Something that went well, or helps.
+    /// Colours a success or a hint.
     pub(crate) fn good(self, text: &str) -> String {
         self.wrap("32", text)
     }
 
-    /// A name.
+    /// Emphasizes a name.
     pub(crate) fn name(self, text: &str) -> String {
         self.wrap("1", text)
     }
 
-    /// Something beside the point.
+    /// Dims less important text.
     pub(crate) fn faint(self, text: &str) -> String {
         self.wrap("2", text)
     }
 }
 
-/// Escapes in a JSON text what JSON itself does not escape: the control characters U+007F to U+009F, which terminals obey
-/// too, and deceptive characters. They can stand only in strings.
+/// Escapes deceptive characters, and the control characters U+007F to U+009F, in a JSON text. JSON itself does not
+/// escape them, and terminals obey them. They occur only inside strings.
 pub(crate) fn inert_json(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
     if !text.contains(obeyed) && !has_deceptive(text) {

@@ -1,4 +1,4 @@
-//! Files of cases: `{ cases: [ … ] }`, and what is wrong with one.
+//! Reads files of test cases, `{ cases: [ … ] }`, and reports the case that is wrong.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::problem::Problem;
 
-/// What is written in a file of cases.
+/// The content of a file of cases.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File<C> {
     cases: Vec<C>,
 }
 
-/// Reads the cases of a file. An error names the case that is wrong; `hint` says what a case looks like.
+/// Reads the cases of a file. An error names the wrong case; `hint` shows the expected format.
 pub(super) fn read<C: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<C>, Problem> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
@@ -30,7 +30,7 @@ pub(super) fn read<C: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<C
     })
 }
 
-/// The first case that cannot be read, by its name and its number.
+/// Returns the name and the number of the first case that cannot be read. Numbers start at 1.
 fn wrong_case<C: DeserializeOwned>(text: &str) -> Option<String> {
     let file: File<serde_json::Value> = serde_yaml::from_str(text).ok()?;
     let (at, case) = file.cases.into_iter().enumerate().find(|(_, case)| C::deserialize(case).is_err())?;
@@ -38,7 +38,7 @@ fn wrong_case<C: DeserializeOwned>(text: &str) -> Option<String> {
     Some(format!("case {}{}", at + 1, name.unwrap_or_default()))
 }
 
-/// The known name nearest to the unknown one that an error of `serde` tells of: "unknown field `a`, expected one of b, c".
+/// Returns the known name nearest to the unknown one in an error of `serde`: "unknown field `a`, expected one of b, c".
 fn meant(cause: &str) -> Option<&str> {
     let (_, told) = cause.lines().next()?.split_once("unknown ")?;
     let (unknown, known) = told.split_once("`, expected ")?;

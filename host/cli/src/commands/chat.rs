@@ -1,4 +1,4 @@
-//! `flowcell chat`: a person talks with a run, whoever drives it.
+//! `flowcell chat`: a person talks with a run of this process or of another one.
 
 use clap::Args;
 use flowcell::{Json, RunId, RunOptions};
@@ -25,7 +25,7 @@ pub(crate) struct ChatArgs {
     packs: PackArgs,
 }
 
-/// Goes on with the run, or, if another process owns the store, talks with the run over there.
+/// Resumes the run here, or talks with it through the process that owns the store.
 pub(super) fn execute(args: ChatArgs, terminal: Terminal) -> Result<Exit, Problem> {
     match Owner::of(durable(&args.store)?, &args.packs)? {
         Owner::Other(folder) => remote::talk(folder, &args.run, terminal),

@@ -1,4 +1,4 @@
-//! `flowcell completions`: what a shell needs to complete commands.
+//! `flowcell completions`: prints the completion script of a shell.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;

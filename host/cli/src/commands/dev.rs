@@ -1,4 +1,4 @@
-//! `flowcell dev`: a flow runs again whenever it changes, or a pack that it uses.
+//! `flowcell dev`: runs a flow again after each change of the flow or of its packs.
 
 use std::{
     env,
@@ -17,11 +17,11 @@ use crate::{
     terminal::{Terminal, inert},
 };
 
-/// Whoever saves several files saves them within this time.
+/// Quiet time after the last change before the flow runs again.
 const SETTLED: Duration = Duration::from_millis(100);
-/// Changes that wait to be looked at.
+/// Capacity of the queue of changes.
 const WAITING: usize = 1_024;
-/// Folders in which tools and runs write, and nobody else.
+/// Folders that only tools and runs write to. Changes in them are ignored.
 const WRITTEN: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
 
 /// Arguments of `flowcell dev`.
@@ -42,7 +42,7 @@ pub(crate) struct DevArgs {
 }
 
 pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    // Before anything is read, so that no change is missed.
+    // Watch before reading any file, so that no change is missed.
     let changes = Changes::watch(args)?;
     let mut running: Option<Child> = None;
     loop {
@@ -52,7 +52,7 @@ pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, Proble
         }
         let changed = changes.next()?;
         if let Some(mut child) = running.take() {
-            // It has ended, or is of no interest any more.
+            // The run has ended, or the change made it obsolete.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -61,7 +61,7 @@ pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, Proble
 }
 
 impl DevArgs {
-    /// Builds what is to be built, and begins a run, as a process of its own: the next change ends it, whatever it does.
+    /// Builds the projects, then starts the run as a child process. The next change kills that process.
     fn begin(&self, terminal: Terminal) -> Result<Child, Problem> {
         for project in &self.node {
             node::build(project, terminal)?;
@@ -76,10 +76,10 @@ impl DevArgs {
     }
 }
 
-/// What changes in the folders of a flow and its packs.
+/// Watches the folders of a flow and its packs.
 struct Changes {
     seen: Receiver<notify::Result<Event>>,
-    /// As paths are told.
+    /// The watched folders, as the canonical paths that events name.
     folders: Vec<PathBuf>,
     _watcher: RecommendedWatcher,
 }
@@ -89,7 +89,7 @@ impl Changes {
         let beside = args.flow.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folders = [beside].into_iter().chain(args.node.iter().chain(&args.packs).map(PathBuf::as_path));
         let (tell, seen) = sync_channel(WAITING);
-        // What finds no place comes with others: one change is enough.
+        // A full queue drops the event. The changes in the queue already cause a new run.
         let mut watcher = notify::recommended_watcher(move |event| _ = tell.try_send(event))
             .map_err(|error| Problem::internal("cannot watch files").because(&error))?;
         let mut watched = Vec::new();
@@ -105,7 +105,7 @@ impl Changes {
         Ok(Changes { seen, folders: watched, _watcher: watcher })
     }
 
-    /// Waits for a change, and until nothing more changes. Answers what changed first.
+    /// Waits for a change, and then until the folders are quiet. Returns the first path that changed.
     fn next(&self) -> Result<PathBuf, Problem> {
         let gone = || Problem::internal("nobody watches the files any more");
         let changed = loop {
@@ -118,7 +118,7 @@ impl Changes {
         Ok(changed)
     }
 
-    /// What a person has changed, if that is what happened.
+    /// Returns the path whose content a person has changed, or `None` for any other event.
     fn changed(&self, event: notify::Result<Event>) -> Option<PathBuf> {
         let event = event.ok()?;
         let content = match event.kind {
@@ -129,10 +129,10 @@ impl Changes {
         event.paths.into_iter().find(|path| content && !self.is_written(path))
     }
 
-    /// Whether tools and runs have written it.
+    /// Returns whether the path lies in a folder that tools or runs write to.
     fn is_written(&self, path: &Path) -> bool {
         let inside = self.folders.iter().filter_map(|folder| path.strip_prefix(folder).ok());
-        // A folder of packs may be called `dist` itself.
+        // The name of a watched folder itself does not count: a folder of packs may be called `dist`.
         inside.min_by_key(|inside| inside.components().count()).is_some_and(|inside| {
             inside.components().any(|part| part.as_os_str().to_str().is_some_and(|part| WRITTEN.contains(&part)))
         })

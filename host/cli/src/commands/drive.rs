@@ -1,4 +1,4 @@
-//! `flowcell drive`: goes on with every run that can move.
+//! `flowcell drive`: drives every run that is ready.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Prob
     outcome
 }
 
-/// Drives until nothing can move, or a signal comes; a second signal waits for nothing.
+/// Drives until no run is ready, or until a signal comes. A second signal quits at once.
 async fn driven(args: &DriveArgs, drive: &mut Drive, terminal: Terminal) -> Result<Exit, Problem> {
     let mut signals =
         Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
@@ -104,12 +104,12 @@ async fn driven(args: &DriveArgs, drive: &mut Drive, terminal: Terminal) -> Resu
     }
 }
 
-/// Shows the runs that are driven.
+/// Shows the progress of the driven runs.
 struct Watcher {
     host: Host,
     terminal: Terminal,
     channels: Arc<Channels>,
-    /// Where progress is shown, if it is.
+    /// The screen that shows progress. `None` shows none.
     console: Option<Arc<Screen>>,
 }
 
@@ -119,7 +119,7 @@ impl Attendant for Watcher {
         if let Some(screen) = &self.console {
             runner.attach(Arc::new(Progress::new(screen.clone(), runner.flow())));
         }
-        // A program is started only for a run that can be driven.
+        // Start the programs of channels only for a run that can be driven.
         let attached = match self.channels.of_a_run() {
             Ok(attached) => attached,
             Err(problem) => {

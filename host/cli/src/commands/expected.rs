@@ -1,11 +1,11 @@
-//! Expected values: the matchers in them, and a sentence for each place that differs.
+//! Compares values with expected ones, which may hold matchers. Writes a sentence for each difference.
 
 use flowcell::{Json, similar};
 use regex_lite::Regex;
 
-/// The most places that one comparison reports.
+/// Limit of the differences that one comparison reports.
 const TOLD: usize = 20;
-/// Characters of a value that are shown.
+/// Limit of the characters that a message shows of a value.
 const SHOWN: usize = 200;
 
 /// The matchers, each an object with one member.
@@ -25,14 +25,14 @@ pub(super) fn differences(of: &str, expected: &Json, came: &Json) -> Vec<String>
     found
 }
 
-/// Returns whether a value has everything that is expected, and perhaps more members.
+/// Returns whether a value has every expected member. It may have more.
 pub(super) fn fits(expected: &Json, came: &Json) -> bool {
     let mut found = Vec::new();
     compare("", expected, came, Members::Some, &mut found);
     found.is_empty()
 }
 
-/// The members that an expected object lists.
+/// The members that an expected object has to list: all of the value's, or some of them.
 #[derive(Clone, Copy, PartialEq)]
 enum Members {
     All,
@@ -78,14 +78,14 @@ fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &
     }
 }
 
-/// The matcher that an expected value is, with its argument.
+/// Returns the matcher that an expected value stands for, with its argument.
 fn matcher(expected: &Json) -> Option<(&'static str, &Json)> {
     let members = expected.as_object().filter(|members| members.len() == 1)?;
     let (name, argument) = members.first()?;
     Some((MATCHERS.iter().find(|known| ***known == **name)?, argument))
 }
 
-/// The name that an expected value has like a matcher, and the matcher that is meant. `$equals` expects such a value.
+/// Returns a misspelt matcher and the known one nearest to it. `$equals` compares with such a value literally.
 fn misspelt(expected: &Json) -> Option<(&str, &'static str)> {
     let members = expected.as_object().filter(|members| members.len() == 1)?;
     let (name, _) = members.first().filter(|(name, _)| name.starts_with('$'))?;
@@ -151,7 +151,7 @@ fn lacking(place: &str, wanted: &Json, came: &Json) -> Vec<String> {
     found
 }
 
-/// Tells two texts apart: long ones from the first character that differs.
+/// Describes the difference between two texts. Long texts are shown from the first different character.
 fn texts(place: &str, expected: &str, came: &str) -> String {
     let same = expected.chars().zip(came.chars()).take_while(|(one, other)| one == other).count();
     if expected.chars().count().max(came.chars().count()) <= SHOWN {
@@ -166,7 +166,7 @@ fn texts(place: &str, expected: &str, came: &str) -> String {
     )
 }
 
-/// Returns a value as text, cut where it is long.
+/// Returns a value as JSON text, cut after [`SHOWN`] characters.
 pub(super) fn shown(value: &Json) -> String {
     let mut text = value.to_text();
     if let Some((cut, _)) = text.char_indices().nth(SHOWN) {

@@ -1,4 +1,4 @@
-//! `flowcell files`: files in the store that flows are handed.
+//! `flowcell files`: puts files for flows into the store, and reads them.
 
 use std::{
     fs,

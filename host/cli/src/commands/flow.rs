@@ -1,4 +1,4 @@
-//! `flowcell --flow`: an agentic flow, found by its name, in a session that later runs go on with.
+//! `flowcell --flow`: runs a flow of agents by its name, in a session that later runs continue.
 
 use std::{
     fmt::Write as _,
@@ -26,7 +26,7 @@ use crate::{
     terminal::{Terminal, finding},
 };
 
-/// Names of flows that a message lists.
+/// Limit of the flow names that a message lists.
 const LISTED: usize = 12;
 
 /// The heading of the arguments of `flowcell --flow`, which the front page leaves out.
@@ -71,7 +71,7 @@ pub(crate) struct FlowArgs {
     store: StoreArgs,
 }
 
-/// What `flowcell run` explains is not shown where people look for a command.
+/// Hides the arguments in the brief help that `flowcell run` already explains.
 pub(super) fn briefly(arg: Arg) -> Arg {
     const ELSEWHERE: [&str; 17] = [
         "events",
@@ -104,7 +104,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl FlowArgs {
-    /// The flow that is to be run, if one is named.
+    /// Returns the name of the flow to run, if one is given.
     pub(super) fn flow(&self) -> Option<&str> {
         self.flow.as_deref()
     }
@@ -146,14 +146,14 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
         }
         Opened::Run(runner) => {
             let (result, interrupted) = front.until_end(&plan, *runner)?;
-            // Of two that began at once, the store has taken in one.
+            // If two processes begin at once, the store accepts one run.
             if result.status == RunStatus::Running {
                 return busy(&session, host.sessions(), terminal);
             }
             if !plan.events_to_stdout() {
                 put_json(&session.envelope(host.sessions()).map_err(SessionError::from)?)?;
             }
-            // The process ends now, as after `flowcell run`.
+            // The process ends here, so the session need not be dropped.
             std::mem::forget(session);
             host.tell_watchers(&result.run_id);
             session::part(host);
@@ -164,7 +164,7 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
     }
 }
 
-/// Somebody drives the run of this prefix: how its steps stand is all that there is to tell.
+/// Prints the state of the steps of a run that is being driven, and reports that no run was started.
 fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<Exit, Problem> {
     put_json(&session.envelope(of).map_err(SessionError::from)?)?;
     let problem = Problem::ending(Exit::Parked, "a run of this flow and prefix is being driven: nothing was run");
@@ -172,7 +172,8 @@ fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<
     Ok(Exit::Parked)
 }
 
-/// Another process owns the store. If it drives the run of this prefix, that is told; else it is handed the flow.
+/// Serves a store that another process owns. If a run of this prefix is being driven, its steps are printed. If not,
+/// the owner gets the flow to run.
 fn beside(
     args: &FlowArgs,
     plan: &Plan,
@@ -206,7 +207,7 @@ fn beside(
     session::follow::hand_over(folder, plan, handed, terminal)
 }
 
-/// The prompt, then the arguments of the command line, then those of the file: the later wins.
+/// Merges the prompt, the arguments of the command line and those of the file. A later one replaces an earlier one.
 fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, Problem> {
     let properties = graph.input_schema.as_ref().and_then(|schema| schema.get("properties"));
     let wants_text = |key: &str| properties.and_then(|all| all.get(key)?.get("type")?.as_str()) == Some("string");
@@ -228,7 +229,7 @@ fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, Problem> {
     }
 }
 
-/// The flow of this name.
+/// Finds the flow of this name. An error lists the known names and the folders.
 fn find(name: &str) -> Result<DiscoveredFile, Problem> {
     let flows = agentic::flows();
     if let Some(entry) = flows.get(name) {

@@ -1,4 +1,4 @@
-//! `flowcell flows`: the flows of a folder, by their names.
+//! `flowcell flows`: keeps, lists and runs the flows of a folder by their names.
 
 use std::{
     fs,
@@ -138,7 +138,7 @@ fn object(text: &str) -> Result<Json, String> {
     if json.as_object().is_some() { Ok(json) } else { Err(format!("it is {}, and no object", json.type_name())) }
 }
 
-/// What the command line says, or the environment in its place: `RUN_FLOW` names a flow that is run.
+/// Returns the arguments of the command line. Without any, `RUN_FLOW` names a flow to run.
 pub(super) fn arguments() -> Vec<std::ffi::OsString> {
     let given: Vec<_> = std::env::args_os().collect();
     match (given.as_slice(), std::env::var_os("RUN_FLOW").filter(|name| !name.is_empty())) {
@@ -190,7 +190,7 @@ fn read(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Prints the flows of a folder, a line each.
+/// Prints the flows of a folder, one on each line.
 pub(super) fn list(folder: &Folder, json: bool, terminal: Terminal) -> Result<Exit, Problem> {
     let entries = library(folder).list()?;
     if json {
@@ -242,7 +242,7 @@ fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
     session::finish(&plan, front, host, runner, terminal)
 }
 
-/// Hands a flow over to the process that owns the store, and logs its steps when it has ended.
+/// Hands a flow to the process that owns the store, and logs its steps after the run has ended.
 fn hand_over(store: &Path, flows: &Path, name: &str, args: Plan, terminal: Terminal) -> Result<Exit, Problem> {
     let file = flowcell::FlowLibrary::open(flows).get(name, None)?.file;
     let run = args.run_id.as_ref().cloned().unwrap_or_else(new_run_id);
@@ -253,7 +253,7 @@ fn hand_over(store: &Path, flows: &Path, name: &str, args: Plan, terminal: Termi
     Ok(exit)
 }
 
-/// An id that no other run has, for one whose steps are logged later.
+/// Makes a run id from the time and the process id, so that the steps can be logged later.
 fn new_run_id() -> RunId {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     RunId::from(format!("run-{now:016x}{:08x}", std::process::id()))

@@ -1,4 +1,4 @@
-//! What cases give in place of the world: results of nodes, and replies of calls that leave the host.
+//! Fixtures of test cases: results of nodes, and replies to calls that leave the host.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use flowcell::{
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-/// A reply, and the calls that get it.
+/// A reply, and the calls that receive it.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "Written")]
 pub(super) struct GivenReply(GivenCall);
 
-/// The same as it is written.
+/// A [`GivenReply`] as the file of cases writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -22,14 +22,14 @@ struct Written {
     node: Option<String>,
     method: Option<String>,
     url: Option<String>,
-    /// More members of what people are shown of the call.
+    /// Other members of the call's description that have to be equal.
     #[serde(default)]
     about: BTreeMap<String, Json>,
-    /// The service that is called.
+    /// The name of the called service.
     service: Option<String>,
     times: Option<Times>,
     reply: Option<Json>,
-    /// What a service gives.
+    /// The result of a service call.
     result: Option<Json>,
     error: Option<GivenError>,
 }
@@ -38,7 +38,7 @@ fn http() -> BuiltIn {
     BuiltIn::Http
 }
 
-/// Reads the name of a capability that leaves the host. Calls of services are written with `service` instead.
+/// Reads the name of a capability that leaves the host. Calls of services name a `service` instead.
 fn called<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BuiltIn, D::Error> {
     let name = String::deserialize(deserializer)?;
     let is_called = |capability: &BuiltIn| capability.effect().is_external() && *capability != BuiltIn::Services;
@@ -49,7 +49,7 @@ fn called<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BuiltIn, D::Erro
     })
 }
 
-/// How many calls get a reply.
+/// The number of calls that receive a reply.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Times {
@@ -63,7 +63,7 @@ enum Any {
     Any,
 }
 
-/// An answer of a server.
+/// A response of an HTTP server. The default status is 200.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reply {
@@ -84,7 +84,7 @@ impl GivenReply {
         self.0.clone()
     }
 
-    /// The node whose calls get it, if it names one.
+    /// Returns the node whose calls receive the reply, if the reply names one.
     pub(super) fn node(&self) -> Option<&str> {
         self.0.node.as_deref()
     }
@@ -151,17 +151,17 @@ impl Reply {
     }
 }
 
-/// What a node gives without being run.
+/// The fixture of a node that does not run.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Json>")]
 pub(super) enum GivenResult {
-    /// Its output.
+    /// The output of the node.
     Output(Json),
-    /// Its failure.
+    /// The failure of the node.
     Error(GivenError),
 }
 
-/// A failure.
+/// A failure, as the file of cases writes it.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GivenError {
@@ -194,7 +194,7 @@ impl TryFrom<BTreeMap<String, Json>> for GivenResult {
 }
 
 impl GivenResult {
-    /// The output, if it is one.
+    /// Returns the output, or `None` for a failure.
     pub(super) fn output(&self) -> Option<&Json> {
         match self {
             GivenResult::Output(output) => Some(output),
@@ -216,7 +216,7 @@ impl GivenError {
     }
 }
 
-/// What is wrong if replies are left that were given for calls.
+/// Returns an error text if the script has replies that no call has used.
 pub(super) fn unused(script: &Script) -> Option<String> {
     let replies = match script.left() {
         0 => return None,
@@ -226,13 +226,13 @@ pub(super) fn unused(script: &Script) -> Option<String> {
     Some(format!("{replies} under `calls` that no call asked for"))
 }
 
-/// Reads `clock`: a time as RFC 3339 has it, such as `2026-01-31T23:59:00Z`, as milliseconds since 1970.
+/// Reads `clock`, a time in RFC 3339 such as `2026-01-31T23:59:00Z`, as milliseconds since 1970.
 pub(super) fn point_in_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
     milliseconds(&text).map(Some).map_err(D::Error::custom)
 }
 
-/// The milliseconds from 1970 to a time. The error is a sentence.
+/// Converts a time to milliseconds since 1970. The error is a sentence for people.
 fn milliseconds(text: &str) -> Result<u64, String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         let since = u64::try_from(time.as_millisecond());
@@ -249,7 +249,7 @@ fn milliseconds(text: &str) -> Result<u64, String> {
     Err(format!("`{text}` is not a time; write it as `2026-01-31T23:59:00Z`"))
 }
 
-/// Whether a text has digits where the pattern has zeros, and is like the pattern elsewhere.
+/// Returns whether a text has a digit for each `0` of the pattern, and equals the pattern elsewhere.
 fn is_written_as(text: &str, pattern: &str) -> bool {
     let is_like = |(sign, like): (u8, u8)| if like == b'0' { sign.is_ascii_digit() } else { sign == like };
     text.len() == pattern.len() && text.bytes().zip(pattern.bytes()).all(is_like)

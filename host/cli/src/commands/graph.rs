@@ -1,4 +1,4 @@
-//! `flowcell graph`: a flow as a drawing.
+//! `flowcell graph`: draws a flow.
 
 use std::path::PathBuf;
 

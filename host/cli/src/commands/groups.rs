@@ -152,7 +152,7 @@ fn listed(command: &Command) -> String {
 mod tests {
     use super::*;
 
-    /// Calls `visit` with the path of every command that people see.
+    /// Calls `visit` with the path of every visible command.
     fn leaves(command: &Command, path: &str, visit: &mut impl FnMut(&str)) {
         for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
             let path = format!("{path}{} ", below.get_name());

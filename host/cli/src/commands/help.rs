@@ -36,7 +36,7 @@ pub(crate) fn execute(args: &HelpArgs) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
-/// Returns the help of the command that is reached by these names.
+/// Returns the help of the command at this path of names, or `None` for an unknown command.
 fn command(names: &[String]) -> Option<String> {
     let mut top = groups::command();
     top.build();

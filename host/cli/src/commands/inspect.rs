@@ -1,4 +1,4 @@
-//! `flowcell inspect`: what a script says of itself.
+//! `flowcell inspect`: prints the description, inputs and outputs that a script declares.
 
 use std::{fmt::Write as _, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! `flowcell mcp`: flows as tools of the program that started this one.
+//! `flowcell mcp`: offers flows as tools to the program that started this one.
 
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, Proble
         };
         Ok::<_, Problem>(mcp::serve(host, args.flows.clone(), begun, stop).await)
     })?;
-    // Standard input may be waited for still, and attempts that were abandoned are not waited for.
+    // Do not wait for a pending read of standard input, or for abandoned attempts.
     runtime.shutdown_background();
     match served {
         Ok(()) => Ok(Exit::Good),

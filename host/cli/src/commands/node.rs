@@ -1,18 +1,18 @@
-//! `flowcell node`: make, build, test, run and see packs of node types, publish them, and install those of others.
+//! `flowcell node`: creates, builds, tests, runs, inspects, publishes and installs packs of node types.
 //!
-//! | room | what it is |
+//! | room | content |
 //! |---|---|
-//! | `scaffold` | new projects |
-//! | `project` | where a project is, and in which language it is written |
-//! | `build` | from a project to a pack |
-//! | `test` | the cases of a project |
+//! | `scaffold` | creates projects |
+//! | `project` | the folder, the language and the manifest of a project |
+//! | `build` | builds a pack from a project |
+//! | `test` | runs the cases of a project |
 //! | `alone` | the flow of one node |
-//! | `run` | one node alone |
-//! | `inspect` | what a pack says of itself |
-//! | `install` | packs of others |
-//! | `publish` | packs in registries |
-//! | `registry` | which registry is meant |
-//! | `sign` | vouching for packs |
+//! | `run` | runs one node alone |
+//! | `inspect` | describes a pack |
+//! | `install` | installs packs |
+//! | `publish` | transfers packs to and from registries |
+//! | `registry` | selects the registry |
+//! | `sign` | signs packs |
 
 mod alone;
 mod build;
@@ -84,7 +84,7 @@ pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, Proble
     }
 }
 
-/// Builds the pack of a project into the folder `dist` in it.
+/// Builds the pack of a project into its folder `dist`.
 pub(super) fn build(project: &Path, terminal: Terminal) -> Result<(), Problem> {
     build::BuildArgs::of(project).build(terminal).map(drop)
 }

@@ -1,4 +1,4 @@
-//! `flowcell nodes`: the catalog.
+//! `flowcell nodes`: prints the catalog of node types.
 
 use std::fmt::Write as _;
 
@@ -65,7 +65,8 @@ pub(super) fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, Problem>
     }
 }
 
-/// The types of a pack if its name is given, those with this last word, or the one that is written like it.
+/// Returns the types of the pack with this name, or the types with this last word. If none match, returns the type with
+/// the most similar name.
 fn meant<'a>(catalog: &'a Catalog, wanted: &str) -> Vec<&'a str> {
     let part = |name: &&str| {
         let beside = name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'));
@@ -120,7 +121,7 @@ fn describe(node: &NodeType) -> String {
     text
 }
 
-/// One line for every property of an object's schema.
+/// Writes one line for every property of an object's schema.
 fn fields(text: &mut String, title: &str, schema: &Value) {
     let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else { return };
     if properties.is_empty() {
@@ -137,7 +138,7 @@ fn fields(text: &mut String, title: &str, schema: &Value) {
     }
 }
 
-/// What a property takes, and its default: `: integer = 8`. Empty if it takes anything.
+/// Returns the type of a property and its default, such as `: integer = 8`. Empty for a property of any type.
 fn kind(property: &Value) -> String {
     let marked = property.get("x-flowcell").and_then(|mark| mark.get("as"));
     let marked = marked.filter(|mark| matches!(mark.as_str(), Some("condition" | "template")));
@@ -155,7 +156,7 @@ fn either(values: &[Value]) -> String {
     values.iter().map(plain).collect::<Vec<_>>().join("|")
 }
 
-/// A text without its quotes, other values as JSON.
+/// Returns a text without its quotes, and other values as JSON.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! `flowcell run`: one run of a flow, watched from a terminal.
+//! `flowcell run`: runs a flow and shows its progress on the terminal.
 
 mod dry_run;
 
@@ -135,7 +135,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     finish(&plan, session, host, runner, terminal)
 }
 
-/// Has a run taken in, by the process that owns the store if there is one, and leaves it to whoever drives runs.
+/// Starts a run and leaves it to the processes that drive runs. If another process owns the store, that one starts it.
 fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, Problem> {
     let place = plan.store.place()?;
     if matches!(place, Place::Memory) {
@@ -174,7 +174,7 @@ fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
-/// What is asked of the owner of the store to start a flow.
+/// Builds the request that asks the store's owner to start a flow.
 fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<Ask, Problem> {
     let flow = std::path::absolute(flow);
     let put = |name: &str, bytes| owner::put(&plan.store, name, bytes);
@@ -190,10 +190,10 @@ fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<Ask, Problem> {
     })
 }
 
-/// Hands a flow over to the process that owns the store, and follows its run.
+/// Hands a flow to the process that owns the store, and follows its run.
 pub(super) fn hand_over(folder: &Path, plan: &Plan, flow: &Path, terminal: Terminal) -> Result<Exit, Problem> {
     let host = plan.packs.host()?;
-    // What only the owner can check, such as secrets of the store, it checks.
+    // The owner checks the parts that only it can check, such as secrets of the store.
     if let Some(flow) = host.check_flow(flow)?.flow {
         answers::check(&plan.answers, flow.graph())?;
     }

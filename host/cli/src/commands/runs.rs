@@ -1,4 +1,4 @@
-//! `flowcell runs` and its kin: runs that the store keeps, seen and steered.
+//! `flowcell runs` and related commands: show and control the runs of the store.
 
 mod answer;
 mod cancel;
@@ -76,7 +76,7 @@ fn each_event(
     host.each_event(run, from, visit).map_err(Problem::from)
 }
 
-/// Gives a run a command. Nothing of the run happens here.
+/// Records a command for a run, or sends it to the store's owner. This process does not drive the run.
 fn record(store: &StoreArgs, run: RunId, command: RunCommand, terminal: Terminal) -> Result<Exit, Problem> {
     let said = match Owner::of(durable(store)?, &PackArgs::default())? {
         Owner::Here(host) => {

@@ -1,4 +1,4 @@
-//! `flowcell schema`: what editors need to help with flow files.
+//! `flowcell schema`: prints the JSON schema of flow files, for editors.
 
 use clap::{Args, ValueEnum};
 

@@ -1,4 +1,4 @@
-//! `flowcell secret`: secrets that the store keeps for tenants, encrypted.
+//! `flowcell secret`: manages the encrypted secrets that the store keeps for tenants.
 
 use std::{env, io::Read as _};
 
@@ -107,7 +107,7 @@ pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit
     Ok(Exit::Good)
 }
 
-/// Says so if others may read the store.
+/// Warns if other users may read the store's folder.
 pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(), Problem> {
     if let Place::Folder(folder) = store.place()?
         && let Some(why) = vault::exposed(folder)
@@ -117,13 +117,13 @@ pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(
     Ok(())
 }
 
-/// What a variable or standard input says, without the line's end that editors and `echo` add.
+/// Reads a secret from a variable or from standard input. Removes the line end that editors and `echo` add.
 fn value(variable: Option<&str>) -> Result<Hidden, Problem> {
     let text = match variable {
         Some(name) => env::var(name).map_err(|_| Problem::wrong(format!("the variable {name} is not set")))?,
         None => {
             let mut text = String::new();
-            // One byte more than there may be shows that it is too long.
+            // Read past the limit, so that a value that is too long is detected. The rest is the line end.
             let read = std::io::stdin().take(MAX_VALUE as u64 + 3).read_to_string(&mut text);
             read.map_err(|error| Problem::wrong("standard input is no text").because(&error))?;
             text

@@ -1,4 +1,4 @@
-//! `flowcell serve`: the HTTP server.
+//! `flowcell serve`: runs the HTTP server.
 
 pub(super) mod config;
 
@@ -64,7 +64,7 @@ pub(crate) struct ServeArgs {
 pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let place = durable(&args.store)?;
     if args.check {
-        // What is written is shown by then; what it names is looked at.
+        // The settings are printed already. Building the host also checks the files that they name.
         args.watch.told(args.packs.builder()).build()?;
         return Ok(Exit::Good);
     }
@@ -92,7 +92,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Prob
         terminal.say(&format!("listening on http://{}", server.address()));
         until_stopped(server, &mut signals, terminal).await
     });
-    // Attempts that were abandoned are not waited for.
+    // Do not wait for abandoned attempts.
     runtime.shutdown_background();
     exit
 }
@@ -109,7 +109,7 @@ impl ServeArgs {
     }
 }
 
-/// Lets this process have as many connections open as the system lets it have at most; by default that is often 1,024.
+/// Raises the limit of open file descriptors to the system's maximum. The default is often 1,024.
 fn raise_descriptors() {
     #[cfg(unix)]
     {
@@ -120,7 +120,7 @@ fn raise_descriptors() {
     }
 }
 
-/// Serves until a signal comes, and then until everything is put down; a second signal waits for nothing.
+/// Serves until a signal comes, and then until all runs are parked. A second signal quits at once.
 async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal) -> Result<Exit, Problem> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let mut serving = std::pin::pin!(server.run(async move { _ = stopped.await }));
@@ -129,7 +129,7 @@ async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal
         Some(_) = signals.next() => {}
     }
     terminal.say(&terminal.paint().faint("stopping; a second signal quits at once"));
-    // The server may have ended by itself.
+    // Sending fails only if the server has already ended.
     let _ = stop.send(());
     tokio::select! {
         served = &mut serving => served.map(|()| Exit::Good).map_err(|error| unreadable(&error)),

@@ -1,4 +1,4 @@
-//! `flowcell store`: whole stores are upgraded, looked through, copied and backed up.
+//! `flowcell store`: upgrades, checks, copies and backs up whole stores.
 
 use std::path::PathBuf;
 

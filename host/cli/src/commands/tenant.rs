@@ -1,4 +1,4 @@
-//! `flowcell tenant`, `token` and `audit`: who may use a server, and what was done in whose name.
+//! `flowcell tenant`, `token` and `audit`: manages tenants and their tokens, and shows their audit log.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,7 +22,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// How long a token lasts if nobody says.
+/// The default lifetime of a token.
 const LASTS: &str = "90d";
 
 /// What can be done with tenants.
@@ -95,7 +95,7 @@ pub(crate) struct NewToken {
     store: StoreArgs,
 }
 
-/// How long a token lasts.
+/// The lifetime of a token. `None` never expires.
 #[derive(Clone, Copy)]
 struct Lasts(Option<Duration>);
 

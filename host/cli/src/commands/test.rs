@@ -1,4 +1,4 @@
-//! `flowcell test`: the cases beside a flow, in virtual time, or the flow once, with an input of the command line.
+//! `flowcell test`: runs the cases of a flow in virtual time, or runs the flow once with an input of the command line.
 
 mod cases;
 mod once;
@@ -34,7 +34,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// A case that takes longer, in real time, does not end.
+/// Limit of the real time of a case. A case that takes longer fails.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Arguments of `flowcell test`.
@@ -76,7 +76,7 @@ pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Probl
                     verdicts.add(perform(&host, &flow, path, &case)?, terminal);
                 }
             }
-            // The cases of the other flows run all the same.
+            // Go on with the cases of the other flows.
             Err(problem) => {
                 if let Some(before) = unread.replace(problem) {
                     terminal.say(&before.render(terminal.paint()));
@@ -96,7 +96,7 @@ fn read(host: &Host, path: &Path) -> Result<(LoadedFlow, Vec<Case>), Problem> {
     Ok((host.load_flow(path)?, cases::read(path)?))
 }
 
-/// Runs to the end; none: it does not come in time.
+/// Runs to the end. Returns `None` after [`PATIENCE`].
 fn run(runner: FlowRunner) -> Result<Option<RunResult>, Problem> {
     runner.start_session();
     owner::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })
@@ -140,7 +140,7 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
     Ok(Verdict { of: path.display().to_string(), case: case.name.clone(), took: began.elapsed(), wrong })
 }
 
-/// Compares a refused input with what is expected.
+/// Compares a refused input with the expected result.
 fn refused(expect: &Expect, error: &InputError) -> Vec<String> {
     let mut wrong = Vec::new();
     if expect.status != REFUSED {
@@ -179,8 +179,8 @@ fn compare(case: &Case, result: &RunResult, route: &[String], graph: &Graph) -> 
     wrong
 }
 
-/// Whether two routes have the same nodes, in the same order where edges lead from one to the other. The order of others is
-/// decided by how long they take.
+/// Returns whether two routes have the same nodes, in the same order wherever edges connect them. The order of
+/// unconnected nodes depends on their durations.
 fn is_same_route(expected: &[String], route: &[String], graph: &Graph) -> bool {
     let sorted = |route: &[String]| {
         let mut nodes = route.to_vec();
@@ -206,7 +206,7 @@ fn is_same_route(expected: &[String], route: &[String], graph: &Graph) -> bool {
     sorted(expected) == sorted(route) && (expected == route || expected.iter().enumerate().all(is_kept))
 }
 
-/// A sentence for each thing that a parked run waits for; `answers` are those that the case gives.
+/// Returns a sentence for each answer or event that a parked run waits for. `answers` are those of the case.
 fn waits(result: &RunResult, answers: &BTreeMap<String, String>) -> Vec<String> {
     let sentence = |waiting: &Waiting| match waiting {
         Waiting::Answer { address, question, .. } => {
@@ -228,7 +228,7 @@ fn waits(result: &RunResult, answers: &BTreeMap<String, String>) -> Vec<String> 
     result.waiting.iter().map(sentence).collect()
 }
 
-/// The answer that a case gives to the question at an address, or to its node.
+/// Returns the case's answer for the question at an address, or for its node.
 fn given_to<'a>(address: &str, answers: &'a BTreeMap<String, String>) -> Option<&'a String> {
     let last = address.rsplit('.').next().filter(|_| !address.contains('/'));
     answers.get(address).or_else(|| answers.get(last?))
@@ -238,11 +238,11 @@ fn text(value: &serde_json::Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The nodes of the flow itself that ran, in the order in which they ended.
+/// The flow's own nodes that ran, in the order of their ends.
 #[derive(Default)]
 struct Route {
     ended: Mutex<Vec<String>>,
-    /// Whether the run has called other flows.
+    /// Set when the run has called other flows.
     has_called: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! `flowcell trigger`: what starts flows by itself, seen and changed.
+//! `flowcell trigger`: shows and changes the triggers that start flows.
 
 use std::path::{Path, PathBuf};
 
@@ -87,7 +87,7 @@ pub(crate) struct NewTrigger {
 }
 
 impl NewTrigger {
-    /// The trigger as a flow's file would have it.
+    /// Returns the trigger as a flow's file would write it.
     fn written(&self) -> Result<Value, Problem> {
         let mut trigger = json!({ "id": self.trigger.id });
         if let Some(cron) = &self.cron {
@@ -138,7 +138,7 @@ pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Ex
 }
 
 fn done(household: &Household, trigger: Option<(String, String)>, act: Option<Act>) -> Result<Exit, Problem> {
-    // The owner of the store may stand elsewhere.
+    // The owner of the store may run in another folder, so the path has to be absolute.
     let folder = std::path::absolute(&household.flows).unwrap_or_else(|_| Path::new(&household.flows).to_owned());
     let operation = Operation::Trigger { tenant: household.tenant.clone(), folder, trigger, act };
     put_json(&operate(operation, &household.store)?)?;

@@ -1,4 +1,4 @@
-//! `flowcell validate`: everything that can be found without running a flow.
+//! `flowcell validate`: reports all errors that are found without running a flow.
 
 use std::path::{Path, PathBuf};
 
@@ -45,8 +45,8 @@ pub(super) fn execute(args: &ValidateArgs, terminal: Terminal) -> Result<Exit, P
     Ok(exit)
 }
 
-/// Checks one file, and tells of it unless the reports are printed as JSON. A file that cannot be read does not keep the
-/// others from being checked.
+/// Checks one file, and prints the diagnostics unless `--json` is set. An unreadable file becomes a report, so that the
+/// others are still checked.
 fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> Result<serde_json::Value, Problem> {
     let shown = path.display().to_string();
     match host.check_flow(path) {

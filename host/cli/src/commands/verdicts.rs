@@ -1,4 +1,4 @@
-//! What came of cases: told one by one, and all together.
+//! Verdicts on test cases, printed one by one and as a summary.
 
 mod junit;
 
@@ -9,23 +9,23 @@ use crate::{
     terminal::{Terminal, counted, inert},
 };
 
-/// What came of one case.
+/// The verdict on one case.
 pub(super) struct Verdict {
-    /// The file, or the node type, whose case it is.
+    /// The file of the flow, or the node type.
     pub(super) of: String,
-    /// What the case is about.
+    /// The name of the case.
     pub(super) case: String,
     pub(super) took: Duration,
-    /// What is not as expected.
+    /// The differences from the expected result. Empty if the case has passed.
     pub(super) wrong: Vec<String>,
 }
 
-/// What came of all of them.
+/// The verdicts of one command.
 #[derive(Default)]
 pub(super) struct Verdicts(Vec<Verdict>);
 
 impl Verdicts {
-    /// Takes one in, and tells it.
+    /// Adds a verdict and prints it.
     pub(super) fn add(&mut self, verdict: Verdict, terminal: Terminal) {
         let paint = terminal.paint();
         let (of, case) = (inert(&verdict.of), inert(&verdict.case));
@@ -37,12 +37,12 @@ impl Verdicts {
         self.0.push(verdict);
     }
 
-    /// Whether there is none.
+    /// Returns whether no case has run.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Tells how many failed, and writes all down for continuous integration if there is a file for it.
+    /// Prints the number of failures, and writes the JUnit file if one is named.
     pub(super) fn conclude(&self, junit: Option<&Path>, terminal: Terminal) -> Result<Exit, Problem> {
         if let Some(path) = junit {
             let written = std::fs::write(path, junit::report(&self.0));

@@ -1,4 +1,4 @@
-//! `--channel`: where a run is told, and where it is steered from.
+//! `--channel`: sends events of a run to files, webhooks and programs, and takes commands from programs.
 
 use std::{io, path::PathBuf, pin::pin, str::FromStr, sync::Arc};
 
@@ -27,7 +27,7 @@ pub(crate) struct ChannelArgs {
     webhook_secret: Option<SecretSource>,
 }
 
-/// One channel, as it is written.
+/// One parsed `--channel` argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ChannelSpec {
     Console,
@@ -60,7 +60,7 @@ impl FromStr for ChannelSpec {
     }
 }
 
-/// Splits a command line at spaces, as shells do: quotes and backslashes keep them. Nothing else means anything.
+/// Splits a command line at spaces. Quotes and backslashes work as in a shell; all other characters are literal.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut letters = line.chars();
@@ -88,18 +88,18 @@ fn words(line: &str) -> Result<Vec<String>, String> {
 }
 
 impl ChannelArgs {
-    /// Whether the progress is to be shown whatever else is asked.
+    /// Returns whether the progress is shown even if other output is chosen.
     pub(crate) fn shows_console(&self) -> bool {
         self.channels.contains(&ChannelSpec::Console)
     }
 
-    /// Whether something of a run goes to standard output as it happens.
+    /// Returns whether a channel writes events to standard output.
     pub(crate) fn writes_to_stdout(&self) -> bool {
         let is_stdout = |spec: &ChannelSpec| matches!(spec, ChannelSpec::JsonLines(file) if file.as_os_str() == "-");
         self.channels.iter().any(is_stdout)
     }
 
-    /// Prepares the channels. Files are opened, and what is wrong with a URL or a secret is told, before anything runs.
+    /// Prepares the channels before any run starts. Opens files, and reports errors in URLs and secrets.
     pub(crate) fn open(&self, host: &Host, notices: Notices) -> Result<Channels, Problem> {
         let mut channels =
             Channels { runtime: None, files: Vec::new(), makers: Vec::new(), opened: Mutex::default(), notices };
@@ -136,13 +136,13 @@ impl ChannelArgs {
     }
 }
 
-/// What makes the channels of a run.
+/// The settings from which each run gets its own channel.
 enum Maker {
     Webhook(Box<flowcell::Webhook>),
     Program(Vec<String>),
 }
 
-/// A channel that takes its time after the end of its run.
+/// A channel that has to be closed after the end of its run.
 enum Opened {
     Webhook(Arc<WebhookChannel>),
     Program(Arc<ProgramChannel>),
@@ -150,9 +150,9 @@ enum Opened {
 
 /// The channels of the runs that this process drives.
 pub(crate) struct Channels {
-    /// A thread of their own, so that they go on however busy the runs are.
+    /// A runtime with its own thread, so that channels progress however busy the runs are.
     runtime: Option<Runtime>,
-    /// Shared by all runs.
+    /// The files, which all runs share.
     files: Vec<Arc<JsonLines>>,
     makers: Vec<Maker>,
     opened: Mutex<Vec<Opened>>,
@@ -169,7 +169,7 @@ impl Channels {
         self.runtime.as_ref().ok_or_else(|| Problem::internal("the channels have no thread"))
     }
 
-    /// The channels of one run: programs are started for each.
+    /// Opens the channels of one run. Each run starts its own programs.
     pub(crate) fn of_a_run(&self) -> Result<Attached, Problem> {
         let channels = self.files.iter().map(|file| file.clone() as Arc<dyn Channel>).collect();
         let mut attached = Attached { channels, programs: Vec::new() };
@@ -198,7 +198,7 @@ impl Channels {
         Ok(attached)
     }
 
-    /// Waits until the channels have told everything and programs have ended, or their time is up.
+    /// Waits until the channels have delivered all events and the programs have ended, up to their time limits.
     pub(crate) fn close(&self) {
         let opened = std::mem::take(&mut *self.opened.lock());
         if let Some(runtime) = &self.runtime {
@@ -214,12 +214,12 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    /// Whether somebody may answer what the run asks over one of them.
+    /// Returns whether a channel can send answers to the run.
     pub(crate) fn can_answer(&self) -> bool {
         !self.programs.is_empty()
     }
 
-    /// Runs to the end, or, once all programs have ended, until only people can move the run on.
+    /// Runs to the end. Once all programs have ended, the run is parked as soon as it needs an answer.
     pub(crate) async fn until_deserted(&self, runner: FlowRunner) -> RunResult {
         let hub = runner.hub();
         let mut run = pin!(runner.run());

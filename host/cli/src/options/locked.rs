@@ -1,4 +1,4 @@
-//! Which packs of others are installed, as arguments say it.
+//! The arguments that select the installed packs.
 
 use std::path::{Path, PathBuf};
 
@@ -20,19 +20,19 @@ pub(crate) struct LockArgs {
 }
 
 impl LockArgs {
-    /// A host with what is installed.
+    /// Adds the lock file and the trust file to a host. Without arguments, those in the current folder are used.
     pub(crate) fn add_to(&self, builder: HostBuilder) -> HostBuilder {
         let lock = self.lock.clone().or_else(|| there(LOCK_FILE));
         let builder = lock.into_iter().fold(builder, HostBuilder::lock);
         self.trust_file().into_iter().fold(builder, HostBuilder::trust_file)
     }
 
-    /// What is installed. The file need not be there.
+    /// Reads the lock file. A missing file is an empty lock.
     pub(crate) fn lock(&self) -> Result<Lock, InstallError> {
         Lock::read(self.lock.as_deref().unwrap_or(Path::new(LOCK_FILE)))
     }
 
-    /// Whose signatures count.
+    /// Reads the keys whose signatures are trusted.
     pub(crate) fn trust(&self) -> Result<Trust, InstallError> {
         self.trust_file().map_or_else(|| Ok(Trust::default()), |file| Trust::read(&file))
     }

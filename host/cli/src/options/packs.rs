@@ -1,4 +1,4 @@
-//! What arguments say of the host: node types beside the built-in catalog, and what these may reach.
+//! The arguments that configure a host: more node types, and the services that they may reach.
 
 use std::{
     env,
@@ -18,8 +18,8 @@ use super::{
 };
 use crate::problem::Problem;
 
-/// One process runs one flow, and starting fast matters more to it than room for a thousand attempts at a time. Flows
-/// run 16 unless they say otherwise.
+/// Instances of a host of the command line. Such a process runs one flow, so a fast start matters more than capacity.
+/// Flows run 16 tasks at a time by default.
 const INSTANCES: u32 = 64;
 
 /// Where node types come from, beside the built-in catalog.
@@ -74,7 +74,7 @@ pub(crate) struct BesideArgs {
 }
 
 impl PackArgs {
-    /// Nothing but keys.
+    /// Returns the options with these keys, and no others.
     pub(crate) fn of_keys(keys: KeyArgs) -> PackArgs {
         PackArgs { keys, ..PackArgs::default() }
     }
@@ -83,12 +83,13 @@ impl PackArgs {
         Ok(self.builder().build()?)
     }
 
-    /// A host that checks flows, which may name the secrets of a store. It is read beside its owner, and need not be there.
+    /// Returns a host that checks flows. It reads the names of the store's secrets next to the owner. The store may be
+    /// missing.
     pub(crate) fn checking_host(&self, beside: &BesideArgs) -> Result<Host, Problem> {
         self.host_beside(&beside.state)
     }
 
-    /// A host that runs nothing, for a flow that would be run with a store.
+    /// Returns a host for `--dry-run`, which only reads the store.
     pub(crate) fn dry_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
         match store.place()? {
             Place::Folder(folder) => self.host_beside(folder),
@@ -108,7 +109,7 @@ impl PackArgs {
         Ok(self.host_at(store.place()?)?)
     }
 
-    /// A host of which somebody is told what happens.
+    /// Returns a host that exports telemetry.
     pub(crate) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, Problem> {
         Ok(told(store.place()?.hold(watch.told(self.builder())).build()?))
     }
@@ -117,7 +118,7 @@ impl PackArgs {
         place.hold(self.builder()).build().map(told)
     }
 
-    /// A host that only reads a store, beside its owner if there is one.
+    /// Returns a host that only reads a store, even if another process owns it.
     pub(crate) fn reading_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
         match store.place()? {
             Place::Server(url) => Ok(self.builder().server(url).build()?),
@@ -125,7 +126,7 @@ impl PackArgs {
         }
     }
 
-    /// What runs may reach with these options, for the owner of a store to compare.
+    /// Returns the settings that limit the reach of runs. The owner of a store compares them with its own.
     pub(crate) fn reach(&self) -> Reach {
         let usual = [
             ("--providers", &self.providers, "providers.yaml"),
@@ -140,7 +141,7 @@ impl PackArgs {
         usual.fold(given, |reach, (option, value)| reach.with(option, [value]))
     }
 
-    /// The options that decide what runs may reach, with their values.
+    /// Returns the options that limit the reach of runs: option, environment variable, values.
     fn options(&self) -> [(&'static str, &'static str, Vec<String>); 7] {
         let file = |file: &Option<PathBuf>| file.as_deref().map(absolute).into_iter().collect();
         [
@@ -154,7 +155,8 @@ impl PackArgs {
         ]
     }
 
-    /// The same, but those that the environment does not give anyway: another command that goes on with a run needs them.
+    /// Returns the options that the environment does not set already. A command that resumes the run has to repeat
+    /// them.
     pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
         let is_set = |variable: &str, value: &str| {
             let set = env::var(variable).unwrap_or_default();
@@ -199,17 +201,17 @@ fn absolute(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A file of the user's settings, if there is one.
+/// Returns a file in the user's settings folder, if it exists.
 fn own_setting(file: &str) -> Option<PathBuf> {
     let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let settings = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
     Some(settings.join("flowcell").join(file)).filter(|file| file.is_file())
 }
 
-/// Says what has become of the runs of a store that was brought back from an older copy.
+/// Warns that the store was restored from an older copy, and how many runs are parked for that reason.
 fn told(host: Host) -> Host {
     if let Some(runs) = host.store().map(|store| store.restored()).filter(|runs| *runs > 0) {
-        // Whoever has closed standard error does not want to hear it.
+        // A failed write means that standard error is closed. The warning may be lost then.
         let _ = writeln!(
             io::stderr(),
             "warning: the store was brought back from an older copy: {runs} runs that are not over are parked, and \

@@ -1,4 +1,4 @@
-//! What arguments say of the place where runs are kept.
+//! The arguments that select the store of runs.
 
 use std::path::{Path, PathBuf};
 
@@ -19,19 +19,19 @@ pub(crate) struct StoreArgs {
     pub(crate) store: Option<String>,
 }
 
-/// Where a store is.
+/// The place of a store.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'a> {
-    /// Gone with the process.
+    /// In memory. The store ends with the process.
     Memory,
-    /// In a folder, with one owner.
+    /// In a folder, which one process owns.
     Folder(&'a Path),
-    /// On a server, by its URL.
+    /// On a database server, by its URL.
     Server(&'a str),
 }
 
 impl<'a> Place<'a> {
-    /// A host with its store there.
+    /// Sets the store of a host to this place.
     pub(crate) fn hold(self, builder: HostBuilder) -> HostBuilder {
         match self {
             Place::Folder(folder) => builder.state_dir(folder),
@@ -40,7 +40,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What an argument names: `memory:`, the URL of a server, or a folder.
+    /// Parses an argument: `memory:`, the URL of a server, or a folder.
     pub(crate) fn named(text: &'a str) -> Place<'a> {
         let server = ["mysql://", "mariadb://", "postgres://", "postgresql://"];
         match text {
@@ -52,12 +52,12 @@ impl<'a> Place<'a> {
 }
 
 impl StoreArgs {
-    /// The store of somebody who keeps nothing.
+    /// Returns the arguments of a store in memory.
     pub(crate) fn none() -> StoreArgs {
         StoreArgs { store: Some("memory:".into()), ..StoreArgs::default() }
     }
 
-    /// Where the store is.
+    /// Returns the place of the store. Fails if `--store` is neither `memory:` nor the URL of a server.
     pub(crate) fn place(&self) -> Result<Place<'_>, Problem> {
         match self.store.as_deref() {
             None | Some("") => Ok(Place::Folder(&self.state)),
@@ -71,7 +71,7 @@ impl StoreArgs {
         }
     }
 
-    /// The store in a folder as a reader sees it, beside its owner if there is one.
+    /// Opens a store in a folder for reading, even if another process owns it.
     pub(crate) fn beside(&self) -> Result<Reader, Problem> {
         match self.place()? {
             Place::Folder(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
@@ -79,7 +79,7 @@ impl StoreArgs {
         }
     }
 
-    /// What the store tells of its runs.
+    /// Opens the store for reading its runs, in a folder or on a server.
     pub(crate) fn reader(&self) -> Result<Box<dyn Runs>, Problem> {
         match self.place()? {
             Place::Server(url) => {

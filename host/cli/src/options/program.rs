@@ -1,5 +1,5 @@
-//! Commands that are not for people: `flowcell compile` compiles the packs of strangers for another process of this program,
-//! `flowcell watch-programs` ends the programs of another process of this program when that process ends.
+//! Commands for other processes of this program. `flowcell compile` compiles untrusted packs, and `flowcell
+//! watch-programs` kills the programs of a process after its end.
 
 use std::{io, path::PathBuf};
 
@@ -7,27 +7,27 @@ use flowcell::watchdog;
 
 use crate::problem::{Exit, Problem};
 
-/// This program, as it was started.
+/// Returns the executable file of this process.
 pub(crate) fn program() -> Option<PathBuf> {
-    // The file may be replaced while this process runs; the link leads to what it was started from.
+    // The file may be replaced while this process runs. The link still leads to the original.
     let itself = PathBuf::from("/proc/self/exe");
     if itself.exists() { Some(itself) } else { std::env::current_exe().ok() }
 }
 
-/// Arms the watchdog, which is this program as well.
+/// Arms the watchdog, which is another process of this program.
 pub(crate) fn arm_watchdog() {
     if let Some(program) = program() {
         watchdog::arm(program, vec!["watch-programs".into()]);
     }
 }
 
-/// Ends the programs of a process that is gone.
+/// Waits for the end of the parent process, then kills the programs that it has started.
 pub(crate) fn watch_programs() -> Exit {
     watchdog::watch(io::stdin().lock());
     Exit::Good
 }
 
-/// Compiles a pack for the process that has started this one.
+/// Compiles a pack from standard input to standard output, for the parent process.
 pub(crate) fn compile() -> Result<Exit, Problem> {
     flowcell::compile(io::stdin().lock(), io::stdout().lock()).map_err(|error| Problem::wrong(format!("{error:#}")))?;
     Ok(Exit::Good)

@@ -1,4 +1,4 @@
-//! Who is told what happens: the log, and a collector.
+//! The arguments of the log and of the OpenTelemetry collector.
 
 use clap::Args;
 use flowcell::HostBuilder;
@@ -17,12 +17,12 @@ pub(crate) struct WatchArgs {
 }
 
 impl WatchArgs {
-    /// How the log is written, if there is to be one.
+    /// Returns the log format, if one is set.
     pub(crate) fn log_format(&self) -> Option<LogFormat> {
         self.log_format
     }
 
-    /// A host that tells the collector, if there is one.
+    /// Sets the collector of a host, if one is set.
     pub(crate) fn told(&self, builder: HostBuilder) -> HostBuilder {
         match self.otlp.as_deref() {
             None | Some("") => builder,

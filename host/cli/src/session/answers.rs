@@ -19,10 +19,10 @@ use super::{
 };
 use crate::problem::Problem;
 
-/// Open questions that an error names.
+/// Limit of the open questions that an error names.
 const NAMED: usize = 10;
 
-/// Splits `gate=value`.
+/// Splits `gate=value`. Fails without `=` or with an empty gate.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((gate, value)) if !gate.is_empty() => Ok((gate.to_owned(), value.to_owned())),
@@ -30,30 +30,29 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What a gate receives.
+/// Returns the value that a gate receives for an answer.
 pub(crate) fn answer(value: &str) -> Json {
     Json::object([("content", Json::from(value))])
 }
 
-/// Returns the answer for the question at an address: the one for the address, or else the one for its node, for every
-/// pass.
+/// Returns the answer for the question at an address. An answer for the node counts for all its passes.
 pub(crate) fn given<'a>(answers: &'a [(String, String)], address: &str) -> Option<&'a (String, String)> {
     let to = |name: &str| answers.iter().find(|(gate, _)| gate == name);
     to(address).or_else(|| (!address.contains('/')).then(|| to(asked_here(address)))?)
 }
 
-/// Whether a question takes an answer as it is written.
+/// Returns whether the question takes this answer.
 pub(crate) fn is_admitted(question: &Question, value: &str) -> bool {
     question.allow_text || question.choices.iter().any(|choice| choice.value == value)
 }
 
-/// Refuses answers to nodes that are not there.
+/// Fails if an answer names a node that the flow does not have, or if a question has two answers.
 pub(crate) fn check(answers: &[(String, String)], graph: &Graph) -> Result<(), Problem> {
     check_twice(answers)?;
     answers.iter().try_for_each(|(gate, _)| check_one(gate, gate, graph, "the flow"))
 }
 
-/// Refuses two answers for one question.
+/// Fails if a question has two different answers.
 fn check_twice(answers: &[(String, String)]) -> Result<(), Problem> {
     for (at, (gate, value)) in answers.iter().enumerate() {
         if let Some((_, other)) = answers[..at].iter().find(|(before, other)| before == gate && other != value) {
@@ -64,7 +63,8 @@ fn check_twice(answers: &[(String, String)]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The same for a run that is there: the flows that it has called are looked at too, and what its open questions take.
+/// Checks the answers to a run that exists. Also checks the flows that it has called, and the choices of open
+/// questions.
 pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) -> Result<(), Problem> {
     check_twice(answers)?;
     for (gate, value) in answers {
@@ -78,7 +78,7 @@ pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) 
             checked.map_err(|problem| with_open(problem, host, root))?;
             let Some((task, below)) = rest.split_once('/') else { break };
             let called = host.called_by(&run)?;
-            // A flow that is not called yet is not known.
+            // The address leads to a flow that is not called yet, so its nodes are unknown.
             let Some(child) =
                 called.into_iter().rev().find(|child| callers(child.as_str(), run.as_str()) == format!("{task}/"))
             else {
@@ -91,13 +91,13 @@ pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) 
     Ok(())
 }
 
-/// A run that is over takes no answers.
+/// Returns the error for an answer to a run that has ended.
 pub(crate) fn over(run: &RunId, gate: &str) -> Problem {
     Problem::wrong(format!("the run has ended: nothing asks at `{gate}`"))
         .hint(format!("`flowcell runs resume {run}` prints its result again"))
 }
 
-/// Names the questions that a run has open.
+/// Adds a hint with the open questions of a run.
 pub(crate) fn with_open(problem: Problem, host: &Host, run: &RunId) -> Problem {
     let open = waiting::list(host, run).unwrap_or_default();
     let open = open.iter().filter(|open| open["kind"] == "gate").filter_map(|open| open["address"].as_str());
@@ -105,7 +105,7 @@ pub(crate) fn with_open(problem: Problem, host: &Host, run: &RunId) -> Problem {
     if open.is_empty() { problem } else { problem.hint(format!("open questions: {}", open.join(", "))) }
 }
 
-/// Refuses an answer, given to `gate`, if no node of this flow is at the address.
+/// Fails if the flow has no node at the address. `gate` is the whole address as it was written.
 fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(), Problem> {
     let ids = || graph.nodes.iter().map(|node| node.id.as_str());
     let asked = node_of(address);
@@ -133,7 +133,7 @@ fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(),
 fn misplaced(address: &str, node: &Node, graph: &Graph) -> Option<String> {
     let here = address.split('/').next().unwrap_or(address);
     let mut written = here.split('.').rev().skip(1).peekable();
-    // Without passes it is meant for the node in all of them.
+    // An address without passes means the node in all passes.
     written.peek()?;
     let mut owner = graph.body(node.body_of).owner;
     let (mut right, mut passes) = (true, String::new());
@@ -146,7 +146,7 @@ fn misplaced(address: &str, node: &Node, graph: &Graph) -> Option<String> {
     (!right || written.next().is_some()).then(|| passes + node.id.as_str())
 }
 
-/// An answer to `node#call` is for a node that makes calls, and names one of them by its number.
+/// Checks an answer to `node#call`. The node has to be an agent, and the call a number.
 fn check_call(gate: &str, node: &Node) -> Result<(), Problem> {
     let here = gate.split('/').next().unwrap_or(gate);
     let Some((_, call)) = here.split_once('#') else { return Ok(()) };
@@ -161,7 +161,7 @@ fn check_call(gate: &str, node: &Node) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Warns of an answer when its question is asked and does not take it.
+/// Warns if a question does not take the answer that was given for it.
 pub(crate) struct Refusals {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
@@ -169,7 +169,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Watches what becomes of the given answers.
+    /// Creates a channel that watches the questions for the given answers.
     pub(crate) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Refusals {
         Refusals { screen, given: given.to_vec(), root: OnceLock::new() }
     }
@@ -191,17 +191,17 @@ impl Channel for Refusals {
     }
 }
 
-/// The questions of a run, and the answers to them, as its journal has them.
+/// The questions of a run and their answers, as the journal records them.
 pub(crate) struct Recorded {
-    /// By what was written before the `=`: the last answer of somebody. None: it was asked and is not answered.
+    /// The last answer to each question, by the text before the `=`. `None` for an open question.
     answers: HashMap<String, Option<String>>,
-    /// By address: the answers that were given when the run was begun, for questions that were still to be asked.
+    /// The answers from the start of the run to later questions, by address.
     kept: HashMap<String, String>,
     is_over: bool,
 }
 
 impl Recorded {
-    /// Looks through the events of a run and of those below it that an address leads to.
+    /// Reads the events of a run, and of the called runs that an address leads to.
     pub(crate) fn read(host: &Host, run: &RunId, given: &[(String, String)]) -> Result<Recorded, StartError> {
         let record = host.record(run).map_err(OpenError::Store)?;
         let kept = record.into_iter().flat_map(|record| record.answers);
@@ -243,7 +243,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Refuses every answer if the run is over.
+    /// Fails if the run has ended and an answer is given.
     pub(crate) fn check_open(&self, run: &RunId, given: &[(String, String)]) -> Result<(), Problem> {
         match given.first() {
             Some((gate, _)) if self.is_over => Err(over(run, gate)),
@@ -251,7 +251,7 @@ impl Recorded {
         }
     }
 
-    /// Refuses an answer that differs from the recorded one.
+    /// Fails if an answer differs from the recorded one.
     pub(crate) fn check(&self, run: &RunId, given: &[(String, String)]) -> Result<(), Problem> {
         let kept = given.iter().find_map(|(gate, value)| {
             let kept = self.kept.get(gate).filter(|kept| *kept != value && !self.answers.contains_key(gate))?;
@@ -285,7 +285,7 @@ impl Recorded {
         never.chain(other).collect()
     }
 
-    /// Given answers that differ from the recorded ones: the gate, the given value, the recorded value.
+    /// Returns the answers that differ from the recorded ones: the gate, the given value, the recorded value.
     fn other<'a>(&'a self, given: &'a [(String, String)]) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
         given.iter().filter_map(|(gate, value)| {
             let answered = self.answers.get(gate)?.as_deref()?;
@@ -294,7 +294,8 @@ impl Recorded {
     }
 }
 
-/// Returns the question that an event asks, and its address in the run `root`: a gate's, or an agent's about a call.
+/// Returns the question in an event, and its address in the run `root`. Gates ask questions, and agents ask about
+/// calls.
 pub(crate) fn question_of(event: &Event, root: &str) -> Option<(String, Question)> {
     let question = event.data.get("question")?;
     let address = match question.get("address").and_then(Json::as_str) {
@@ -304,13 +305,13 @@ pub(crate) fn question_of(event: &Event, root: &str) -> Option<(String, Question
     Some((address, read_question(question)))
 }
 
-/// What a question takes instead of an answer that it does not admit.
+/// Returns the answers that the question takes, if it does not take `value`.
 fn refusal(question: &Question, value: &str) -> Option<String> {
     let choices: Vec<_> = question.choices.iter().map(|choice| format!("`{}`", choice.value)).collect();
     (!is_admitted(question, value)).then(|| choices.join(", "))
 }
 
-/// Reads a question from the event of the pause that asks it.
+/// Reads a question from the JSON of an event.
 pub(crate) fn read_question(json: &Json) -> Question {
     let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
     let choices = json.get("choices").and_then(Json::as_array).unwrap_or_default();
@@ -322,20 +323,20 @@ pub(crate) fn read_question(json: &Json) -> Question {
     }
 }
 
-/// The last part of an address in this flow: `approve` in `process[3].approve`, `review` in `review/approve`, `bot#3` in
-/// `each[0].bot#3`.
+/// Returns the last part of an address in this flow: `approve` in `process[3].approve`, `review` in `review/approve`,
+/// `bot#3` in `each[0].bot#3`.
 fn asked_here(address: &str) -> &str {
     let here = address.split('/').next().unwrap_or(address);
     here.rsplit('.').next().unwrap_or(here)
 }
 
-/// The node of this flow behind an address.
+/// Returns the id of the node of this flow in an address.
 pub(crate) fn node_of(address: &str) -> &str {
     let here = asked_here(address);
     here.split('#').next().unwrap_or(here)
 }
 
-/// Nodes whose types say, in their examples, that they wait for an answer.
+/// Returns the nodes with a type whose examples wait for an answer.
 fn gates(graph: &Graph) -> Vec<&str> {
     let asks = |wakes: &Vec<String>| wakes.iter().any(|wake| wake == "answer");
     let nodes = graph

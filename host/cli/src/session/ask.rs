@@ -1,4 +1,4 @@
-//! Asking the person at the terminal what gates and agents ask.
+//! Asks the person at the terminal the questions of gates and agents.
 
 use std::{
     sync::{Arc, mpsc},
@@ -18,10 +18,10 @@ use super::{
     screen::Screen,
 };
 
-/// Why a question is not open any more, if nothing else is known.
+/// The reason why a question has closed, if no other is known.
 const ELSEWHERE: &str = "it was answered elsewhere, or its time is over";
 
-/// Asks one question after the other, on a thread of its own: reading a line takes as long as it takes.
+/// Asks one question after the other on its own thread, because reading a line blocks.
 pub(crate) struct Asker {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
@@ -37,13 +37,13 @@ struct State {
 }
 
 impl Asker {
-    /// An asker that tries the given answers before it asks.
+    /// Creates an asker that tries the given answers before it asks the person.
     pub(crate) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Asker {
         let (answering, state, deserted) = Default::default();
         Asker { screen, given: given.to_vec(), answering, state, deserted }
     }
 
-    /// Runs until the end, or until nobody types any more: then the run is parked.
+    /// Runs to the end. If the input of the terminal ends, the run is parked.
     pub(crate) async fn until_deserted(&self, runner: FlowRunner, flow: &str) -> RunResult {
         let run_id = runner.hub().run_id().clone();
         let began = Instant::now();
@@ -63,7 +63,8 @@ impl Asker {
         }
     }
 
-    /// Asks what the run has asked before it is gone on with here: no event tells it again. Answers go to this hub from now on.
+    /// Asks the questions that the run had open before this process resumed it, since no event repeats them. Later
+    /// answers go to `hub`.
     pub(crate) fn catch_up(&self, host: &Host, hub: &Hub) -> Result<(), StartError> {
         *self.answering.lock() = Some(hub.clone());
         for waits in waiting::list(host, hub.run_id())? {
@@ -77,7 +78,7 @@ impl Asker {
         Ok(())
     }
 
-    /// Is told when nobody types any more.
+    /// Returns the signal that the input of the terminal has ended.
     pub(crate) fn deserted(&self) -> Arc<Notify> {
         self.deserted.clone()
     }
@@ -95,18 +96,18 @@ impl Asker {
         self.state.lock()
     }
 
-    /// Takes back a question.
+    /// Withdraws a question and tells the person why.
     fn close(&self, address: String, why: &'static str) {
         let mut state = self.state();
         let before = state.open.len();
         state.open.retain(|asked| asked.address != address);
-        // The thread ends only when the run is to be parked.
+        // Sending fails only after the thread has ended, and then the run is parked.
         if let Some(desk) = state.desk.as_ref().filter(|_| state.open.len() < before) {
             let _ = desk.send(News::Closed(address, why));
         }
     }
 
-    /// Hands a question to the thread that asks, and starts that when there is a first one.
+    /// Queues a question for the thread that asks. The first question starts the thread.
     fn enqueue(&self, asked: Asked) {
         let mut state = self.state();
         if !state.open.contains(&asked) {
@@ -118,7 +119,7 @@ impl Asker {
                 Err(_) => return self.deserted.notify_one(),
             }
         }
-        // The thread ends only when the run is to be parked.
+        // Sending fails only after the thread has ended, and then the run is parked.
         if let Some(desk) = &state.desk {
             let _ = desk.send(News::Asked(asked));
         }
@@ -143,7 +144,7 @@ impl Channel for Asker {
                     let is_call = event.kind == "call:start";
                     let address = if is_call { of_call(&subject.address) } else { subject.address };
                     let (asked, question) = (QuestionRef::of_json(question), answers::read_question(question));
-                    // The run takes an answer that was given before; a person is asked again if the run refuses it.
+                    // The run takes an answer that was given before. If it refuses that answer, the person is asked.
                     let given = answers::given(&self.given, &address);
                     if given.is_some_and(|(_, value)| answers::is_admitted(&question, value)) {
                         return;
@@ -152,7 +153,7 @@ impl Channel for Asker {
                 }
             }
             "agent:tool:decision" | "call:error" => self.close(of_call(&subject.address), ELSEWHERE),
-            // However it went on, the question is not open any more.
+            // Any of these events closes the question.
             "task:woken" | "session:reply" => self.close(subject.address, ELSEWHERE),
             "task:complete" | "task:failed" | "task:cancelled" | "task:retry" => {
                 let calls = format!("{}#", subject.address);

@@ -1,4 +1,4 @@
-//! A conversation with a run, whoever drives it.
+//! A conversation with a run of this process or of another one.
 
 mod conversation;
 mod page;
@@ -27,29 +27,29 @@ use self::{
 use super::{answers, desk::choose};
 use crate::{problem::Problem, terminal::Terminal};
 
-/// What is asked of the run, and comes of it.
+/// A pending command. The error is a text for the person.
 type Asking = BoxFuture<'static, Result<(), String>>;
 
-/// One who asks something of the run.
+/// Sends a command to the run.
 type Ask = dyn Fn(RunCommand) -> Asking + Send + Sync;
 
-/// One who says, once nothing will be typed any more, whether that is the end of the conversation.
+/// Handles the end of the input. Returns true if the conversation ends with it.
 type Nobody = dyn Fn() -> BoxFuture<'static, bool> + Send + Sync;
 
-/// How a conversation ended.
+/// The end of a conversation.
 enum End<T> {
-    /// The run has ended, or cannot go on.
+    /// The run has ended or is parked.
     Run(T),
     /// The person has left.
     Left,
 }
 
-/// A conversation with a run. It is one of the run's channels, or hears the events from elsewhere.
+/// A conversation with a run. It is a channel of the run, or reads the events of the process that drives it.
 pub(crate) struct Chat {
     state: Mutex<State>,
     changed: Notify,
     interactive: bool,
-    /// What was before was heard, and what is open now is known.
+    /// Set once the past events are read, so that the open questions are known.
     present: AtomicBool,
 }
 
@@ -59,7 +59,7 @@ struct State {
 }
 
 impl Chat {
-    /// A conversation that has not begun.
+    /// Creates a conversation that has not begun.
     pub(crate) fn new(terminal: Terminal) -> Chat {
         let state = State { conversation: Conversation::default(), page: Page::new(terminal) };
         let interactive = terminal.interactive;
@@ -83,17 +83,17 @@ impl Chat {
         self.state.lock().page.show(shown);
     }
 
-    /// Whether a line is taken now. From a pipe it is taken once somebody waits for it.
+    /// Returns whether to take a line now. A line from a pipe is taken only once a question or an agent waits for it.
     fn takes_line(&self) -> bool {
         self.interactive || (self.present.load(Ordering::Acquire) && self.state.lock().conversation.waits())
     }
 
-    /// Runs to the end, or until the person leaves: then the run stays as it is, to be resumed.
+    /// Runs to the end, or until the person leaves. The run is then parked and can be resumed.
     pub(crate) async fn with_runner(self: &Arc<Chat>, runner: FlowRunner, again: bool) -> Result<RunResult, Problem> {
         let (hub, flow) = (runner.hub(), runner.flow().to_owned());
         let began = std::time::Instant::now();
         if again {
-            // What was said so far is shown first.
+            // Show the conversation so far first.
             let attached = hub.attach(self.clone()).await;
             attached.map_err(|error| Problem::internal("the conversation cannot begin").because(&error))?;
         }
@@ -105,7 +105,7 @@ impl Chat {
         let deserted = hub.clone();
         let nobody = move || -> BoxFuture<'static, bool> {
             let hub = deserted.clone();
-            // Whoever has typed the last line answers nothing any more.
+            // After the last line, no question can be answered, so the run may park.
             Box::pin(async move {
                 hub.leave_unattended().await;
                 false
@@ -126,7 +126,7 @@ impl Chat {
         }
     }
 
-    /// Brings lines to the run until it ends or the person leaves.
+    /// Passes lines to the run until it ends or the person leaves.
     async fn converse<T>(&self, run: impl Future<Output = T>, ask: &Ask, nobody: &Nobody) -> Result<End<T>, Problem> {
         let cannot = |error: std::io::Error| Problem::internal("standard input cannot be read").because(&error);
         let mut lines = typed::lines().map_err(cannot)?;
@@ -161,7 +161,7 @@ impl Chat {
         }
     }
 
-    /// What a line asks of the run; none if it asks nothing.
+    /// Returns the command for a line, or `None` if the line only concerns the conversation.
     fn request(&self, typed: Typed) -> Option<RunCommand> {
         let mut state = self.state.lock();
         let conversation = &mut state.conversation;
@@ -189,7 +189,7 @@ impl Chat {
 }
 
 impl Conversation {
-    /// Whom a text is meant for: the oldest question that is open, or an agent.
+    /// Makes a text the answer to the oldest open question. Without a question it goes to an agent.
     fn meant(&mut self, text: &str) -> Result<RunCommand, String> {
         if self.questions.is_empty() {
             let to = self.target(None)?;

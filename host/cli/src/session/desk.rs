@@ -1,4 +1,4 @@
-//! The desk at which one question after the other is put to a person.
+//! Asks a person one question after the other.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use super::{answers, lines::shown_choices, screen::Screen};
 use crate::terminal::{guarded, inert};
 
-/// The shortest time in which a person answers a new question. An earlier line was typed for the question before.
+/// The shortest reaction time of a person. A line that comes sooner was typed for the previous question.
 pub(crate) const REACTION: Duration = Duration::from_millis(200);
 
 /// A question of the run.
@@ -32,45 +32,45 @@ pub(crate) struct Asked {
 /// A message to the desk.
 pub(crate) enum News {
     Asked(Asked),
-    /// The question at this address is not open any more, for this reason.
+    /// The question at this address has closed, for this reason.
     Closed(String, &'static str),
-    /// A line was typed; none: nothing will be typed any more.
+    /// A typed line. `None` is the end of the input.
     Line(Option<Typed>),
 }
 
-/// A line of somebody.
+/// A line from standard input.
 pub(crate) struct Typed {
     line: String,
-    /// When it was complete.
+    /// The time at which the line was complete.
     at: Instant,
-    /// The terminal handed over its begin before it was complete.
+    /// Set if the terminal delivered the line in parts.
     in_parts: bool,
 }
 
-/// Answers a question of the run.
+/// Sends an answer to the run.
 type Reply = Box<dyn Fn(&Asked, Json) -> Result<(), HubError> + Send>;
 
-/// Where questions are put to a person.
+/// The queue of questions and the one that is shown.
 pub(crate) struct Desk {
     reply: Reply,
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
-    /// Asks the other thread for a line.
+    /// Requests a line from the thread that reads.
     wanted: mpsc::Sender<()>,
-    /// A line is wanted and has not come yet.
+    /// Set while a requested line has not arrived.
     is_reading: bool,
-    /// The terminal was asked for a begun line meanwhile.
+    /// Set if the terminal was told to deliver a begun line.
     is_released: bool,
-    /// Nothing will be typed any more.
+    /// Set after the end of the input.
     is_over: bool,
     queue: VecDeque<Asked>,
     shown: Option<Shown>,
 }
 
-/// The question that a person sees.
+/// The question on the screen.
 struct Shown {
     asked: Asked,
-    /// The time at which it replaced another question on the screen.
+    /// The time at which the question replaced another one on the screen.
     instead: Option<Instant>,
 }
 
@@ -87,13 +87,13 @@ impl Desk {
         let typed = desk.clone();
         thread::Builder::new().name("typed".into()).spawn(move || read_lines(&wishes, &typed))?;
         let reply: Reply = Box::new(move |asked, answer| {
-            // The process that drives the run may be another one by now.
+            // Another process may drive the run by now.
             let Some(hub) = answering.lock().clone() else { return Err(HubError::RunEnded) };
             runtime.block_on(hub.reply_to(&asked.address, answer, asked.asked.clone()))
         });
         let mut at = Desk::new(reply, screen, given, wanted);
         thread::Builder::new().name("questions".into()).spawn(move || {
-            // The channels end with the process.
+            // The senders live until the process ends.
             while let Ok(news) = news.recv() {
                 if !at.hear(news) {
                     return deserted.notify_one();
@@ -112,7 +112,7 @@ impl Desk {
     /// Handles a message. Returns false once no person can answer any more.
     fn hear(&mut self, news: News) -> bool {
         match news {
-            // What is told twice is asked once.
+            // An event may repeat a question that is already known.
             News::Asked(asked) if self.knows(&asked) => {}
             News::Asked(asked) => self.queue.push_back(asked),
             News::Closed(address, why) => self.close(&address, why),
@@ -132,7 +132,7 @@ impl Desk {
         self.queue.contains(asked) || self.shown.as_ref().is_some_and(|shown| shown.asked == *asked)
     }
 
-    /// A question was answered elsewhere, or its time is over: the next one takes its place at once.
+    /// Removes a closed question. If it was on the screen, the next one replaces it at once.
     fn close(&mut self, address: &str, why: &str) {
         self.queue.retain(|asked| asked.address != address);
         if self.shown.as_ref().is_none_or(|shown| shown.asked.address != address) {
@@ -161,14 +161,14 @@ impl Desk {
             return self.ask();
         }
         if self.answer(&asked, line) {
-            // Further questions follow at once, without the status line between them.
+            // Show further questions at once, without the status line between them.
             self.screen.release();
         } else {
             self.put(asked, None);
         }
     }
 
-    /// Puts the next question, unless one is shown. Returns false if no person can answer it.
+    /// Shows the next question, unless one is shown. Returns false if no person can answer it.
     fn put_next(&mut self, instead: Option<Instant>) -> bool {
         while self.shown.is_none()
             && let Some(asked) = self.queue.pop_front()
@@ -180,14 +180,14 @@ impl Desk {
             }
         }
         if self.is_over && self.shown.is_some() {
-            // The prompt's line is still open.
+            // End the line of the prompt.
             let _ = writeln!(io::stderr());
             return false;
         }
         true
     }
 
-    /// Answers a question. False: the run did not take that, and it is to be asked again.
+    /// Answers a question. Returns false if the run has refused the answer, so the question has to be asked again.
     fn answer(&self, asked: &Asked, text: &str) -> bool {
         let answer = answers::answer(&choose(&asked.question, text));
         match (self.reply)(asked, answer) {
@@ -208,7 +208,7 @@ impl Desk {
         self.ask();
     }
 
-    /// Shows the question and asks for a line.
+    /// Shows the question and requests a line.
     fn ask(&mut self) {
         let Some(Shown { asked, .. }) = &self.shown else { return };
         self.screen.hold();
@@ -227,8 +227,7 @@ impl Desk {
     }
 }
 
-/// Has the terminal hand over a line that somebody has begun, so that it counts as typed by now. Without a terminal there
-/// is none.
+/// Makes the terminal deliver a begun line, so that it counts as typed before now. Without a terminal, does nothing.
 fn release_begun_line() {
     let Ok(usual) = termios::tcgetattr(io::stdin()) else { return };
     let mut at_once = usual.clone();
@@ -237,7 +236,7 @@ fn release_begun_line() {
     let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &usual);
 }
 
-/// Reads a line whenever one is wanted. What is typed before stays with the terminal.
+/// Reads a line for each request. Text typed earlier stays in the terminal's buffer.
 fn read_lines(wanted: &mpsc::Receiver<()>, news: &mpsc::Sender<News>) {
     while wanted.recv().is_ok() {
         let typed = read_line(&mut io::stdin().lock());
@@ -247,7 +246,7 @@ fn read_lines(wanted: &mpsc::Receiver<()>, news: &mpsc::Sender<News>) {
     }
 }
 
-/// Reads a line. None: nothing will be typed any more.
+/// Reads a line. Returns `None` at the end of the input.
 fn read_line(input: &mut impl BufRead) -> Option<Typed> {
     let (mut line, mut parts) = (Vec::new(), 0);
     loop {
@@ -270,7 +269,7 @@ fn read_line(input: &mut impl BufRead) -> Option<Typed> {
     }
 }
 
-/// A number stands for the choice of that number, unless it is a choice itself.
+/// Replaces a number by the choice of that number, unless the number itself is a choice.
 pub(crate) fn choose(question: &Question, text: &str) -> String {
     let choices = &question.choices;
     let exact = choices.iter().any(|choice| choice.value == text);
@@ -300,7 +299,7 @@ mod tests {
         }
     }
 
-    /// A desk, the answers that it has given, and the lines that it wants.
+    /// Returns a desk, the answers that it gives, and its requests for lines.
     fn desk(given: &[(String, String)]) -> (Desk, mpsc::Receiver<(String, String)>, mpsc::Receiver<()>) {
         let (told, replies) = mpsc::channel();
         let (wanted, wishes) = mpsc::channel();
@@ -373,7 +372,7 @@ mod tests {
         assert_eq!(read(&[]), None);
     }
 
-    /// What a terminal hands over, a part at a time.
+    /// A buffer that returns its content one part at a time.
     struct Parts(VecDeque<Vec<u8>>);
 
     impl io::Read for Parts {

@@ -1,4 +1,4 @@
-//! A run that the owner of the store drives, handed over by a terminal beside it, which follows the run to its end.
+//! Hands a run to the process that owns the store, and follows it to its end.
 
 use std::{
     collections::BTreeSet,
@@ -32,26 +32,27 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Events that wait for the front ends.
+/// Capacity of the queue of events to the front ends.
 const QUEUED: usize = 1_024;
-/// Time in which an owner that has ended gives the store back.
+/// Time limit for an owner that has ended to release the store.
 const GIVING_BACK: Duration = Duration::from_secs(5);
-/// Time between two attempts to take the store over.
+/// Time between two attempts to take over the store.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A run that is handed over.
+/// A run to hand over.
 pub(crate) struct HandOver {
-    /// What is asked of the owner before; a refusal ends everything.
+    /// Requests to the owner before the run. If the owner refuses one, the command fails.
     pub(crate) before: Vec<Ask>,
-    /// Starts the run, or goes on with it.
+    /// The request that starts or resumes the run.
     pub(crate) ask: Ask,
-    /// The name of the flow, as far as it is known.
+    /// The name of the flow.
     pub(crate) flow: String,
-    /// Prints what came of the run in place of its outputs.
+    /// Prints the result in place of the outputs.
     pub(crate) prints: Option<Prints>,
 }
 
-/// Hands a run to the process that owns the store in a folder, and follows it. If the owner ends first, the run goes on here.
+/// Hands a run to the process that owns the store in a folder, and follows it. If the owner ends first, the run
+/// continues in this process.
 pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Terminal) -> Result<Exit, Problem> {
     let HandOver { before, ask, flow, prints } = run;
     let host = plan.packs.host()?;
@@ -59,7 +60,7 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
     if let Some(run) = ask.run().filter(|_| !plan.answers.is_empty()) {
         refuse_late(plan, run)?;
     }
-    // What a run has told before is not shown again.
+    // Read the past events first, so that they are not shown again.
     let known = ask.run().map(|run| watch(folder, run)).transpose()?.flatten();
     let known = known.map(|watched| Watched { known: true, ..watched });
     for ask in &before {
@@ -89,13 +90,13 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
         }
         match take_over(plan)? {
             Some(host) => return go_on_here(host, &run, plan, session, prints.as_ref(), terminal),
-            // Another process has taken the store meanwhile.
+            // Another process owns the store by now.
             None => _ = begin(folder, &Ask::Resume { run: run.clone(), reach: plan.packs.reach() })?,
         }
     }
 }
 
-/// Refuses answers that a run which is there has got in another way.
+/// Fails if an existing run has already recorded different answers.
 fn refuse_late(plan: &Plan, run: &RunId) -> Result<(), Problem> {
     let host = plan.packs.reading_host(&plan.store)?;
     if host.graph_of_run(run).is_err() {
@@ -105,15 +106,15 @@ fn refuse_late(plan: &Plan, run: &RunId) -> Result<(), Problem> {
     Recorded::read(&host, run, &plan.answers)?.check(run, &plan.answers)
 }
 
-/// What the owner has told of a run so far, and will tell.
+/// The past events of a run, and the stream of later ones.
 struct Watched {
     before: Vec<Json>,
     events: Events,
-    /// The run was there before it was handed over: what it told before is not shown again.
+    /// Set for a run that existed before. Its past events are not shown.
     known: bool,
 }
 
-/// Watches a run; none: the owner does not know it.
+/// Watches a run. Returns `None` if the owner does not know it.
 fn watch(folder: &Path, run: &RunId) -> Result<Option<Watched>, Problem> {
     let (told, mut events) = control::watch_owner(folder, run).map_err(|error| unreachable(&error))?;
     match told {
@@ -135,7 +136,7 @@ fn done(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
     crate::owner::ask_owner(folder, ask)
 }
 
-/// Asks the owner to begin. None: it drives the run already.
+/// Asks the owner to start or resume the run. Returns `None` if it already drives the run.
 fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, Problem> {
     match control::ask_owner(folder, ask).map_err(|error| unreachable(&error))? {
         Told::Done { run } => Ok(Some(run)),
@@ -148,7 +149,7 @@ fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, Problem> {
     }
 }
 
-/// Opens the store of an owner that has ended. None: another process owns it.
+/// Opens the store after its owner has ended. Returns `None` if another process owns it.
 fn take_over(plan: &Plan) -> Result<Option<Host>, Problem> {
     let began = Instant::now();
     loop {
@@ -162,7 +163,7 @@ fn take_over(plan: &Plan) -> Result<Option<Host>, Problem> {
     }
 }
 
-/// Goes on with a run whose driver has ended.
+/// Resumes a run whose driver has ended.
 fn go_on_here(
     host: Host,
     run: &RunId,
@@ -180,15 +181,15 @@ fn go_on_here(
     finish_as(plan, session, host, runner, prints, terminal)
 }
 
-/// How following a run has ended.
+/// The outcome of following a run.
 enum Followed {
-    /// The run has ended or rests, or somebody does not want to follow it any more.
+    /// The run has ended or is parked, or the user has interrupted the command.
     Over(Box<RunResult>, Interruption),
-    /// The process that drove it has ended.
+    /// The process that drove the run has ended.
     Gone,
 }
 
-/// One who follows a run.
+/// Follows a run and forwards its events to the front ends.
 struct Follower<'a> {
     folder: &'a Path,
     run: RunId,
@@ -196,9 +197,9 @@ struct Follower<'a> {
     session: &'a Session,
     prints: Option<&'a Prints>,
     channels: Vec<Arc<dyn Channel>>,
-    /// When the run began, and when the last event of it was.
+    /// The times of the run's first and last event, in milliseconds since 1970.
     times: Option<(u64, u64)>,
-    /// The number of the run's event that is told next.
+    /// The sequence number of the run's next event.
     next: u64,
 }
 
@@ -250,7 +251,7 @@ impl<'a> Follower<'a> {
                 rested => rested,
             });
             self.channels.extend(channels);
-            // A run that was there goes on now.
+            // A parked run is resumed now.
             let goes_on = |status| known && matches!(status, RunStatus::Parked | RunStatus::NeedsAttention);
             if let Some((status, due)) = over
                 && !goes_on(status)
@@ -286,28 +287,29 @@ impl<'a> Follower<'a> {
         })?
     }
 
-    /// Whether somebody here answers what the run asks.
+    /// Returns whether a person or a channel of this process answers questions.
     fn answers(&self) -> bool {
         self.session.asker.is_some() || self.session.attached.can_answer()
     }
 
-    /// Whether nothing is left to follow of a run that has ended, or rests until this time.
+    /// Returns whether to stop following a run that has ended, or that is parked until the time `due`.
     fn is_over(&self, status: RunStatus, due: Option<u64>) -> bool {
         status != RunStatus::Parked || !self.answers() && !due.is_some_and(|due| self.goes_on_at(due))
     }
 
-    /// Whether a timer moves the run on. At the same time an agent's question may be denied, which moves nothing on.
+    /// Returns whether a timer resumes the run at this time. A question of an agent that expires then is denied, which
+    /// resumes nothing.
     fn goes_on_at(&self, due: u64) -> bool {
         let is_denied = |waits: &Value| waits["expires"].as_u64() == Some(due);
         self.waits().is_ok_and(|waits| !waits.iter().any(is_denied))
     }
 
-    /// What the run waits for, as the store has it.
+    /// Lists the answers, events and decisions that the run waits for, from the store.
     fn waits(&self) -> Result<Vec<Value>, Problem> {
         Ok(waiting::list(&self.plan.packs.reading_host(&self.plan.store)?, &self.run)?)
     }
 
-    /// Takes in an event. Returns the status of a run that has ended or rests, and when its next timer is due.
+    /// Processes an event. Returns the status of a run that has ended or is parked, and the time of its next timer.
     fn hear(&mut self, json: &Json) -> Option<(RunStatus, Option<u64>)> {
         let Some(event) = event_of(json) else {
             if let Some(live) = live_of(json) {
@@ -337,7 +339,7 @@ impl<'a> Follower<'a> {
         Some((status, event.data.get("due").and_then(Json::as_u64)))
     }
 
-    /// The result of the run, as the store has it.
+    /// Reads the result of the run from the store.
     fn result(&self, status: RunStatus) -> Result<RunResult, Problem> {
         let host = self.plan.packs.reading_host(&self.plan.store)?;
         let flow = host.graph_of_run(&self.run)?.name.clone();
@@ -360,7 +362,7 @@ impl<'a> Follower<'a> {
         })
     }
 
-    /// Prints what came of the run.
+    /// Prints the result of the run.
     fn end(&self, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Result<Exit, Problem> {
         self.channels.iter().for_each(|channel| channel.on_complete(result));
         self.session.screen.close();
@@ -385,7 +387,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Reads what a run waits for from its list.
+/// Reads a [`Waiting`] from its JSON.
 fn waiting_of(waits: &Value) -> Option<Waiting> {
     let text = |name: &str| waits[name].as_str().unwrap_or_default();
     let address = text("address").to_owned();
@@ -402,7 +404,7 @@ fn waiting_of(waits: &Value) -> Option<Waiting> {
     })
 }
 
-/// Reads why a task is blocked from the words of its event.
+/// Reads the reason of a blocked task from the text of its event.
 fn block_reason(name: &str, message: &str) -> BlockReason {
     let called = message.split('`').nth(1).and_then(|called| called.split_once('.'));
     match (name, called) {
@@ -420,7 +422,7 @@ fn block_reason(name: &str, message: &str) -> BlockReason {
     }
 }
 
-/// Reads an event as it is on the wire. None: it is none that is recorded.
+/// Reads a recorded event from its JSON. Returns `None` for any other JSON.
 fn event_of(json: &Json) -> Option<Event> {
     let text = |name: &str| json.get(name).and_then(Json::as_str);
     Some(Event {
@@ -444,14 +446,14 @@ fn live_of(json: &Json) -> Option<LiveEvent> {
     })
 }
 
-/// The members of an event beside those that all have.
+/// Returns the members of an event without the common ones.
 fn members(json: &Json) -> Json {
     let common = ["v", "seq", "ts", "tenant", "runId", "type"];
     let members = json.as_object().into_iter().flatten().filter(|(key, _)| !common.contains(&&***key));
     Json::object(members.map(|(key, value)| (key.clone(), value.clone())))
 }
 
-/// The kinds of events that this process has heard of. There are few, and they are kept.
+/// Returns the kind of an event as a static string. The strings are leaked, but there are few kinds.
 fn interned(kind: &str) -> &'static str {
     static KINDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kinds = KINDS.lock();

@@ -1,4 +1,4 @@
-//! The input of a run, from arguments and files.
+//! Reads the input of a run from arguments and files.
 
 use std::{
     collections::BTreeSet,
@@ -11,20 +11,20 @@ use flowcell::{Host, Json, files::MAX_FILE, graph::Graph, similar};
 
 use crate::problem::Problem;
 
-/// More is no input but data, which belongs in a file that a node reads.
+/// Limit of the input's size. Larger data belongs in a file that a node reads.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What is written for a member of the input.
+/// A member of the input on the command line.
 #[derive(Clone, Debug)]
 pub(crate) enum Member {
-    /// It itself.
+    /// A value.
     Value(Json),
-    /// A file, `@PATH`.
+    /// A file, written `@PATH`.
     File(PathBuf),
 }
 
-/// Splits `key=value`. The value is JSON where it reads as JSON. What begins as a list, an object or a quoted text and is
-/// none is a slip, and no text. `@PATH` is a file, and `@@…` a text that begins with `@`.
+/// Splits `key=value`. The value is JSON if it parses as JSON, and otherwise a text. A value that begins as a list, an
+/// object or a quoted text has to be valid JSON. `@PATH` is a file, and `@@…` a text that begins with `@`.
 pub(crate) fn pair(text: &str) -> Result<(String, Member), String> {
     let (key, value) = split(text)?;
     let member = match value.strip_prefix('@') {
@@ -36,7 +36,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, Member), String> {
     Ok((key.to_owned(), member))
 }
 
-/// The same, of what is no input and names no files.
+/// Splits `key=value` for values other than the input. `@` has no meaning.
 pub(crate) fn plain(text: &str) -> Result<(String, Json), String> {
     let (key, value) = split(text)?;
     Ok((key.to_owned(), json(key, value)?))
@@ -51,13 +51,13 @@ fn json(key: &str, value: &str) -> Result<Json, String> {
     Ok(match Json::parse(value) {
         Ok(json) => json,
         Err(error) if value.trim_start().starts_with(['[', '{', '"']) => return Err(no_json(key, value, &error)),
-        // A number that cannot be kept does not become a text.
+        // A number out of range is an error and not a text.
         Err(error) if serde_json::from_str::<Json>(value).is_ok() => return Err(no_json(key, value, &error)),
         Err(_) => Json::from(value),
     })
 }
 
-/// The content of a file, or of standard input; of what is too large a little more than it may have.
+/// Reads a file or standard input. Fails above [`MAX_FILE`] bytes.
 pub(crate) fn content(path: &Path) -> Result<Vec<u8>, Problem> {
     let unreadable = |error: io::Error| Problem::wrong(format!("cannot read {}", path.display())).because(&error);
     let source: Box<dyn Read> = match path.as_os_str() == "-" {
@@ -72,7 +72,7 @@ pub(crate) fn content(path: &Path) -> Result<Vec<u8>, Problem> {
     }
 }
 
-/// The members with their files kept, and as flows are handed them.
+/// Replaces files by the file values that flows receive. `keep` stores the content of each.
 pub(crate) fn resolved(
     members: &[(String, Member)],
     keep: impl Fn(&str, Vec<u8>) -> Result<Json, Problem>,
@@ -91,7 +91,7 @@ pub(crate) fn resolved(
     members.iter().map(resolve).collect()
 }
 
-/// The same, with the files kept by this host.
+/// Does the same, and stores the files through this host.
 pub(crate) fn kept_by(host: &Host, members: &[(String, Member)]) -> Result<Vec<(String, Json)>, Problem> {
     resolved(members, |name, bytes| {
         host.keep_file(name, bytes).map_err(|error| Problem::wrong(format!("the file {name}: {error}")))
@@ -103,7 +103,7 @@ fn no_json(key: &str, value: &str, error: &serde_json::Error) -> String {
     format!("the value of `{key}` begins as JSON and is none: {error}; to give it as a text: -i '{key}={text}'")
 }
 
-/// The file's members, and over them those of the arguments.
+/// Merges the members of a file with those of the arguments. An argument replaces a member of the file.
 pub(crate) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<Json, Problem> {
     let mut members = match file {
         None => Default::default(),
@@ -119,8 +119,8 @@ pub(crate) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<J
     Ok(Json::Object(members.into()))
 }
 
-/// Members that a flow does not know, but one with almost the same name: the key and the one that was probably meant.
-/// Others may be for a program that reads all of the input.
+/// Returns the members that the flow does not know, if it knows one with a similar name: the key and the similar one.
+/// Other unknown members may be for a program that reads the whole input.
 pub(crate) fn misspelt<'a>(pairs: &'a [(String, Member)], graph: &'a Graph) -> Vec<(&'a str, &'a str)> {
     let defaults = graph.input.as_object().into_iter().flat_map(|members| members.keys());
     let properties = graph.input_schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());

@@ -1,5 +1,5 @@
-//! Ctrl-C: the first cancels the run, the second ends the process. SIGTERM: the process ends in good order, and the run
-//! goes on in another one; a run that nobody keeps is cancelled.
+//! Handles signals. The first Ctrl-C cancels the run, and the second ends the process. After SIGTERM the process stops
+//! in order, and another one may resume the run. A run in memory is cancelled.
 
 use std::{
     sync::{
@@ -14,23 +14,23 @@ use flowcell::Hub;
 use super::screen::Screen;
 use crate::problem::{Exit, Problem};
 
-/// Who interrupted a run.
+/// The reason why a run was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interruption {
-    /// Nobody.
+    /// The run was not interrupted.
     None,
-    /// A person, and it is cancelled.
+    /// A person has cancelled the run.
     Cancelled,
-    /// Whoever ends processes, and another one may go on with it.
+    /// SIGTERM has stopped the process. Another one may resume the run.
     Stopped,
 }
 
-/// Whether somebody interrupted the run.
+/// The interruption of the run, shared with the thread that listens for signals.
 pub(crate) struct Interrupts(Arc<AtomicU8>);
 
 impl Interrupts {
-    /// Listens on a thread of its own, so that the second signal works whatever the run is busy with. Only a run that is
-    /// kept can be stopped without being cancelled.
+    /// Listens on its own thread, so that a second signal works even if the run is busy. Only a run in a persistent
+    /// store (`kept`) is stopped without being cancelled.
     pub(crate) fn watch(hub: Hub, screen: Arc<Screen>, kept: bool) -> Result<Interrupts, Problem> {
         let happened = Arc::new(AtomicU8::new(Interruption::None as u8));
         let seen = happened.clone();
@@ -42,7 +42,7 @@ impl Interrupts {
         Ok(Interrupts(happened))
     }
 
-    /// Who did first.
+    /// Returns the first interruption.
     pub(crate) fn which(&self) -> Interruption {
         let seen = self.0.load(Ordering::Acquire);
         [Interruption::Cancelled, Interruption::Stopped]
@@ -53,7 +53,7 @@ impl Interrupts {
 }
 
 async fn listen(hub: &Hub, screen: &Screen, seen: &AtomicU8, kept: bool) {
-    // Without signals there is nothing to listen to, and each ends the process.
+    // If the process cannot listen, each signal ends it.
     let Ok(mut signals) = Signals::listen() else { return };
     let which = match signals.next().await {
         Some(Signal::Terminate) if kept => Interruption::Stopped,
@@ -78,17 +78,17 @@ async fn listen(hub: &Hub, screen: &Screen, seen: &AtomicU8, kept: bool) {
     });
 }
 
-/// What ends a process.
+/// A signal that ends a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// Ctrl-C.
+    /// SIGINT, from Ctrl-C.
     Interrupt,
-    /// SIGTERM.
+    /// SIGTERM, from the system.
     Terminate,
 }
 
 impl Signal {
-    /// How a process ends that does not wait.
+    /// Returns the outcome of a process that quits at once.
     pub(crate) fn exit(self) -> Exit {
         match self {
             Signal::Interrupt => Exit::Interrupted,
@@ -97,14 +97,14 @@ impl Signal {
     }
 }
 
-/// The signals that end a process.
+/// A stream of the signals that end a process.
 pub(crate) struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
 }
 
 impl Signals {
-    /// Listens for them from now on; they end nothing by themselves any more.
+    /// Starts to listen. From now on these signals do not end the process.
     pub(crate) fn listen() -> std::io::Result<Signals> {
         #[cfg(unix)]
         let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -114,7 +114,7 @@ impl Signals {
         })
     }
 
-    /// The next; none: none can come.
+    /// Returns the next signal, or `None` if no more can come.
     pub(crate) async fn next(&mut self) -> Option<Signal> {
         #[cfg(unix)]
         let terminated = self.terminate.recv();

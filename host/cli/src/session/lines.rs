@@ -1,4 +1,4 @@
-//! One line about one event.
+//! Describes an event in one line.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use crate::{
     terminal::{Paint, inert},
 };
 
-/// The task that an event is about.
+/// The task that an event concerns.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Subject {
-    /// As commands address it: `approve`, `process[3].approve`, `review/approve`.
+    /// The address, as commands use it: `approve`, `process[3].approve`, `review/approve`.
     pub(crate) address: String,
     inner: bool,
 }
 
-/// What is said about it.
+/// A line of text about a task.
 pub(crate) struct Line {
     address: String,
     mood: Mood,
@@ -33,7 +33,7 @@ enum Mood {
 }
 
 impl Subject {
-    /// Reads the task from an event of the run `root` or of its children. None if it is about no task.
+    /// Reads the task from an event of the run `root` or of its children. Returns `None` for an event without a task.
     pub(crate) fn of(event: &Event, root: &str) -> Option<Subject> {
         let task = event.data.get("taskId")?.as_str()?;
         let scope = event.data.get("scope").and_then(Json::as_str);
@@ -44,8 +44,8 @@ impl Subject {
     }
 }
 
-/// The tasks above a child run, as an address begins: `review/`. A child's id is its parent's with the address of the
-/// task that called it and the attempt, and no node id is a number.
+/// Returns the address of the tasks above a child run, such as `review/`. A child's id consists of the parent's id, the
+/// address of the calling task, and the attempt. Node ids are never numbers.
 pub(crate) fn callers(run: &str, root: &str) -> String {
     let below = run.strip_prefix(root).unwrap_or_default();
     below.split('.').filter(|part| !part.is_empty()).fold(String::new(), |address, part| {
@@ -59,7 +59,7 @@ pub(crate) fn callers(run: &str, root: &str) -> String {
 }
 
 impl Line {
-    /// Says what an event means. None if it means little to a person.
+    /// Describes an event. Returns `None` for events that people need not see.
     pub(crate) fn about(event: &Event, subject: &Subject) -> Option<Line> {
         let data = &event.data;
         let (mood, text) = match event.kind {
@@ -78,12 +78,12 @@ impl Line {
         Some(Line { address: subject.address.clone(), mood, text, routine })
     }
 
-    /// Whether it tells of something inside that went as it should.
+    /// Returns whether the line reports a normal event of a nested task.
     pub(crate) fn is_routine(&self) -> bool {
         self.routine
     }
 
-    /// The text for a terminal or a file.
+    /// Returns the text for a terminal or a file.
     pub(crate) fn render(&self, paint: Paint) -> String {
         let text = inert(&self.text);
         let text = match self.mood {
@@ -96,7 +96,7 @@ impl Line {
     }
 }
 
-/// What a question takes, in short: `yes|no`, `yes|no|text`, `text`.
+/// Lists the answers of a question, such as `yes|no`, `yes|no|text` or `text`.
 pub(crate) fn shown_choices(question: &Question) -> String {
     let mut choices: Vec<_> = question.choices.iter().map(|choice| choice.value.as_str()).collect();
     if question.allow_text || choices.is_empty() {
@@ -136,13 +136,13 @@ fn retry(data: &Json) -> String {
     format!("attempt {attempt} failed, the next in {delay}: {}", failure(data))
 }
 
-/// What is asked before a call leaves, if anything is.
+/// Returns the question about a call, if the event asks one.
 fn asks(data: &Json) -> Option<String> {
     let call = data.get("call").and_then(Json::as_u64).unwrap_or_default();
     Some(format!("asks about its call {call}: {}", member(data.get("question")?, "prompt")))
 }
 
-/// What a pause waits for, if that is somebody outside. Owners of bodies wait all the time.
+/// Describes the answer or the event that a pause waits for. Returns `None` for the pauses of owners of bodies.
 fn waits(data: &Json) -> Option<String> {
     if let Some(question) = data.get("question") {
         return Some(format!("asks: {}", member(question, "prompt")));

@@ -1,4 +1,4 @@
-//! What a command that runs something was asked for.
+//! The options of a command that runs a flow.
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
@@ -14,22 +14,22 @@ use crate::{
     terminal::{Terminal, inert},
 };
 
-/// What a command that runs something was asked for. Each command makes it from its own arguments.
+/// The options of a command that runs a flow. Each command fills them from its own arguments.
 #[derive(Default)]
 pub(crate) struct Plan {
-    /// The flow's file.
+    /// The path of the flow.
     pub(crate) flow: PathBuf,
-    /// Members of the input.
+    /// The members of the input.
     pub(crate) input: Vec<(String, inputs::Member)>,
-    /// A file with the input, below the members.
+    /// A file with the input. The members replace those of the file.
     pub(crate) input_file: Option<PathBuf>,
-    /// A file for the events; `-` is standard output.
+    /// A file for the events. `-` is standard output.
     pub(crate) events: Option<PathBuf>,
     /// A folder for the files among the outputs.
     pub(crate) out: Option<PathBuf>,
-    /// One JSON object is printed for whatever comes of the run.
+    /// Prints the result as one JSON object, on success and on failure.
     pub(crate) json: bool,
-    /// Nothing is said about the run's progress.
+    /// Hides the run's progress.
     pub(crate) quiet: bool,
     pub(crate) channels: ChannelArgs,
     pub(crate) packs: PackArgs,
@@ -38,19 +38,19 @@ pub(crate) struct Plan {
     /// Answers to gates, and to agents' calls, before they ask.
     pub(crate) answers: Vec<(String, String)>,
     pub(crate) total_timeout: Option<Duration>,
-    /// Somebody talks with the run's agents.
+    /// Starts a conversation with the run's agents.
     pub(crate) chat: bool,
-    /// The run exists, and goes on.
+    /// Set if the run exists and is resumed.
     pub(crate) again: bool,
 }
 
 impl Plan {
-    /// The answers, as questions take them.
+    /// Returns the answers as the values that gates receive.
     pub(crate) fn early_answers(&self) -> HashMap<String, Json> {
         self.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value))).collect()
     }
 
-    /// Tells of answers that the run has not used. It may go on without an answer.
+    /// Warns of answers that the run has not used.
     pub(crate) fn say_unused(&self, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), Problem> {
         if !self.answers.is_empty() {
             for why in Recorded::read(host, run, &self.answers)?.unused(&self.answers) {
@@ -60,7 +60,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether something else than the outputs goes to standard output.
+    /// Returns whether events or a conversation go to standard output.
     pub(crate) fn events_to_stdout(&self) -> bool {
         if self.chat {
             return true;

@@ -1,4 +1,4 @@
-//! The progress of a run's tasks, for whoever watches.
+//! Shows the progress of a run's tasks.
 
 use std::{
     collections::BTreeSet,
@@ -15,17 +15,17 @@ use super::{
 };
 use crate::duration;
 
-/// Lines about tasks that went well inside bodies and children; after that many, only the others are told.
+/// Limit of the lines about successful tasks in bodies and child runs.
 const MAX_INNER_LINES: usize = 200;
-/// Tasks that the status names, of those that run and of those that wait.
+/// Limit of the names in the status, each for running and for waiting tasks.
 const NAMED: usize = 4;
-/// Preparing the components is told afterwards if it took as long as this.
+/// The time for preparing the components is shown if it is longer than this.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// Tells of tasks as they go on and end.
+/// A channel that writes a line as tasks proceed and end.
 pub(crate) struct Progress {
     screen: Arc<Screen>,
-    /// Whether somebody else shows questions, to ask them.
+    /// Set if the [`Asker`](super::ask::Asker) shows the questions.
     asked_elsewhere: bool,
     flow: String,
     tally: Mutex<Tally>,
@@ -35,21 +35,21 @@ pub(crate) struct Progress {
 struct Tally {
     root: String,
     running: BTreeSet<String>,
-    /// For a timer, somebody outside, or another attempt.
+    /// Tasks that wait for a timer, an answer, an event or another attempt.
     waiting: BTreeSet<String>,
-    /// Since when the components are made ready, until the run begins.
+    /// The time at which preparing the components began. `None` once the run has begun.
     preparing: Option<Instant>,
     ended: usize,
     inner_lines: usize,
 }
 
 impl Progress {
-    /// Progress on a screen.
+    /// Creates the progress on a screen.
     pub(crate) fn new(screen: Arc<Screen>, flow: &str) -> Progress {
         Progress { screen, asked_elsewhere: false, flow: flow.to_owned(), tally: Mutex::default() }
     }
 
-    /// Leaves questions to somebody who asks them.
+    /// Leaves questions to the channel that asks them.
     pub(crate) fn without_questions(self) -> Progress {
         Progress { asked_elsewhere: true, ..self }
     }
@@ -90,7 +90,7 @@ impl Tally {
         let address = &subject.address;
         let (runs, waits) = match event.kind {
             "task:start" | "task:resumed" | "task:repeated" | "task:busy" | "task:woken" => (true, false),
-            // Owners of bodies and callers of flows go on in what they own.
+            // Owners of bodies, and tasks that call flows, still run while they pause.
             "task:paused" => (false, waits_outside(&event.data)),
             "task:idle" | "task:retry" => (false, true),
             "task:blocked" | "task:complete" | "task:failed" | "task:cancelled" => (false, false),
@@ -106,7 +106,7 @@ impl Tally {
         }
     }
 
-    /// A body of ten thousand passes is not told pass by pass.
+    /// Counts the lines of nested tasks, and returns whether this one may be shown.
     fn admits(&mut self, line: &Line) -> bool {
         if !line.is_routine() {
             return true;
@@ -115,7 +115,7 @@ impl Tally {
         self.inner_lines <= MAX_INNER_LINES
     }
 
-    /// What runs and what waits.
+    /// Returns the text of the status line.
     fn status(&self) -> String {
         let named = |what: &str, tasks: &BTreeSet<String>| {
             let names: Vec<_> = tasks.iter().take(NAMED).map(String::as_str).collect();
@@ -129,7 +129,7 @@ impl Tally {
     }
 }
 
-/// Whether a pause waits for a timer or somebody outside.
+/// Returns whether a pause waits for a timer, an answer or an event.
 fn waits_outside(data: &Json) -> bool {
     let until = data.get("until").and_then(Json::as_array).unwrap_or_default();
     until.iter().filter_map(Json::as_str).any(|wake| matches!(wake, "after" | "event" | "answer"))

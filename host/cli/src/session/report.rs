@@ -1,4 +1,4 @@
-//! What came of a run, and how the process ends with it.
+//! Prints the result of a run, and chooses the exit code.
 
 use flowcell::{
     BlockReason, Host, RunId, RunResult, RunStatus, Waiting, graph::Graph, sessions::Sessions, shape, waiting,
@@ -14,10 +14,10 @@ use crate::{
     terminal::{Terminal, guarded, inert},
 };
 
-/// Prints what a store tells of a run that has ended.
+/// Prints a result from the store after a run has ended.
 pub(crate) type Prints = Box<dyn Fn(&dyn Sessions) -> Result<(), Problem>>;
 
-/// Prints data to standard output and the rest to standard error.
+/// Prints data to standard output and messages to standard error.
 pub(crate) fn print(
     plan: &Plan,
     graph: &Graph,
@@ -34,7 +34,7 @@ pub(crate) fn print(
     Ok(explain(plan, result, interrupted, terminal))
 }
 
-/// Prints the outputs. Those of every node, which the flow has not chosen, are shortened for a person if they are large.
+/// Prints the outputs. If the flow does not choose outputs, large results of nodes are shortened on a terminal.
 fn put_outputs(graph: &Graph, result: &RunResult, terminal: Terminal) -> Result<(), Problem> {
     let shortened = (graph.outputs.is_none() && terminal.shows_output()).then(|| summary::shortened(&result.outputs));
     let Some(shortened) = shortened.flatten() else { return put_json(&result.outputs) };
@@ -45,7 +45,7 @@ fn put_outputs(graph: &Graph, result: &RunResult, terminal: Terminal) -> Result<
     Ok(())
 }
 
-/// Prints what a store tells of a run in place of its outputs, if that is wanted.
+/// Prints a result with `prints`, or the outputs if it is `None`.
 pub(crate) fn print_as(
     plan: &Plan,
     graph: &Graph,
@@ -61,7 +61,7 @@ pub(crate) fn print_as(
     Ok(explain(plan, result, interrupted, terminal))
 }
 
-/// Says to a person what came of a run, and answers how the process ends with it.
+/// Explains the result of a run to a person, and returns the exit code.
 pub(crate) fn explain(plan: &Plan, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Exit {
     match explanation(plan, result, interrupted) {
         Some(problem) => terminal.say(&problem.render(terminal.paint())),
@@ -81,7 +81,7 @@ fn exit(status: RunStatus, interrupted: Interruption) -> Exit {
     }
 }
 
-/// The one object of `--json`.
+/// Returns the JSON object that `--json` prints.
 fn object(plan: &Plan, graph: &Graph, result: &RunResult) -> Value {
     let mut object = json!({ "runId": result.run_id, "flow": result.flow, "status": result.status });
     for (key, value) in shape::results(graph, &result.outputs) {
@@ -110,7 +110,7 @@ fn error(plan: &Plan, result: &RunResult) -> Option<Value> {
     }
 }
 
-/// What a person is told of a run that did not succeed.
+/// Explains a run that did not succeed. Returns `None` on success.
 fn explanation(plan: &Plan, result: &RunResult, interrupted: Interruption) -> Option<Problem> {
     let exit = match exit(result.status, interrupted) {
         Exit::Good => return None,
@@ -154,7 +154,7 @@ fn headline(result: &RunResult) -> String {
     }
 }
 
-/// How to answer what a parked run asks.
+/// Returns hints about how to answer the questions of a parked run.
 fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
     let answers: Vec<_> = result
         .waiting
@@ -217,7 +217,7 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
     hints
 }
 
-/// Says what a run asks that is gone on with where nobody is asked: it was asked before, so no event tells it again.
+/// Prints the open questions of a resumed run when no person can be asked, because no event repeats them.
 pub(crate) fn say_open(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), Problem> {
     if plan.quiet || terminal.interactive {
         return Ok(());
@@ -232,11 +232,11 @@ pub(crate) fn say_open(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal
     Ok(())
 }
 
-/// What names the store to another command; none if nothing of the run is kept.
+/// Returns the arguments that select the same store in another command. Returns `None` for a store in memory.
 fn state(plan: &Plan) -> Option<String> {
     let folder = match plan.store.place().ok()? {
         Place::Memory => return None,
-        // A URL may have a password in it.
+        // Do not print the URL: it may hold a password.
         Place::Server(_) => return Some(" --store URL".into()),
         Place::Folder(folder) => folder,
     };
@@ -244,12 +244,12 @@ fn state(plan: &Plan) -> Option<String> {
     Some(if usual { String::new() } else { format!(" --state {}", word(&folder.display().to_string())) })
 }
 
-/// The options without which a run that goes on could not reach what it needs.
+/// Returns the options that another command has to repeat to resume the run.
 fn reach(plan: &Plan) -> String {
     plan.packs.given().iter().fold(String::new(), |text, (option, value)| format!("{text} {option} {}", word(value)))
 }
 
-/// A word as shells read it: in quotes if they would take a part of it for their own.
+/// Quotes a word for a shell, if it has special characters.
 fn word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
     if text.chars().all(plain) { text.to_owned() } else { quoted(text) }

@@ -1,4 +1,4 @@
-//! `--out`: the files among a run's outputs, written to a folder.
+//! `--out`: writes the files among a run's outputs to a folder.
 
 use std::{
     collections::BTreeSet,
@@ -11,11 +11,11 @@ use flowcell::{Host, Json, files};
 
 use crate::problem::Problem;
 
-/// Characters of a name, before its ending.
+/// Limit of the characters of a file name, without the extension.
 const NAME_CHARS: usize = 100;
 
-/// Writes every file value among the outputs to a folder, named by where it stands in them: `result.png`, `pages-1.pdf`.
-/// Answers where. Nothing outside of the folder is written, also where links in it lead elsewhere.
+/// Writes every file among the outputs to a folder. Its name is its place in the outputs, such as `result.png` or
+/// `pages-1.pdf`. Returns the paths. Links never lead a write outside the folder.
 pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<PathBuf>, Problem> {
     let mut found = Vec::new();
     find(outputs, "", &mut found);
@@ -33,7 +33,7 @@ pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<Pa
     Ok(written)
 }
 
-/// Finds file values, and where they stand.
+/// Finds file values and their places.
 fn find<'a>(value: &'a Json, place: &str, found: &mut Vec<(String, &'a Json)>) {
     let below = |name: &str| if place.is_empty() { name.to_owned() } else { format!("{place}-{name}") };
     match value {
@@ -48,14 +48,14 @@ fn find<'a>(value: &'a Json, place: &str, found: &mut Vec<(String, &'a Json)>) {
     }
 }
 
-/// A name that is a file's name and nothing else, and that no other output has.
+/// Returns a file name with safe characters that is not taken yet.
 fn free(place: &str, ending: &str, taken: &mut BTreeSet<String>) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || "-_".contains(letter) { letter } else { '_' };
     let plain: String = place.chars().map(plain).take(NAME_CHARS).collect();
     let plain = if plain.is_empty() { "output".to_owned() } else { plain };
     let numbered = (2..).map(|number: u32| format!("{plain}-{number}.{ending}"));
     let mut names = std::iter::once(format!("{plain}.{ending}")).chain(numbered);
-    // A name that was taken differs only in letters that file systems may not tell apart.
+    // Compare in lower case, since some file systems ignore case.
     names.find(|name| taken.insert(name.to_ascii_lowercase())).unwrap_or_default()
 }
 

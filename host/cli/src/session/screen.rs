@@ -1,4 +1,4 @@
-//! Standard error while a run goes on: lines that stay, and on a terminal one line that tells what is running.
+//! Writes to standard error during a run: permanent lines, and on a terminal a status line.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 
 use crate::terminal::{Paint, Terminal, inert};
 
-/// The status line is drawn this often.
+/// The interval between updates of the status line.
 const TICK: Duration = Duration::from_millis(100);
-/// Lines that are kept while a person types an answer.
+/// Limit of the lines that are kept while a person types an answer.
 const MAX_HELD: usize = 1_000;
 
-/// Standard error, shared by everybody who has something to say about a run.
+/// Standard error, shared by all front ends of a run.
 pub(crate) struct Screen {
     terminal: Terminal,
     quiet: bool,
@@ -22,35 +22,35 @@ pub(crate) struct Screen {
 #[derive(Default)]
 struct State {
     status: Option<ProgressBar>,
-    /// Set while a person is being asked.
+    /// The kept lines, while a person is being asked.
     held: Option<Held>,
 }
 
-/// What is written when the person has answered.
+/// The lines to write after the person has answered.
 #[derive(Default)]
 struct Held {
     lines: Vec<String>,
-    /// Lines that were too many.
+    /// The number of lines above [`MAX_HELD`].
     left_out: usize,
 }
 
 impl Screen {
-    /// A screen; on a quiet one there is no status line.
+    /// Creates a screen. A quiet one has no status line.
     pub(crate) fn new(terminal: Terminal, quiet: bool) -> Screen {
         Screen { terminal, quiet, state: Mutex::default() }
     }
 
-    /// The colours.
+    /// Returns the colours of standard error.
     pub(crate) fn paint(&self) -> Paint {
         self.terminal.paint()
     }
 
-    /// Whether a person sees it.
+    /// Returns whether standard error is a terminal.
     pub(crate) fn is_watched(&self) -> bool {
         self.terminal.watched
     }
 
-    /// Writes a line above the status.
+    /// Writes a line above the status line.
     pub(crate) fn line(&self, text: &str) {
         let mut state = self.state.lock();
         match &mut state.held {
@@ -60,25 +60,25 @@ impl Screen {
         }
     }
 
-    /// Writes a remark, unless nobody wants to hear of progress.
+    /// Writes a remark, unless the screen is quiet.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             self.line(&self.paint().faint(text));
         }
     }
 
-    /// Writes a warning.
+    /// Writes a warning like any other line.
     pub(crate) fn warn(&self, text: &str) {
         self.line(&format!("{}: {}", self.paint().odd("warning"), inert(text)));
     }
 
-    /// Writes a warning now, even while a person is being asked.
+    /// Writes a warning at once, even while a person is being asked.
     pub(crate) fn warn_now(&self, text: &str) {
         let state = self.state.lock();
         self.write(&state, &format!("{}: {}", self.paint().odd("warning"), inert(text)));
     }
 
-    /// Writes a warning now. A line that a person has begun to type is left behind.
+    /// Writes a warning at once, on a new line if a person is typing.
     pub(crate) fn break_in(&self, text: &str) {
         if self.state.lock().held.is_some() {
             self.terminal.say("");
@@ -86,7 +86,7 @@ impl Screen {
         self.warn_now(text);
     }
 
-    /// Says what is going on now.
+    /// Sets the text of the status line.
     pub(crate) fn status(&self, text: &str) {
         if !self.terminal.watched || self.quiet {
             return;
@@ -97,14 +97,14 @@ impl Screen {
         }
     }
 
-    /// Takes the status away while a person types, and keeps lines for later.
+    /// Hides the status line and keeps lines while a person types.
     pub(crate) fn hold(&self) {
         let mut state = self.state.lock();
         clear(&mut state);
         state.held.get_or_insert_default();
     }
 
-    /// Writes what was kept.
+    /// Writes the kept lines.
     pub(crate) fn release(&self) {
         let mut state = self.state.lock();
         let Held { lines, left_out } = state.held.take().unwrap_or_default();
@@ -116,10 +116,10 @@ impl Screen {
         }
     }
 
-    /// Takes the status away for good.
+    /// Removes the status line for good.
     pub(crate) fn close(&self) {
         clear(&mut self.state.lock());
-        // The run ended while somebody was being asked.
+        // The run ended while a person was being asked.
         if self.state.lock().held.is_some() {
             self.terminal.say("");
         }

@@ -1,24 +1,24 @@
-//! Large results, shortened for a person at a terminal.
+//! Shortens large results for a person at a terminal.
 
 use flowcell::Json;
 
 use crate::terminal::counted;
 
-/// Lines that results may have to be shown whole.
+/// Limit of the lines of results that are shown whole.
 const LINES: usize = 200;
-/// Items of a long list, and members of a large object, that are shown.
+/// Limits of the items shown of a long list, and of the members shown of a large object.
 const ITEMS: usize = 3;
 const MEMBERS: usize = 50;
-/// Characters of a long text that are shown.
+/// Limit of the characters shown of a text.
 const CHARS: usize = 400;
 
-/// Shortens results of more than [`LINES`] lines or with long texts; none: they are short.
+/// Shortens results with more than [`LINES`] lines or with long texts. Returns `None` if they are short.
 pub(crate) fn shortened(outputs: &Json) -> Option<Json> {
     let mut budget = LINES;
     (!is_short(outputs, &mut budget)).then(|| short(outputs, true))
 }
 
-/// Whether a value fits into so many lines, each of a bounded length.
+/// Returns whether a value needs at most `lines` lines of limited length.
 fn is_short(json: &Json, lines: &mut usize) -> bool {
     if *lines == 0 {
         return false;
@@ -32,7 +32,7 @@ fn is_short(json: &Json, lines: &mut usize) -> bool {
     }
 }
 
-/// A value with its long parts cut. The nodes themselves are all named.
+/// Cuts the long parts of a value. The top level keeps all its nodes.
 fn short(json: &Json, is_top: bool) -> Json {
     match json {
         Json::String(text) => match text.char_indices().nth(CHARS) {

@@ -1,4 +1,4 @@
-//! The flow of one node.
+//! Builds a flow that has one node.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,22 +7,23 @@ use serde_json::{Value, json};
 
 /// The id of the node.
 pub(super) const NODE: &str = "node";
-/// The id of the only node in its body.
+/// The id of the only node in the body of [`NODE`].
 pub(super) const PASS: &str = "pass";
 
-/// One node, which a flow is made of.
+/// The single node of a flow.
 pub(super) struct Alone<'a> {
     pub(super) node_type: &'a str,
-    /// By capability, as a flow writes them.
+    /// The grants of each capability, as a flow writes them.
     pub(super) grants: &'a BTreeMap<String, Value>,
-    /// Whether it owns a body.
+    /// Gives the node a body with one no-op node.
     pub(super) has_body: bool,
 }
 
 impl Alone<'_> {
-    /// The flow, as if it lay in this folder. It takes what [`input`] makes, and gives the node's output as `output`.
+    /// Returns the flow as if it were a file in this folder. Its input comes from [`input`], and its output `output` is
+    /// that of the node.
     pub(super) fn source(&self, folder: &Path) -> Source {
-        // Values come through the flow's input, so that braces in them are no bindings.
+        // The node takes its values from the flow's input. Braces in literal values would be read as bindings.
         let mut node = json!({
             "id": NODE,
             "type": self.node_type,
@@ -42,7 +43,7 @@ impl Alone<'_> {
     }
 }
 
-/// What such a flow takes.
+/// Returns the input of such a flow.
 pub(super) fn input(input: Json, config: Json) -> Json {
     Json::object([("input", input), ("config", config)])
 }

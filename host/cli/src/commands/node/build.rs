@@ -1,4 +1,4 @@
-//! `flowcell node build`: from a project to a pack.
+//! `flowcell node build`: builds a pack from a project.
 
 mod staged;
 mod tool;
@@ -21,11 +21,11 @@ use crate::{
     terminal::Terminal,
 };
 
-/// What packs in Rust are compiled for.
+/// The target that packs in Rust are compiled for.
 const TARGET: &str = "wasm32-wasip2";
-/// The module of a project in Python that has the pack.
+/// The module of a Python project that implements the pack.
 const MODULE: &str = "nodes";
-/// The file of a project in JavaScript that has the pack, unless its `package.json` names another.
+/// The file of a JavaScript project that implements the pack. `package.json` may name another.
 const MAIN: &str = "nodes.js";
 
 const CARGO: Tool = Tool { program: "cargo", beside: &[], install: "install Rust through rustup" };
@@ -58,7 +58,7 @@ pub(super) struct BuildArgs {
     python_path: Vec<PathBuf>,
 }
 
-/// A pack that was built.
+/// A pack that was built, and its file.
 pub(super) struct Built {
     pub(super) project: Project,
     pub(super) file: PathBuf,
@@ -72,17 +72,17 @@ pub(super) fn execute(args: &BuildArgs, terminal: Terminal) -> Result<Exit, Prob
 }
 
 impl BuildArgs {
-    /// A project that has everything that it needs in its folder.
+    /// Returns the default options for a project whose folder holds all its dependencies.
     pub(super) fn of(project: &Path) -> BuildArgs {
         BuildArgs { folder: project.to_owned(), out: None, root: None, python_path: Vec::new() }
     }
 
-    /// The project's folder.
+    /// Returns the project's folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Builds the pack, and looks whether it is one.
+    /// Builds the pack and checks that a host accepts it.
     pub(super) fn build(&self, terminal: Terminal) -> Result<Built, Problem> {
         let began = Instant::now();
         let project = Project::open(&self.folder)?;
@@ -103,7 +103,7 @@ impl BuildArgs {
         Ok(Built { project, file, digest })
     }
 
-    /// The folder with `wit` in it.
+    /// Returns the folder that contains `wit`.
     fn root(&self, project: &Project) -> Result<PathBuf, Problem> {
         let root = self.root.as_ref().map_or_else(|| Ok(project.folder.clone()), |root| root.canonicalize());
         match root {
@@ -117,7 +117,7 @@ impl BuildArgs {
         let root = self.root(project)?;
         let component = scratch()?;
         let mut command = QUICKJS.command(&project.folder)?;
-        // With `--sync` it builds for a host without component-model async, as this one is.
+        // This host has no component-model async, so build with `--sync`.
         command.args(["--sync", "--opt-size", "--wit"]).arg(root.join("wit")).arg("--module-root").arg(&root);
         command.arg("--js").arg(project.folder.join(main_of(project)?)).arg("--output").arg(component.path());
         QUICKJS.run(command)?;
@@ -144,7 +144,7 @@ impl BuildArgs {
     }
 }
 
-/// Compiles a crate, which embeds its manifest itself.
+/// Compiles a crate. The crate embeds its manifest itself.
 fn rust(project: &Project) -> Result<Vec<u8>, Problem> {
     let mut command = CARGO.command(&project.folder)?;
     command.args(["build", "--release", "--target", TARGET, "--message-format", "json-render-diagnostics"]);
@@ -165,7 +165,7 @@ fn rust(project: &Project) -> Result<Vec<u8>, Problem> {
     read(&component)
 }
 
-/// Runs the project's own script, which is told the file that it has to write the component into.
+/// Runs the project's own script with the path of the component file as its argument.
 fn script(project: &Project) -> Result<Vec<u8>, Problem> {
     let component = scratch()?;
     let mark = Builder::Script.mark();

@@ -1,4 +1,4 @@
-//! `flowcell node inspect`: what a pack offers and asks for.
+//! `flowcell node inspect`: prints the node types, imports and exports of a pack.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -55,7 +55,7 @@ fn as_json(inspection: &flowcell::Inspection) -> serde_json::Value {
     })
 }
 
-/// What a pack says of itself, for people.
+/// Describes a pack as text for people.
 pub(super) fn as_text(inspection: &flowcell::Inspection) -> String {
     let manifest = &inspection.manifest;
     let mut text = format!("{} {}\n", inert(&manifest.name), manifest.version);

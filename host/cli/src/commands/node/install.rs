@@ -1,4 +1,4 @@
-//! `flowcell node install` and `uninstall`: packs of others, pinned in a lock.
+//! `flowcell node install` and `uninstall`: manages installed packs, pinned in a lock file.
 
 use std::fmt::Write as _;
 
@@ -71,7 +71,7 @@ pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit
     Ok(Exit::Good)
 }
 
-/// Installs one pack.
+/// Fetches, examines and installs one pack.
 fn one(
     args: &InstallArgs,
     installer: &mut Installer<'_>,
@@ -94,7 +94,7 @@ fn one(
     Ok(Exit::Good)
 }
 
-/// Brings everything that the lock names, unless it is here.
+/// Fetches every pack that the lock names and that is not stored yet.
 fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Result<Exit, Problem> {
     let carrier = args.registry.carrier()?;
     let mut brought = 0;
@@ -118,7 +118,7 @@ fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Res
     Ok(Exit::Good)
 }
 
-/// What a pack can do, who has signed it, and what differs from the version that is installed.
+/// Shows the capabilities of a pack, its signer, and the differences from the installed version.
 fn shown(candidate: &Candidate) -> String {
     let mut text = inspect::as_text(&candidate.inspection);
     let signer = candidate.signer.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);

@@ -1,4 +1,4 @@
-//! A project that makes a pack.
+//! A project that builds a pack.
 
 use std::{
     fs,
@@ -9,24 +9,24 @@ use flowcell::Manifest;
 
 use crate::problem::Problem;
 
-/// The file with the manifest.
+/// The file name of the manifest.
 pub(super) const MANIFEST: &str = "node.yaml";
 
-/// What builds a project.
+/// The tool that builds a project.
 #[derive(Clone, Copy)]
 pub(super) enum Builder {
     Cargo,
     QuickJs,
     CPython,
-    /// A script of the project's own, for all other languages.
+    /// The project's own script, for any other language.
     Script,
 }
 
 impl Builder {
-    /// A script comes last: projects of the others may have one for something else.
+    /// The builders in search order. A script is last, since other projects may have a `build.sh` for another purpose.
     const ALL: [Builder; 4] = [Builder::Cargo, Builder::QuickJs, Builder::CPython, Builder::Script];
 
-    /// The file by which a project is known.
+    /// Returns the file name that identifies a project of this builder.
     pub(super) fn mark(self) -> &'static str {
         match self {
             Builder::Cargo => "Cargo.toml",
@@ -37,18 +37,18 @@ impl Builder {
     }
 }
 
-/// A project that makes a pack.
+/// An opened project.
 pub(super) struct Project {
     pub(super) folder: PathBuf,
     pub(super) builder: Builder,
-    /// What the pack says of itself.
+    /// The parsed manifest of the pack.
     pub(super) manifest: Manifest,
-    /// The manifest as it is written.
+    /// The text of the manifest file.
     pub(super) manifest_text: String,
 }
 
 impl Project {
-    /// The project in a folder.
+    /// Opens the project in a folder. Fails if the manifest or the build file is missing.
     pub(super) fn open(folder: &Path) -> Result<Project, Problem> {
         let shown = folder.join(MANIFEST);
         let shown = shown.display();
@@ -65,7 +65,7 @@ impl Project {
             Problem::wrong(format!("nothing says how {} is built", folder.display()))
                 .hint(format!("a project has one of {marks} beside its {MANIFEST}"))
         })?;
-        // Tools run in the folder, and are told whole paths.
+        // Tools run in the folder, so their paths have to be absolute.
         let folder = folder.canonicalize();
         let folder = folder.map_err(|error| Problem::wrong("the project has no path").because(&error))?;
         Ok(Project { folder, builder, manifest, manifest_text })

@@ -1,4 +1,4 @@
-//! `flowcell node push` and `pull`: packs in registries.
+//! `flowcell node push` and `pull`: transfers packs to and from registries.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -103,7 +103,7 @@ fn no_registry(text: &str) -> Problem {
     Problem::wrong(format!("`{text}` is in no registry")).hint("a reference looks like ghcr.io/acme/greet@1.2.0")
 }
 
-/// What the manifest says, under the names that other tools know.
+/// Returns the manifest's fields under the standard OCI annotation names.
 fn annotations(inspection: &Inspection) -> BTreeMap<String, String> {
     let manifest = &inspection.manifest;
     let said = [

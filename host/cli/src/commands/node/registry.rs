@@ -1,4 +1,4 @@
-//! Which registry is meant, and who asks it.
+//! Options that select a registry, and its credentials.
 
 use std::env;
 
@@ -10,7 +10,7 @@ use flowcell::{
 
 use crate::problem::Problem;
 
-/// Who asks the registry that is usual here.
+/// Environment variables with the credentials of the default registry.
 const USER: &str = "FLOWCELL_REGISTRY_USER";
 const PASSWORD: &str = "FLOWCELL_REGISTRY_PASSWORD";
 
@@ -29,7 +29,7 @@ pub(super) struct RegistryArgs {
 }
 
 impl RegistryArgs {
-    /// What gets packs, and takes them away.
+    /// Returns the carrier that downloads and uploads packs. Fails if only one of user and password is set.
     pub(super) fn carrier(&self) -> Result<Carrier, Problem> {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let credentials = match (set(USER), set(PASSWORD)) {
@@ -40,12 +40,12 @@ impl RegistryArgs {
         Ok(Carrier::new(self.registry(), credentials, self.offline)?.trusting(self.registry_realm.clone()))
     }
 
-    /// Where a pack is that somebody has named.
+    /// Parses the source of a pack. A plain name refers to the default registry.
     pub(super) fn source(&self, text: &str) -> Result<Source, Problem> {
         Source::parse(text, self.registry()).map_err(Problem::wrong)
     }
 
-    /// Whether no connection may be made.
+    /// Returns whether connections are forbidden.
     pub(super) fn offline(&self) -> bool {
         self.offline
     }

@@ -1,4 +1,4 @@
-//! `flowcell node run`: one node alone.
+//! `flowcell node run`: runs one node alone.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

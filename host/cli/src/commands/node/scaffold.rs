@@ -1,4 +1,4 @@
-//! `flowcell node new`: a project that builds.
+//! `flowcell node new`: creates a project that builds.
 
 use std::{
     fs, io,
@@ -15,14 +15,14 @@ use crate::{
     terminal::Terminal,
 };
 
-/// What all projects have.
+/// Files that all projects have.
 static COMMON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/common");
 static RUST: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/rust");
 static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/js");
 static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/python");
 static C: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/c");
 static GO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/go");
-/// The border, and what makes it comfortable. A project has copies of them, so that it builds wherever it lies.
+/// The WIT interface and the SDKs. Each project gets copies, so that it builds in any folder.
 static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
 static RUST_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/rust/src");
 static RUST_README: &str = include_str!("../../../../../sdk/rust/README.md");
@@ -32,9 +32,9 @@ static PYTHON_README: &str = include_str!("../../../../../sdk/python/README.md")
 static C_README: &str = include_str!("../../../../../sdk/c/README.md");
 static GO_README: &str = include_str!("../../../../../sdk/go/README.md");
 
-/// The pack's name in the templates.
+/// The name in the templates that the pack's name replaces.
 const NAME: &str = "acme";
-/// Letters of a pack's name.
+/// Limit of the characters of a pack's name.
 const MAX_NAME: usize = 32;
 
 /// A language that packs are written in.
@@ -80,7 +80,7 @@ pub(super) fn execute(args: &NewArgs, terminal: Terminal) -> Result<Exit, Proble
     Ok(Exit::Good)
 }
 
-/// A name that is one for cargo, npm, Python's packages and flows alike.
+/// Checks that a name is valid for cargo, npm, Python packages and flows alike.
 fn pack_name(text: &str) -> Result<String, String> {
     let plain = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if !plain || !text.starts_with(|c: char| c.is_ascii_lowercase()) || text.ends_with('-') || text.len() > MAX_NAME {
@@ -127,20 +127,20 @@ fn make(folder: &Path, name: &str, language: Language) -> io::Result<()> {
     fill(own, folder, name)
 }
 
-/// Writes files as they are.
+/// Writes the files unchanged.
 fn copy(from: &Dir<'_>, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     from.extract(to)
 }
 
-/// Writes files with the pack's name in place of that of the templates, in their names too.
+/// Writes the files with the pack's name in place of [`NAME`], in file names too.
 fn fill(from: &Dir<'_>, to: &Path, name: &str) -> io::Result<()> {
     for entry in from.entries() {
         match entry {
             DirEntry::Dir(dir) => fill(dir, to, name)?,
             DirEntry::File(file) => {
                 let path = file.path().to_string_lossy().replace(NAME, name);
-                // Under its own name it would count in the folder of the templates.
+                // As `.gitignore`, the template would take effect in its own folder.
                 let path = to.join(if path == "gitignore" { ".gitignore" } else { &path });
                 fs::create_dir_all(path.parent().unwrap_or(to))?;
                 fs::write(path, String::from_utf8_lossy(file.contents()).replace(NAME, name))?;

@@ -1,4 +1,4 @@
-//! `flowcell node keygen` and `sign`: vouching for packs.
+//! `flowcell node keygen` and `sign`: signs packs.
 
 use std::{fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! `flowcell node test`: the cases of a project and the examples of its manifest, in virtual time.
+//! `flowcell node test`: runs the cases of a project and the examples of its manifest in virtual time.
 
 mod cases;
 mod observer;
@@ -18,7 +18,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// The folder of a project with its cases.
+/// The folder of cases in a project.
 const CASES: &str = "cases";
 
 /// Arguments of `flowcell node test`.
@@ -38,11 +38,11 @@ pub(super) struct NodeTestArgs {
 
 pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let Built { project, file, digest } = args.build.build(terminal)?;
-    // Nothing leaves the host, but calls are admitted as ever: there is a folder for files, and a model.
+    // No call leaves the host, but admission checks each call. So the host has a folder for files, and a model.
     let files = tempfile::tempdir()
         .map_err(|error| Problem::internal("there is no place for the files of cases").because(&error))?;
     let host = args.packs.builder().packs(file).files(files.path()).simulate(Simulate::of(["model"])).build()?;
-    // That may take longer than a case may.
+    // Compile now: compiling may take longer than the time limit of a case.
     host.prepare(&digest).map_err(|error| Problem::wrong("the pack cannot be compiled").because(&error))?;
     let folder = args.build.folder().join(CASES);
     let written = cases::read(&folder)?;
@@ -59,7 +59,7 @@ pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, P
     verdicts.conclude(args.junit.as_deref(), terminal)
 }
 
-/// The examples that no case is about.
+/// Returns the examples that no case refers to.
 fn examples(manifest: &Manifest, cases: &[Case]) -> Vec<Case> {
     let told = |node: &str, title: &str| {
         cases.iter().any(|case| *case.node_type == *node && case.example.as_deref() == Some(title))

@@ -1,4 +1,4 @@
-//! `--dry-run`: what would run, in which order, and what it may reach.
+//! `--dry-run`: prints the nodes that would run, their order, and the capabilities that each may use.
 
 use std::{collections::VecDeque, fmt::Write as _};
 
@@ -15,7 +15,7 @@ use crate::{
     terminal::{counted, inert},
 };
 
-/// Prints the plan.
+/// Prints the plan as text or as JSON.
 pub(super) fn print(flow: &LoadedFlow, as_json: bool) -> Result<(), Problem> {
     let graph = flow.graph();
     if as_json {
@@ -28,7 +28,7 @@ pub(super) fn print(flow: &LoadedFlow, as_json: bool) -> Result<(), Problem> {
     put(&text)
 }
 
-/// The nodes of a body so that each comes after those that lead to it; what lies on a cycle, and after it, comes last.
+/// Orders the nodes of a body topologically. Nodes on a cycle, and those after it, come last.
 fn order(graph: &Graph, body: BodyIx) -> Vec<NodeIx> {
     let nodes = &graph.body(body).nodes;
     let mut open: Vec<usize> = nodes.iter().map(|node| graph.node(*node).incoming.len()).collect();
@@ -69,14 +69,14 @@ fn write_body(text: &mut String, graph: &Graph, body: BodyIx, depth: usize) {
     }
 }
 
-/// The ids of the nodes that lead to a node.
+/// Returns the ids of the nodes with an edge to this node.
 fn before<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
     let mut ids: Vec<_> = node.incoming.iter().map(|edge| graph.node(graph.edge(*edge).from).id.as_str()).collect();
     ids.dedup();
     ids
 }
 
-/// What a node's type asks for, with what the flow grants of it.
+/// Lists the capabilities that a node's type requests, each with the flow's grant. `None` if it requests none.
 fn reach(node: &Node) -> Option<String> {
     let asked = node.node_type.capabilities.iter().map(|request| match node.grants.0.get(&*request.name) {
         Some(Json::Array(items)) => {

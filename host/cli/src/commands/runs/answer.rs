@@ -1,4 +1,4 @@
-//! `flowcell answer`: an answer to an open question, or the question itself with everything that it is about.
+//! `flowcell answer`: answers an open question, or shows the question in full.
 
 use clap::Args;
 use flowcell::{QuestionRef, RunCommand, RunId, waiting};
@@ -37,7 +37,7 @@ pub(crate) struct AnswerArgs {
     store: StoreArgs,
 }
 
-/// Answers a question, or shows it.
+/// Answers a question. Without a value, shows the question.
 pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let (run, gate) = (args.run.clone(), args.gate.clone());
     let Some(value) = &args.value else { return show_question(&args.store, &run, &gate) };
@@ -49,7 +49,7 @@ pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Resu
     })
 }
 
-/// Prints an open question with everything that it is about.
+/// Prints an open question with all its details.
 fn show_question(store: &StoreArgs, run: &RunId, gate: &str) -> Result<Exit, Problem> {
     let host = PackArgs::default().reading_host(store)?;
     let question = waiting::question(&host, run, gate)?;

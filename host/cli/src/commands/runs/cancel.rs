@@ -1,4 +1,4 @@
-//! `flowcell runs cancel`.
+//! `flowcell runs cancel`: cancels a run.
 
 use clap::Args;
 use flowcell::{RunCommand, RunId};

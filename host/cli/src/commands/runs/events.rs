@@ -1,4 +1,4 @@
-//! `flowcell runs events`: the events of a run, as JSON lines.
+//! `flowcell runs events`: prints the events of a run as JSON lines.
 
 use clap::Args;
 use flowcell::RunId;

@@ -1,4 +1,4 @@
-//! `flowcell runs export`: a whole run as one document.
+//! `flowcell runs export`: exports a whole run as one document.
 
 use std::{
     fs::{self, File},
@@ -58,7 +58,7 @@ fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Problem> {
     Ok(host.export(&*args.store.reader()?, &args.run, out)?)
 }
 
-/// Writes beside the file, and puts that in its place when it is whole.
+/// Writes a temporary file next to the target, and renames it once it is complete.
 fn to_file(args: &ExportArgs, file: &Path) -> Result<(), Problem> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(".part");

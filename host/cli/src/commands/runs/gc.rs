@@ -1,4 +1,4 @@
-//! `flowcell runs gc`: what nobody needs any more is removed.
+//! `flowcell runs gc`: deletes old runs and the data that no run refers to.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) struct GcArgs {
     store: StoreArgs,
 }
 
-/// What was removed.
+/// The deleted data.
 #[derive(Serialize)]
 struct Removed {
     runs: Vec<RunId>,

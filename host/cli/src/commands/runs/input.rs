@@ -1,4 +1,4 @@
-//! `flowcell runs show RUN NODE`: the inputs of a task, for people.
+//! `flowcell runs show RUN NODE`: prints the inputs of a task for people.
 
 use std::fmt::Write;
 
@@ -12,16 +12,16 @@ use crate::{
     terminal::{Paint, counted, inert},
 };
 
-/// Attempts that are shown at a time.
+/// Limit of the attempts on one page.
 const ATTEMPTS: usize = 200;
-/// Characters of a text that are shown.
+/// Limit of the characters shown of a text.
 const TEXT_CHARS: usize = 400;
-/// Items of a list, or members of an object, that are shown.
+/// Limit of the items shown of a list, and of the members shown of an object.
 const PARTS: usize = 30;
-/// Values of an input that are shown.
+/// Limit of the values shown of an input.
 const VALUES: usize = 600;
 
-/// Reads the inputs of a task.
+/// Reads the inputs of a task. An unknown task is an error that lists similar addresses.
 pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64) -> Result<TaskInputs, Problem> {
     let (run, task) = at;
     let window = Window { from, limit: ATTEMPTS, bytes: PAGE_BYTES };
@@ -36,7 +36,7 @@ pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64
     })
 }
 
-/// Refuses to begin behind the last attempt.
+/// Fails if `from` is beyond the last attempt.
 pub(super) fn require_attempt(
     host: &Host,
     reader: &dyn Runs,
@@ -127,7 +127,7 @@ fn put_call(text: &mut String, call: &MadeCall, cuts: &mut usize) {
     }
 }
 
-/// Writes a value below its name.
+/// Writes a value after its name.
 fn put(text: &mut String, name: &str, json: &Json, cuts: &mut usize) {
     let shown = Shortened { left: VALUES, cuts }.shorten(json);
     let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
@@ -138,7 +138,7 @@ fn put(text: &mut String, name: &str, json: &Json, cuts: &mut usize) {
     }
 }
 
-/// Cuts long values, each by itself.
+/// Shortens long values, each by itself.
 struct Shortened<'a> {
     left: usize,
     cuts: &'a mut usize,
@@ -177,7 +177,7 @@ impl Shortened<'_> {
         }
     }
 
-    /// The parts that may be shown of a list or an object.
+    /// Returns the number of items or members that may still be shown.
     fn room(&self) -> usize {
         self.left.min(PARTS)
     }

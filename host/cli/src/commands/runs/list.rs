@@ -1,4 +1,4 @@
-//! `flowcell runs list`: the runs that the store keeps.
+//! `flowcell runs list`: lists the runs in the store.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

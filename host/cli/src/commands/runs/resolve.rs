@@ -1,4 +1,4 @@
-//! `flowcell runs resolve`: deciding what became of a call.
+//! `flowcell runs resolve`: records the outcome of an ambiguous call.
 
 use clap::Args;
 use flowcell::{Json, Resolution, RunCommand, RunId, contract::Value};

@@ -1,4 +1,4 @@
-//! `flowcell runs resume`: going on with a run.
+//! `flowcell runs resume`: resumes a run.
 
 use clap::Args;
 use flowcell::{
@@ -45,7 +45,7 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Prob
         Owner::Here(host) => host,
         Owner::Other(folder) => {
             let (folder, run, reach) = (folder.to_owned(), args.run.clone(), args.packs.reach());
-            // All of them are looked at before one is given.
+            // Check all answers before the first one is given.
             let reading = args.packs.reading_host(&args.store)?;
             answers::check_in(&reading, &run, &args.answers)?;
             let recorded = answers::Recorded::read(&reading, &run, &args.answers)?;
@@ -69,7 +69,7 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Prob
     go_on(host, args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
 }
 
-/// Answers the questions that are open, and returns the answers to those that are not asked yet.
+/// Answers the open questions. Returns the answers to questions that are not asked yet.
 fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec<(String, String)>, Problem> {
     let mut later = Vec::new();
     for (gate, value) in &args.answers {
@@ -92,14 +92,14 @@ fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec
 }
 
 impl ResumeArgs {
-    /// The same, as `flowcell run` has them.
+    /// Returns the same options in the form of `flowcell run`.
     pub(super) fn plan(self) -> Plan {
         let ResumeArgs { run, answers, json, quiet, channels, store, packs } = self;
         Plan { run_id: Some(run), answers, json, quiet, channels, packs, store, ..Plan::default() }
     }
 }
 
-/// Runs what is prepared, watched as `flowcell run` is.
+/// Runs the prepared run, and shows its progress as `flowcell run` does.
 pub(super) fn go_on(
     host: Host,
     args: ResumeArgs,

@@ -1,4 +1,4 @@
-//! `flowcell runs retry`: doing again what a run did, as a new run.
+//! `flowcell runs retry`: repeats a run as a new run.
 
 use clap::Args;
 use flowcell::{Repeat, RunId, RunOptions, contract::NodeId, control::Ask};

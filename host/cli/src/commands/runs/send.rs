@@ -1,4 +1,4 @@
-//! `flowcell send` and `flowcell emit`: messages and events for a run.
+//! `flowcell send` and `flowcell emit`: sends messages and events to a run.
 
 use clap::Args;
 use flowcell::{Json, RunCommand, RunId};

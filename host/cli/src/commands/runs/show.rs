@@ -1,4 +1,4 @@
-//! `flowcell runs show`: a run as a tree, or the inputs of one of its tasks.
+//! `flowcell runs show`: prints a run as a tree, or the inputs of one of its tasks.
 
 use std::ops::ControlFlow;
 
@@ -41,16 +41,16 @@ pub(crate) struct ShowArgs {
     packs: PackArgs,
 }
 
-/// A run and its tasks.
+/// A run and its tasks, as JSON.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
     run: RunRow,
     tasks: Vec<Twig>,
-    /// How many tasks do not fit 16 MiB.
+    /// The number of tasks left out because the document would exceed 16 MiB.
     #[serde(rename = "tasksLeftOut", skip_serializing_if = "is_zero")]
     left_out: u64,
-    /// What it and those below it wait for, as `GET /v1/runs/{id}/gates` lists it.
+    /// The open gates of the run and of its child runs, as `GET /v1/runs/{id}/gates` lists them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<serde_json::Value>,
 }
@@ -85,7 +85,7 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Probl
         tree.stands(&row.status);
     }
     put(&tree.render(terminal.paint_of_output()))?;
-    // What the run itself asks stands in the tree.
+    // The tree already shows the run's own questions.
     for open in waiting::list(&host, &args.run)? {
         let text = |name: &str| open[name].as_str().unwrap_or_default();
         if text("kind") == "gate" && text("address").contains('/') {

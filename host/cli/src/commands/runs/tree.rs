@@ -1,4 +1,4 @@
-//! A run as a tree: tasks, the passes through their bodies, attempts, durations, errors.
+//! Prints a run as a tree of tasks, passes through their bodies, attempts, durations and errors.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,20 +9,20 @@ use crate::{
     terminal::{Paint, inert},
 };
 
-/// Built from a run's events.
+/// The tree, built from a run's events.
 #[derive(Default)]
 pub(super) struct Tree {
     head: String,
     tail: String,
-    /// By address, so that what is inside of something comes after it; numbers of passes in their order.
+    /// The tasks by address, so that nested tasks follow their owner and passes keep their order.
     tasks: BTreeMap<Vec<Part>, Task>,
 }
 
-/// A step of an address: a node, or the number of a pass.
+/// One part of an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Pass(u64),
-    /// When it was first heard of, and its name.
+    /// A node: the number of the first event about it, and its id.
     Node(u64, String),
 }
 
@@ -33,7 +33,7 @@ struct Task {
     calls: u64,
     millis: Option<u64>,
     note: String,
-    /// What is asked before calls leave, by the numbers of the calls.
+    /// The open questions about calls, by the numbers of the calls.
     asks: BTreeMap<u64, String>,
 }
 
@@ -80,14 +80,14 @@ impl Tree {
         }
     }
 
-    /// How the run stands: one that was parked may have an answer since, and goes on when a process drives it.
+    /// Sets the run's present status. A parked run may have an answer since, and is then ready to be driven.
     pub(super) fn stands(&mut self, status: &str) {
         if status == "active" && self.tail.starts_with("parked") {
             self.tail = "active: it goes on with `flowcell drive` or `flowcell runs resume`".into();
         }
     }
 
-    /// A task has made a call that leaves the host, or asks whether it may.
+    /// Records an external call of a task, or its question whether it may make the call.
     fn called(&mut self, event: &Event, scope: &str, id: &str) {
         let place = self.place(scope, id, event.seq);
         let task = self.tasks.entry(place).or_default();
@@ -98,7 +98,7 @@ impl Tree {
         }
     }
 
-    /// Where a task stands in the tree. What was heard of before keeps its place.
+    /// Returns the position of a task in the tree. A known task keeps its position.
     fn place(&self, scope: &str, id: &str, seq: u64) -> Vec<Part> {
         let mut place = Vec::new();
         let step = |place: &mut Vec<Part>, name: &str| {
@@ -148,7 +148,7 @@ fn call_of(event: &Event) -> u64 {
 }
 
 impl Task {
-    /// A call was allowed or denied, or has ended.
+    /// Records that a call was allowed, was denied, or has ended.
     fn decided(&mut self, event: &Event) {
         self.asks.remove(&call_of(event));
     }

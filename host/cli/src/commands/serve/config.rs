@@ -1,7 +1,7 @@
-//! The file of `flowcell serve --config`: the arguments of the command by their long names in camel case.
+//! Reads the file of `flowcell serve --config`. Its keys are the long names of the arguments in camel case.
 //!
-//! A file only stands in for what neither the command line nor the environment says. So its settings become arguments of
-//! the command, and there is one place that reads values.
+//! The file sets only the arguments that neither the command line nor the environment sets. Its settings become
+//! arguments of the command, so that clap alone parses values.
 
 use std::{
     ffi::OsString,
@@ -18,21 +18,21 @@ use serde_yaml::{Location, Spanned};
 use super::ServeArgs;
 use crate::problem::Problem;
 
-/// Arguments that are about the file itself.
+/// Arguments about the file itself, which the file cannot set.
 const ABOUT: [&str; 3] = ["config", "check", "help"];
 
-/// What `flowcell serve` is to use, and where each setting comes from.
+/// The settings of `flowcell serve`, and the source of each.
 pub(crate) struct Config {
-    /// What the file adds to the command line.
+    /// Arguments that the file adds to the command line.
     pub(crate) arguments: Vec<OsString>,
-    /// Each setting as a line of YAML.
+    /// Each setting and its source as a line of YAML.
     used: Vec<String>,
-    /// Only the settings are asked for.
+    /// Set by `--check`: only the settings are printed.
     check: bool,
 }
 
 impl Config {
-    /// Reads the file that the command line names, if it names one.
+    /// Reads the file that the command line names, if any.
     pub(crate) fn of(matches: &ArgMatches) -> Result<Config, Problem> {
         let file = match matches.get_one::<PathBuf>("config") {
             Some(path) => File::read(path)?,
@@ -51,7 +51,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Decides where a setting comes from.
+    /// Chooses the source of a setting: the command line, then the environment, the file, and the default.
     fn settle(&mut self, arg: &Arg, matches: &ArgMatches, given: Option<Given>) {
         let source = matches.value_source(arg.get_id().as_str());
         let (values, from) = match (source, given) {
@@ -70,19 +70,19 @@ impl Config {
         self.used.push(format!("{}: {}  # {from}", name(arg), shown(arg, &values)));
     }
 
-    /// What would be used, if that is all that is asked for.
+    /// Returns the settings to print, if `--check` is set.
     pub(crate) fn checked(&self) -> Option<String> {
         self.check.then(|| self.used.join("\n"))
     }
 }
 
-/// What a file says of a setting.
+/// The values of a setting in the file, and their place.
 struct Given {
     values: Vec<String>,
     place: String,
 }
 
-/// A file with settings.
+/// A parsed file of settings.
 #[derive(Default)]
 struct File {
     path: PathBuf,
@@ -130,7 +130,7 @@ impl File {
         })
     }
 
-    /// The values of an entry as the command line would have them.
+    /// Converts the values of an entry to texts as on the command line.
     fn values(&self, entry: &Entry, arg: &Arg, command: &Command) -> Result<Given, Problem> {
         let place = self.place(&entry.value.referenced);
         let wrong = |why: &str| Problem::wrong(format!("{place}: `{}`: {why}", entry.key.value));
@@ -155,7 +155,7 @@ impl File {
         Ok(Given { values, place })
     }
 
-    /// Paths in the file are beside it.
+    /// Resolves a path relative to the folder of the file.
     fn beside(&self, arg: &Arg, text: String) -> String {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let Some(folder) = folder else { return text };
@@ -168,7 +168,7 @@ impl File {
     }
 }
 
-/// What the file has, in its order.
+/// The entries in the order of the file.
 struct Entries(Vec<Entry>);
 
 impl<'de> Deserialize<'de> for Entries {
@@ -195,7 +195,7 @@ impl<'de> Visitor<'de> for EntriesVisitor {
     }
 }
 
-/// The name of an argument in the file: `--allow-private` is `allowPrivate`.
+/// Returns the name of an argument in the file: `--allow-private` is `allowPrivate`.
 fn name(arg: &Arg) -> String {
     let mut words = arg.get_long().unwrap_or_default().split('-');
     let first = words.next().unwrap_or_default().to_owned();
@@ -214,7 +214,7 @@ fn raw(arg: &Arg, matches: &ArgMatches) -> Vec<String> {
     values.map(|value| value.to_string_lossy().into_owned()).collect()
 }
 
-/// Values as YAML, without the passwords of URLs.
+/// Returns values as YAML, without the passwords of URLs.
 fn shown(arg: &Arg, values: &[String]) -> String {
     let quoted: Vec<String> = values.iter().map(|value| Value::from(without_password(value)).to_string()).collect();
     match arg.get_action() {
@@ -233,7 +233,7 @@ fn without_password(text: &str) -> String {
     hidden.unwrap_or_else(|| text.to_owned())
 }
 
-/// What is wrong with a value, in one line.
+/// Returns clap's error message on one line.
 fn told(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines = text.lines().take_while(|line| !line.is_empty()).map(|line| line.trim().trim_start_matches("error: "));

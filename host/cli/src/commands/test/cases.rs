@@ -1,4 +1,4 @@
-//! The cases of a flow, as they are written.
+//! The format of a flow's test cases.
 
 use std::{
     collections::BTreeMap,
@@ -17,44 +17,44 @@ use crate::{
     session::answers::node_of,
 };
 
-/// One case.
+/// One test case.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Case {
-    /// What it is about.
+    /// The name of the case, for reports and for `--only`.
     pub(super) name: String,
-    /// Members that win over the flow's defaults.
+    /// The input. Its members replace the flow's defaults.
     #[serde(default)]
     pub(super) input: Json,
-    /// Answers of gates.
+    /// The answers to gates, by the address of the gate or the id of its node.
     #[serde(default)]
     pub(super) answers: BTreeMap<String, String>,
-    /// Results of nodes, which are not run then: by id, or by address for one pass.
+    /// The results of nodes that do not run. A key is an id, or an address for one pass.
     #[serde(default)]
     pub(super) given: BTreeMap<String, GivenResult>,
-    /// Replies of calls that leave the host, the first that fits.
+    /// Replies to calls that leave the host. A call gets the first reply that fits.
     #[serde(default)]
     pub(super) calls: Vec<GivenReply>,
-    /// The time at which the run begins, in milliseconds since 1970; none: that of every test.
+    /// The time at which the run begins, in milliseconds since 1970. The default is that of every test.
     #[serde(default, deserialize_with = "point_in_time")]
     pub(super) clock: Option<u64>,
-    /// What must come of it.
+    /// The expected result.
     #[serde(default)]
     pub(super) expect: Expect,
 }
 
-/// What must come of a case. What is left out is not looked at.
+/// The expected result of a case. Omitted members are not checked.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Expect {
-    /// `succeeded` if it is left out; `refused` of an input that does not fit the flow.
+    /// The status, by default `succeeded`. `refused` stands for an input that does not fit the flow.
     #[serde(deserialize_with = "status")]
     pub(super) status: String,
     /// The code of the run's error.
     pub(super) error: Option<String>,
-    /// All outputs. Matchers stand for values.
+    /// All outputs. Matchers may stand in place of values.
     pub(super) outputs: Option<Json>,
-    /// The nodes of the flow itself that ran, in the order in which they ended.
+    /// The ids of the flow's own nodes that ran, in the order of their ends.
     pub(super) route: Option<Vec<String>>,
 }
 
@@ -64,7 +64,7 @@ pub(super) const REFUSED: &str = "refused";
 /// Every status that a case may expect.
 const STATUSES: [&str; 6] = ["succeeded", "failed", "parked", "cancelled", "needs_attention", REFUSED];
 
-/// Reads a status. Refuses a word that is none.
+/// Reads a status. An unknown word is an error that names the nearest status.
 fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = String::deserialize(deserializer)?;
     if STATUSES.contains(&text.as_str()) {
@@ -82,7 +82,7 @@ impl Default for Expect {
     }
 }
 
-/// Where the cases of a flow are.
+/// Returns the path of a flow's cases: `triage.test.yaml` for `triage.yaml`.
 pub(super) fn beside(flow: &Path) -> PathBuf {
     let file = flow.file_name().unwrap_or_default().to_string_lossy();
     match file.strip_suffix(ENDING) {
@@ -91,7 +91,7 @@ pub(super) fn beside(flow: &Path) -> PathBuf {
     }
 }
 
-/// Reads the cases beside a flow.
+/// Reads the cases of a flow. An empty list is an error.
 pub(super) fn read(flow: &Path) -> Result<Vec<Case>, Problem> {
     let path = beside(flow);
     let hint =
@@ -104,7 +104,7 @@ pub(super) fn read(flow: &Path) -> Result<Vec<Case>, Problem> {
     Ok(cases)
 }
 
-/// Returns a sentence for each output under `given` that its node could not give.
+/// Returns a sentence for each output under `given` that its node cannot produce.
 pub(super) fn misfits(case: &Case, flow: &LoadedFlow) -> Vec<String> {
     let misfit = |(name, given): (&String, &GivenResult)| {
         let findings = flow.check_given_output(node_of(name), given.output()?).err()?;
@@ -113,8 +113,8 @@ pub(super) fn misfits(case: &Case, flow: &LoadedFlow) -> Vec<String> {
     case.given.iter().filter_map(misfit).collect()
 }
 
-/// Returns a sentence for each node that a case names and the flow has not. Where the run has called other flows, nodes
-/// under `given` and `calls` may be theirs.
+/// Returns a sentence for each node that a case names and the flow does not have. If the run has called other flows,
+/// nodes under `given` and `calls` may belong to those.
 pub(super) fn unknown_nodes(case: &Case, graph: &Graph, has_called: bool) -> Vec<String> {
     let ids = || graph.nodes.iter().map(|node| node.id.as_str());
     let given = case.given.keys().map(|name| ("given", name.as_str()));

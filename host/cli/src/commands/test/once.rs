@@ -1,4 +1,4 @@
-//! Flows run once, with an input of the command line, in place of their cases.
+//! Runs flows once, with the input of the command line, in place of their cases.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,14 +12,15 @@ use crate::{
     terminal::{Terminal, inert},
 };
 
-/// Whether flows are to be run, and not cases: somebody says with what, or there is a script that has none.
+/// Returns whether to run the flows once in place of their cases: with an input, with `--json`, or if all flows are
+/// scripts without a file of cases.
 pub(super) fn is_meant(args: &TestArgs) -> bool {
     let has_no_cases =
         |flow: &std::path::PathBuf| script::is_script(&flow.to_string_lossy()) && !cases::beside(flow).exists();
     args.json || !args.input.is_empty() || args.flows.iter().all(has_no_cases)
 }
 
-/// Runs each flow once, and prints what comes of it.
+/// Runs each flow once, and prints its outputs.
 pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let mut exit = Exit::Good;
     for path in &args.flows {
@@ -47,7 +48,7 @@ pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Resul
     Ok(exit)
 }
 
-/// Shows what the flow writes to its log.
+/// Prints the log lines of the flow.
 struct Console(Terminal);
 
 impl Channel for Console {

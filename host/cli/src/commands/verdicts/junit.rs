@@ -1,10 +1,10 @@
-//! Results as JUnit XML, for continuous integration.
+//! Writes results as JUnit XML, for continuous integration.
 
 use std::fmt::Write as _;
 
 use super::Verdict;
 
-/// The report, one test case for each case.
+/// Returns the report, with one `testcase` for each case.
 pub(super) fn report(verdicts: &[Verdict]) -> String {
     let failed = verdicts.iter().filter(|verdict| !verdict.wrong.is_empty()).count();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -23,7 +23,7 @@ pub(super) fn report(verdicts: &[Verdict]) -> String {
     xml
 }
 
-/// XML knows no control characters but three, escaped or not.
+/// Escapes a text for XML. XML 1.0 allows no other control characters, not even escaped.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What is going on in a conversation, from the events of a run: who speaks, who listens, and what is asked.
+//! Tracks a conversation through the events of a run: the open agents, their messages, and the open questions.
 
 use std::time::Instant;
 
@@ -10,44 +10,44 @@ use crate::session::{
     lines::{callers, shown_choices},
 };
 
-/// Letters of a tool's input or output that are shown.
+/// Limit of the characters shown of a tool's input or output.
 const SHOWN: usize = 160;
 
-/// An event, wherever it comes from.
+/// An event of the run or of a child run, recorded or live.
 pub(crate) struct Heard<'a> {
     pub(crate) kind: &'a str,
     pub(crate) run: &'a str,
     pub(crate) data: &'a Json,
 }
 
-/// Something to show.
+/// A piece of the conversation to show.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Shown {
-    /// More of what somebody says.
+    /// The next part of an agent's message.
     Speech { who: String, text: String },
-    /// What was said is complete.
+    /// The end of a message.
     EndOfSpeech,
-    /// Something happened.
+    /// A note about the run.
     Note(String),
-    /// Something is asked.
+    /// A question to the person.
     Question(String),
-    /// Something went wrong.
+    /// An error or a refusal.
     Trouble(String),
 }
 
-/// An agent run that is open.
+/// An open agent run.
 struct Agent {
-    /// As commands address it.
+    /// The address of the agent run, as commands use it.
     address: String,
-    /// The node, as commands address it.
+    /// The address of the node, as commands use it.
     name: String,
     listens: bool,
     idle: bool,
-    /// What was shown of the message that it is writing.
+    /// The shown part of the message that the agent is writing.
     shown: String,
 }
 
-/// A question that is open.
+/// An open question.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) address: String,
@@ -62,34 +62,34 @@ impl Asked {
     }
 }
 
-/// The run as somebody sees it who talks with it.
+/// The state of the conversation with a run.
 #[derive(Default)]
 pub(crate) struct Conversation {
     root: String,
     agents: Vec<Agent>,
     pub(crate) questions: Vec<Asked>,
-    /// The time at which the first open question was closed by others.
+    /// The time at which a process or a timer closed the first open question.
     moved_on: Option<Instant>,
-    /// The node that lines go to.
+    /// The address of the node that receives lines.
     focus: Option<String>,
     pub(crate) ended: bool,
 }
 
-/// Where a typed line goes, or why it goes nowhere.
+/// The address that receives a typed line, or the reason why none does.
 pub(crate) type Target = Result<String, String>;
 
 impl Conversation {
-    /// A conversation with a run.
+    /// Creates the conversation with a run.
     pub(crate) fn with(root: &str) -> Conversation {
         Conversation { root: root.to_owned(), ..Conversation::default() }
     }
 
-    /// Whether somebody waits for a line.
+    /// Returns whether a question or an agent waits for a line.
     pub(crate) fn waits(&self) -> bool {
         !self.questions.is_empty() || self.agents.iter().any(|agent| agent.listens && agent.idle)
     }
 
-    /// Takes in what happened.
+    /// Processes an event. Returns the pieces to show.
     pub(crate) fn hear(&mut self, heard: &Heard<'_>) -> Vec<Shown> {
         let prefix = callers(heard.run, &self.root);
         let text = |name: &str| heard.data.get(name).and_then(Json::as_str).unwrap_or_default();
@@ -185,7 +185,7 @@ impl Conversation {
         vec![Shown::EndOfSpeech, Shown::Question(text)]
     }
 
-    /// A question is over. If it was the one that the next line would have answered, the next one is shown again.
+    /// Removes a question. If the next line would have answered it, the next question is shown again.
     fn settled(&mut self, address: &str) -> Vec<Shown> {
         let was_first = self.questions.first().is_some_and(|asked| asked.address == address);
         self.questions.retain(|asked| asked.address != address);
@@ -198,7 +198,7 @@ impl Conversation {
         vec![Shown::EndOfSpeech, note, Shown::Question(next.text())]
     }
 
-    /// Returns whether a line of this time was typed for a question that is closed by now.
+    /// Returns whether a line of this time was typed for a question that has closed meanwhile.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         self.moved_on.is_some_and(|since| now < since + REACTION)
     }
@@ -213,14 +213,14 @@ impl Conversation {
         index.and_then(|index| self.agents.get_mut(index)).map_or_else(Vec::new, act)
     }
 
-    /// Chooses who gets the lines from now on.
+    /// Selects the agent that receives later lines. Returns its name.
     pub(crate) fn choose(&mut self, name: &str) -> Result<String, String> {
         let agent = self.named(name)?.name.clone();
         self.focus = Some(agent.clone());
         Ok(agent)
     }
 
-    /// Who gets a line: the one who is named or chosen, or the only one who listens.
+    /// Returns the address that receives a line: the named agent, the selected one, or the only one that listens.
     pub(crate) fn target(&mut self, name: Option<&str>) -> Target {
         let name = name.map(str::to_owned).or_else(|| self.focus.clone());
         let address = match name {
@@ -234,7 +234,7 @@ impl Conversation {
                 }
             },
         };
-        // Until it says so again, it does not wait for another line.
+        // The agent is busy until its next event says that it is idle.
         self.agents.iter_mut().filter(|agent| agent.address == address).for_each(|agent| agent.idle = false);
         Ok(address)
     }
@@ -251,7 +251,7 @@ impl Conversation {
         self.agents.iter().filter(|agent| agent.listens)
     }
 
-    /// Which agents are open.
+    /// Lists the open agents.
     pub(crate) fn who(&self) -> String {
         let names = self.agents.iter().map(|agent| match (agent.listens, agent.idle) {
             (true, true) => format!("{} (listens)", agent.name),
@@ -269,7 +269,7 @@ impl Agent {
         vec![Shown::Speech { who: self.name.clone(), text: delta.to_owned() }]
     }
 
-    /// A message is complete: what was not shown while it was written is shown now.
+    /// Processes a complete message. Shows the part that was not shown while the agent wrote it.
     fn said(&mut self, data: &Json) -> Vec<Shown> {
         let blocks = data.get("content").and_then(Json::as_array).unwrap_or_default();
         let texts = blocks.iter().filter(|block| block.get("type").and_then(Json::as_str) == Some("text"));
@@ -284,7 +284,7 @@ impl Agent {
     }
 }
 
-/// The address of a task within its run.
+/// Returns the address of a task within its run.
 fn place(data: &Json) -> String {
     let text = |name: &str| data.get(name).and_then(Json::as_str);
     let task = text("taskId").or_else(|| text("nodeId")).unwrap_or_default();

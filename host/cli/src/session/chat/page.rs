@@ -1,4 +1,4 @@
-//! How a conversation looks: what agents say on standard output, everything else on standard error.
+//! Shows a conversation: messages of agents on standard output, everything else on standard error.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use super::conversation::Shown;
 use crate::terminal::{Terminal, inert};
 use flowcell::contract::text::judged;
 
-/// Both outputs, as one sees them on a terminal.
+/// Both outputs, as they appear on one terminal.
 pub(crate) struct Page {
     terminal: Terminal,
-    /// Who is speaking, on a line that is not complete.
+    /// The name of the agent whose line is still incomplete.
     speaking: Option<String>,
 }
 
@@ -18,7 +18,7 @@ impl Page {
         Page { terminal, speaking: None }
     }
 
-    /// Shows something. If nobody can read it, nobody is told.
+    /// Shows a piece of the conversation. Write errors are ignored.
     pub(crate) fn show(&mut self, shown: &Shown) {
         let paint = self.terminal.paint();
         match shown {
@@ -56,7 +56,7 @@ impl Page {
     }
 }
 
-/// A piece of text without what a terminal would obey. Further lines are indented.
+/// Returns a text with its terminal commands escaped. Further lines are indented.
 fn spoken(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (letter, deceptive) in judged(text) {

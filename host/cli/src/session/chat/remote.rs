@@ -1,4 +1,4 @@
-//! A conversation with a run that another process drives.
+//! Talks with a run that another process drives.
 
 use std::{
     path::Path,
@@ -20,7 +20,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Talks with a run of the process that owns the store in a folder, until the run ends or the person leaves.
+/// Talks with a run through the store's owner, until the run ends or the person leaves.
 pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exit, Problem> {
     let watching = control::watch_owner(folder, run);
     let unreachable = |error| Problem::internal("the process that owns the store cannot be reached").because(&error);
@@ -35,7 +35,7 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
     let listener = chat.clone();
     let listen = move || {
         let complete = events.by_ref().find_map(|event| listener.hears(&event));
-        // Whoever waited may have left.
+        // Sending fails only if the receiver has already left.
         let _ = ended.send(complete);
     };
     let started = thread::Builder::new().name("events".into()).spawn(listen);
@@ -69,7 +69,7 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
 }
 
 impl Chat {
-    /// Takes in an event. Answers the run's status if it is its last.
+    /// Processes an event. Returns the run's status if the run has ended.
     fn hears(&self, event: &Json) -> Option<String> {
         let text = |name: &str| event.get(name).and_then(Json::as_str).unwrap_or_default();
         if text("type") == "watch:now" {

@@ -1,4 +1,4 @@
-//! What a person types.
+//! Parses the lines that a person types.
 
 use std::{
     io::{self, BufRead},
@@ -7,30 +7,30 @@ use std::{
 
 use tokio::sync::mpsc;
 
-/// What a line means.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
-    /// Nothing.
+    /// An empty line.
     Nothing,
-    /// Something to say, or an answer.
+    /// A message or an answer.
     Text(String),
-    /// Lines go to this agent from now on.
+    /// `/to`: selects the agent that receives later lines.
     To(String),
-    /// An agent is asked to finish.
+    /// `/close`: asks an agent to finish.
     Close(Option<String>),
-    /// Which agents are open is shown.
+    /// `/who`: lists the open agents.
     Who,
-    /// The run is cancelled.
+    /// `/abort`: cancels the run.
     Abort,
-    /// The conversation is left.
+    /// `/quit`: leaves the conversation.
     Quit,
-    /// The commands are shown.
+    /// `/help`: lists the commands.
     Help,
-    /// It begins with a slash, and is no command.
+    /// A line that begins with a slash but is not a command.
     Unknown(String),
 }
 
-/// The commands, for people.
+/// The help text of the commands.
 pub(crate) const HELP: &str = "\
 a line answers the open question, or goes to the agent that listens
 /to NAME     lines go to this agent
@@ -40,7 +40,7 @@ a line answers the open question, or goes to the agent that listens
 /quit        leaves; the run stays
 //TEXT       says TEXT with a slash before it";
 
-/// Reads a line.
+/// Parses a line.
 pub(crate) fn read(line: &str) -> Typed {
     let Some(command) = line.strip_prefix('/') else {
         return if line.trim().is_empty() { Typed::Nothing } else { Typed::Text(line.to_owned()) };
@@ -59,12 +59,12 @@ pub(crate) fn read(line: &str) -> Typed {
     }
 }
 
-/// The lines of standard input, read on a thread of their own: reading one takes as long as it takes.
+/// Reads the lines of standard input on its own thread, because reading blocks.
 pub(crate) fn lines() -> io::Result<mpsc::Receiver<String>> {
     let (sender, lines) = mpsc::channel(1);
     thread::Builder::new().name("typed".into()).spawn(move || {
         let typed = io::stdin().lock().lines().map_while(Result::ok);
-        // Once nobody listens any more, nothing is read any more.
+        // Stop reading once the receiver is gone.
         typed.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
     })?;
     Ok(lines)

@@ -1,13 +1,13 @@
-//! Sources of Python, copied: the tool leaves byte code beside what it reads.
+//! Copies the sources of a Python project, because the tool writes byte code next to the files that it reads.
 
 use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-/// What is no source.
+/// Folders that hold no sources.
 const LEFT: [&str; 5] = ["__pycache__", "dist", "node_modules", "venv", "wit"];
 
-/// A copy of a folder, as far as it has sources in it.
+/// Copies the sources of a folder into a temporary folder.
 pub(super) fn staged(folder: &Path) -> io::Result<TempDir> {
     let copy = tempfile::tempdir()?;
     copy_into(folder, copy.path())?;

@@ -1,4 +1,4 @@
-//! The tools of other languages, which are programs.
+//! Programs that build packs in other languages.
 
 use std::{
     env,
@@ -8,17 +8,17 @@ use std::{
 
 use crate::problem::{Exit, Problem};
 
-/// A program that somebody else has to install.
+/// A program that the user has to install.
 pub(super) struct Tool {
     pub(super) program: &'static str,
-    /// Where it is looked for in a project, before the path.
+    /// Folders of the project that are searched before `PATH`.
     pub(super) beside: &'static [&'static str],
-    /// How one gets it.
+    /// Instructions to install the program.
     pub(super) install: &'static str,
 }
 
 impl Tool {
-    /// A command in a project's folder.
+    /// Returns a command that runs the program in a project's folder. Fails if the program is not installed.
     pub(super) fn command(&self, project: &Path) -> Result<Command, Problem> {
         let path = env::var_os("PATH").unwrap_or_default();
         let beside = self.beside.iter().map(|folder| project.join(folder));
@@ -40,7 +40,7 @@ impl Tool {
         endings.iter().map(|ending| folder.join(format!("{}{ending}", self.program))).find(|file| file.is_file())
     }
 
-    /// Runs a command. What it says is told if it does not succeed.
+    /// Runs a command. If it fails, the error holds its output.
     pub(super) fn run(&self, mut command: Command) -> Result<(), Problem> {
         let output = command.output().map_err(|error| self.unable(&error))?;
         if output.status.success() {
@@ -50,7 +50,7 @@ impl Tool {
         Err(self.failed().note(String::from_utf8_lossy(&said).trim()))
     }
 
-    /// Runs a command that talks to people by itself, and answers what it says to programs.
+    /// Runs a command whose standard error goes to the terminal. Returns its standard output.
     pub(super) fn listen(&self, mut command: Command) -> Result<String, Problem> {
         let output = command.stderr(Stdio::inherit()).output().map_err(|error| self.unable(&error))?;
         if !output.status.success() {

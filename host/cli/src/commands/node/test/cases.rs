@@ -1,4 +1,4 @@
-//! The cases of a project, as they are written.
+//! The format of a project's test cases.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -14,60 +14,61 @@ use crate::{
     problem::Problem,
 };
 
-/// One case.
+/// One test case.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Case {
-    /// What it is about.
+    /// The name of the case, for reports and for `--only`.
     pub(super) name: String,
-    /// The node type.
+    /// The name of the node type.
     #[serde(rename = "type")]
     pub(super) node_type: String,
-    /// The title of an example in the manifest, which says input, config and what must come of it.
+    /// The title of an example in the manifest. The example gives the input, the config and the expected result.
     pub(super) example: Option<String>,
     pub(super) input: Option<Json>,
     pub(super) config: Option<Json>,
-    /// By capability, as a flow writes them.
+    /// The grants of each capability, as a flow writes them.
     #[serde(default)]
     pub(super) grants: BTreeMap<String, Value>,
-    /// What the node is answered if it asks.
+    /// The answer to a question of the node.
     pub(super) answer: Option<Json>,
-    /// Events that are sent to the run, by name.
+    /// The payloads of events that are sent to the run, by event name.
     #[serde(default)]
     pub(super) emit: BTreeMap<String, Json>,
-    /// What is written to the first agent run that has an inbox; then nobody writes any more.
+    /// Messages to the first agent run that has an inbox. The inbox is closed after the last one.
     #[serde(default)]
     pub(super) messages: Vec<Json>,
-    /// What the passes of the node's body give, in order.
+    /// The results of the passes of the node's body, in order.
     pub(super) body: Option<Vec<GivenResult>>,
-    /// Replies of calls that leave the host, the first that fits.
+    /// Replies to calls that leave the host. A call gets the first reply that fits.
     #[serde(default)]
     pub(super) calls: Vec<GivenReply>,
-    /// Values that the flow has kept before.
+    /// The initial values of the flow's state.
     #[serde(default)]
     pub(super) state: BTreeMap<String, Json>,
-    /// The time at which it begins, in milliseconds since 1970; none: that of every test.
+    /// The time at which the run begins, in milliseconds since 1970. The default is that of every test.
     #[serde(default, deserialize_with = "point_in_time")]
     pub(super) clock: Option<u64>,
-    /// What must come of it.
+    /// The expected result.
     #[serde(default)]
     pub(super) expect: Expect,
 }
 
-/// What must come of a case. What is left out is not looked at, but the node must not fail.
+/// The expected result of a case. Omitted members are not checked, but an unexpected failure of the node fails the
+/// case.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Expect {
-    /// All of the output.
+    /// The whole output.
     pub(super) output: Option<Json>,
     pub(super) failure: Option<Failing>,
-    /// The names of the wakes of the first pause.
+    /// The names of the wakes in the first pause.
     pub(super) pause: Option<Vec<String>>,
-    /// Events of the run that are told in this order, perhaps with others between; members that are left out are not looked at.
+    /// Events that the run has to send in this order. Others may come between, and omitted members are not checked.
     pub(super) events: Vec<Json>,
 }
 
-/// A failure, by its code or with more of what it says.
+/// An expected failure: its code, or its code with more details.
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Failing {
@@ -75,26 +76,26 @@ pub(super) enum Failing {
     Told(Told),
 }
 
-/// A failure. What is left out is not looked at.
+/// The details of an expected failure. Omitted members are not checked.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Told {
     pub(super) code: String,
-    /// A part of its message.
+    /// A part of the message.
     pub(super) message: Option<String>,
     pub(super) retryable: Option<bool>,
-    /// A part of its details.
+    /// A part of the details.
     pub(super) details: Option<Json>,
 }
 
 impl Case {
-    /// The case that an example is by itself.
+    /// Makes a case from an example alone.
     pub(super) fn of_example(node_type: &str, title: &str) -> Case {
         let (name, node_type) = (title.to_owned(), node_type.to_owned());
         Case { name, node_type, example: Some(title.to_owned()), ..Case::default() }
     }
 
-    /// The case with what its example says.
+    /// Returns the case completed with the values of its example.
     pub(super) fn completed(&self, manifest: &Manifest, title: &str) -> Result<Case, Problem> {
         let node = manifest.nodes.iter().find(|node| *node.name == *self.node_type);
         let found = node.and_then(|node| Some((node, node.examples.iter().find(|example| example.title == title)?)));
@@ -116,14 +117,14 @@ impl Case {
     }
 }
 
-/// A type that needs a body has one, but in an example about its absence.
+/// Returns whether the example's node has a body. A required body is absent only if the example expects `missing_body`.
 fn has_body(node: &NodeType, example: &Example) -> bool {
     let pauses = example.pause.iter().flatten().any(|wake| matches!(wake.as_str(), "body" | "each"));
     let needed = node.body.as_ref().is_some_and(|body| body.required);
     pauses || needed && example.failure.as_deref() != Some("missing_body")
 }
 
-/// Reads the cases of a folder, by the names of its files. It need not be there.
+/// Reads the cases of a folder, in the order of the file names. A missing folder has no cases.
 pub(super) fn read(folder: &Path) -> Result<Vec<Case>, Problem> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -1,17 +1,17 @@
-//! Sees what a case tells, and writes to its agent run.
+//! Records the events of a case, and sends messages to its agent run.
 
 use std::sync::{Arc, OnceLock};
 
 use flowcell::{Channel, Event, Hub, Json};
 use parking_lot::Mutex;
 
-/// The id of the run of a case.
+/// The run id of every case.
 pub(super) const RUN: &str = "case";
 
-/// Sees what a case tells, and writes to its first agent run that has an inbox.
+/// Records the events of a case, and sends messages to its first agent run that has an inbox.
 pub(super) struct Observer {
     seen: Mutex<Vec<Json>>,
-    /// What is still to be written.
+    /// The messages that are not sent yet.
     messages: Mutex<Option<Vec<Json>>>,
     hub: OnceLock<Hub>,
 }
@@ -22,7 +22,7 @@ impl Observer {
         Arc::new(Observer { seen: Mutex::default(), messages: Mutex::new(messages), hub: OnceLock::new() })
     }
 
-    /// All events, each an object with its `type`.
+    /// Returns all events, each an object with its `type`.
     pub(super) fn events(&self) -> Vec<Json> {
         self.seen.lock().clone()
     }
@@ -33,7 +33,7 @@ impl Observer {
         let agent_run = event.data.get("agentRunId").and_then(Json::as_str).unwrap_or_default().to_owned();
         tokio::spawn(async move {
             for (number, message) in (1..).zip(messages) {
-                // What is refused is not heard, and then the case does not come to what it expects.
+                // A refused message is lost, and the case then misses its expected result.
                 let _ = hub.send_to_run(&agent_run, Some(&format!("m{number}")), message).await;
             }
             let _ = hub.close_run(&agent_run).await;

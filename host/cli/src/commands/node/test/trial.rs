@@ -1,4 +1,4 @@
-//! One case: the node runs alone, nothing leaves the host, and time jumps.
+//! Runs one case: the node runs alone in virtual time, and no call leaves the host.
 
 use std::{collections::HashMap, path::Path, sync::Arc, time::Instant};
 
@@ -25,10 +25,10 @@ use crate::{
     session::answers,
 };
 
-/// Where the flows are, below the cases, that nodes call.
+/// The folder below the cases that holds the flows which nodes call.
 const FLOWS: &str = "flows";
 
-/// Runs a case, and compares what comes of it with what is expected.
+/// Runs a case and compares the result with the expected one.
 pub(super) fn perform(host: &Host, folder: &Path, case: &Case) -> Result<Verdict, Problem> {
     let began = Instant::now();
     let alone = Alone { node_type: &case.node_type, grants: &case.grants, has_body: case.body.is_some() };
@@ -40,7 +40,7 @@ pub(super) fn perform(host: &Host, folder: &Path, case: &Case) -> Result<Verdict
     Ok(Verdict { of: case.node_type.clone(), case: case.name.clone(), took: began.elapsed(), wrong })
 }
 
-/// Why a node is none that a flow can have.
+/// Describes the errors of a node that the host does not accept.
 fn invalid(case: &Case, findings: &[Diagnostic]) -> Vec<String> {
     let mut wrong: Vec<_> = findings
         .iter()
@@ -55,7 +55,7 @@ fn invalid(case: &Case, findings: &[Diagnostic]) -> Vec<String> {
     wrong
 }
 
-/// Runs a case. Answers what is not as expected.
+/// Runs a case. Returns the differences from the expected result.
 fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, Problem> {
     let observer = Observer::new(&case.messages);
     let empty = || Json::object::<&str>([]);
@@ -90,7 +90,7 @@ fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
     let hub = runner.hub();
     let sent = async {
         for (name, payload) in &case.emit {
-            // A run that has ended before hears nothing.
+            // A run that has ended earlier ignores the event.
             let _ = hub.emit(name, payload.clone()).await;
         }
     };
@@ -107,7 +107,7 @@ fn answered(answer: &Json) -> Json {
     answer.as_str().map_or_else(|| answer.clone(), answers::answer)
 }
 
-/// What the passes of the body give; one more than the case says is a failure.
+/// Returns the results of the body's passes. Each pass beyond those of the case fails.
 fn passes(case: &Case) -> HashMap<String, Given> {
     let none = Failure::new("no_pass_given", "the case says nothing of this pass of the body");
     let given = case.body.iter().flatten().enumerate();
@@ -167,7 +167,7 @@ fn failing(expected: &Failing, came: Option<&Failure>) -> Vec<String> {
     wrong
 }
 
-/// Compares the first pause.
+/// Compares the wakes of the first pause.
 fn pausing(expected: &[String], events: &[Json]) -> Option<String> {
     let paused = events.iter().find(|event| event.get("type").and_then(Json::as_str) == Some("task:paused"));
     let Some(until) = paused.and_then(|event| event.get("until")) else {
@@ -177,7 +177,7 @@ fn pausing(expected: &[String], events: &[Json]) -> Option<String> {
     (*until != expected).then(|| format!("it pauses for {}, not {}", until.to_text(), expected.to_text()))
 }
 
-/// The first of the expected events that was not told after those before it.
+/// Reports the first expected event that did not follow the earlier ones.
 fn missing(expected: &[Json], events: &[Json]) -> Option<String> {
     let mut rest = events.iter();
     let lost = expected.iter().find(|expected| !rest.any(|event| fits(expected, event)))?;
