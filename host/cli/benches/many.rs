@@ -1,11 +1,12 @@
-//! What it costs to have much: many parked runs, long histories, many calls that leave the host, many runs and agents at
-//! once. Prints one line per claim, each with what it is compared with, measured in the same run.
+//! Measures large numbers: parked runs, long histories, external calls, and runs and agents at once. Prints one line
+//! per claim with its comparison, measured in the same run.
 //!
 //! `cargo bench -p flowcell --bench many -- calls` measures one part: `parked`, `killed`, `events`, `calls`,
-//! `together`, `delta` or `waiting`.
-//! In the development profile everything is smaller by a factor of ten, to try the benchmark itself.
+//! `together`, `delta` or `waiting`. In the development profile every number is ten times smaller, to try the benchmark
+//! itself.
 //!
-//! Durable lines come twice: on the disk as it is, and with every commit taking a millisecond longer, as on a slower disk.
+//! Results of durable stores come twice: on the disk itself, and with each commit one millisecond longer, as on a
+//! slower disk.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 #![cfg(unix)]
@@ -34,11 +35,11 @@ mod guests;
 #[path = "many/parked.rs"]
 mod parked;
 
-/// As in the command line.
+/// The allocator of the command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Every figure is the median of so many rounds, and what is compared takes turns.
+/// Each figure is the median of this number of rounds. The compared measurements alternate.
 const ROUNDS: usize = 7;
 
 type Part = fn(&Path);
@@ -68,7 +69,7 @@ fn main() {
     }
 }
 
-/// A number of things, fewer if nobody wants to know.
+/// Returns a tenth of a number in the development profile.
 const fn scaled(count: usize) -> usize {
     if cfg!(debug_assertions) { count / 10 } else { count }
 }
@@ -81,7 +82,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().event_interval(1).enable_time().build().unwrap()
 }
 
-/// The real program, with a cache and a store of its own.
+/// Returns a command of the real program with its own cache and store.
 fn flowcell(cache: &Path, state: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
     command.env("FLOWCELL_CACHE", cache).env("FLOWCELL_STATE", state).env_remove("FLOWCELL_STORE");
@@ -104,13 +105,14 @@ fn median<T: PartialOrd + Copy>(mut values: Vec<T>) -> T {
     values[values.len() / 2]
 }
 
-/// The medians of two that take turns.
+/// Returns the medians of two alternating measurements.
 fn medians<T: PartialOrd + Copy>(mut one: impl FnMut() -> T, mut other: impl FnMut() -> T) -> (T, T) {
     let (ones, others) = (0..ROUNDS).map(|_| (one(), other())).unzip();
     (median(ones), median(others))
 }
 
-/// KiB of memory that a process has, as its status file names it; none: it is over.
+/// Returns a memory figure of a process in KiB, by its name in the status file. Returns `None` after the process has
+/// ended.
 fn memory_of(process: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().strip_suffix(" kB")?.parse().ok())

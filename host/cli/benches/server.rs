@@ -1,5 +1,5 @@
-//! What the server adds to a run, and what it costs others when somebody takes much of it. Prints one line per claim, each
-//! with what it is compared with, measured in the same run.
+//! Measures the server's overhead for a run, and the effect of a busy client on others. Prints one line per claim with
+//! its comparison, measured in the same run.
 //!
 //! `cargo bench -p flowcell --bench server -- post` measures one part: `post`, `subscribers` or `neighbour`.
 
@@ -21,7 +21,7 @@ mod post;
 #[path = "server/subscribers.rs"]
 mod subscribers;
 
-/// As in the command line.
+/// The allocator of the command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -47,7 +47,7 @@ fn main() {
     }
 }
 
-/// The time that so many per cent of them do not exceed.
+/// Returns the time that this percentage of the times does not exceed.
 fn percentile(times: &mut [Duration], per_cent: usize) -> Duration {
     times.sort_unstable();
     times[(times.len() * per_cent / 100).min(times.len() - 1)]

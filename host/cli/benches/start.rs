@@ -1,5 +1,6 @@
-//! From the start of the process to the end of a first flow, with the cache of compiled code warm, against a bare wasmtime
-//! program that loads one precompiled component and calls it. Prints milliseconds and their ratio.
+//! Measures the time from the start of the process to the end of its first flow, with a warm cache of compiled code.
+//! Compares it with a bare wasmtime program that loads one precompiled component and calls it. Prints milliseconds and
+//! the ratio.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -27,7 +28,7 @@ edges: []
 ";
 
 fn main() {
-    // This program is the bare one too: it calls the component that it is given.
+    // This program is also the bare one: it calls the component that it receives.
     if let (Some("--bare"), Some(code)) = (env::args().nth(1).as_deref(), env::args().nth(2)) {
         let bare = bare::Bare::precompiled(Path::new(&code), "hostile.copy", r#"{"text":"hello"}"#);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -1,6 +1,7 @@
-//! What a sandboxed task costs through the whole runtime, over the bare wasmtime call of the same component with the same
-//! settings: 1 KiB of JSON in and out, a fresh instance each, results recorded in memory. And what it costs to keep a run:
-//! the same chain durable, over the chain in memory and two waits for the disk. Prints microseconds and ratios.
+//! Measures a sandboxed task through the whole runtime, compared with a bare wasmtime call of the same component with
+//! the same settings. Each call has 1 KiB of JSON in and out, a fresh instance, and a result recorded in memory. Also
+//! measures a durable run, compared with the same chain in memory and two waits for the disk. Prints microseconds and
+//! ratios.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -20,16 +21,16 @@ mod bare;
 #[allow(dead_code, reason = "the tests use the rest")]
 mod guests;
 
-/// As in the command line.
+/// The allocator of the command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Every figure is the best of so many rounds, the bare calls and the runs taking turns.
+/// Each figure is the best of this number of rounds. Bare calls and runs alternate.
 const ROUNDS: usize = 10;
 const FAN_OUT: usize = 10_000;
 const AT_A_TIME: usize = 64;
 const CHAIN: usize = 100;
-/// A chain is short, so that each round runs many of them.
+/// Chains of each round, since a chain is short.
 const CHAINS: usize = 20;
 
 fn main() {
@@ -94,7 +95,7 @@ nodes:
 edges: []
 ";
 
-/// A chain of nodes, each of which gets the whole output of the one before.
+/// Returns a chain of nodes. Each receives the whole output of the previous one.
 fn chain_flow(length: usize) -> String {
     let mut nodes = String::from("flow: { name: chain, input: { item: null } }\nnodes:\n");
     let mut edges = String::from("edges:\n");
@@ -122,7 +123,7 @@ fn timed(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// The best time of each.
+/// Returns the best time of each.
 fn best(ours: impl Fn() -> Duration, theirs: impl Fn() -> Duration) -> (Duration, Duration) {
     let rounds = (0..ROUNDS).map(|_| (ours(), theirs()));
     rounds.fold((Duration::MAX, Duration::MAX), |best, round| (best.0.min(round.0), best.1.min(round.1)))

@@ -1,4 +1,4 @@
-//! Agents: how soon what a model writes is on a channel, and what it costs to have many that wait for slow models.
+//! Measures agents: the delay from a model's text to a channel, and the cost of many agents that wait for slow models.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -23,11 +23,11 @@ nodes:
   - { id: bot, type: agent.run, input: { prompt: Tell me something. }, grants: { model: ['*'], tools: ['data.*'] } }
 ";
 
-/// Turns of which the first text is timed.
+/// Turns whose first text is timed.
 const TURNS: usize = scaled(300);
-/// What a model thinks before it writes; both sides wait then, as they do in life.
+/// Time that the model takes before it writes. Meanwhile both sides wait, as in practice.
 const THINKS: Duration = Duration::from_millis(5);
-/// Agents that wait at a time.
+/// Numbers of agents that wait at the same time.
 const SOME: usize = scaled(1_000);
 const MANY: usize = scaled(10_000);
 
@@ -39,7 +39,7 @@ fn host(folder: &Path, profile: &str) -> (Host, LoadedFlow) {
     (host, flow)
 }
 
-/// A provider that thinks for a while, and notes when it writes its first byte of text.
+/// A provider that waits before it answers, and records the time of its first byte of text.
 struct Provider {
     address: SocketAddr,
     wrote: mpsc::Receiver<Instant>,
@@ -77,7 +77,7 @@ fn serve(mut stream: TcpStream, wrote: &mpsc::Sender<Instant>) {
     }
 }
 
-/// Reads a request to its end.
+/// Reads one whole request.
 fn read_request(reader: &mut BufReader<TcpStream>) -> Option<()> {
     let mut length = 0;
     loop {
@@ -94,7 +94,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<()> {
     }
 }
 
-/// When a client that does nothing else has the first text.
+/// Returns the time at which a minimal client receives the first text.
 fn bare(address: SocketAddr) -> Instant {
     let mut stream = TcpStream::connect(address).unwrap();
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Tell me something."}]}"#;
@@ -110,7 +110,7 @@ fn bare(address: SocketAddr) -> Instant {
     at
 }
 
-/// Notes when it is told the first text.
+/// Records the time at which the channel receives the first text.
 #[derive(Default)]
 struct FirstText(Mutex<Option<Instant>>);
 
@@ -124,7 +124,7 @@ impl Channel for FirstText {
     }
 }
 
-/// From the first byte of text that a provider writes to where it is heard: on a channel of a run, and in a bare client.
+/// Measures the time from the provider's first byte of text to a run's channel, and to a minimal client.
 pub(super) fn delta(folder: &Path) {
     let provider = Provider::start();
     let address = provider.address;
@@ -170,7 +170,8 @@ impl Channel for Waiting {
     }
 }
 
-/// Memory for each of many agents that wait for a slow model, as long as they keep their instances and once these are dropped.
+/// Measures the memory of each of many agents that wait for a slow model, with their instances and after these are
+/// dropped.
 pub(super) fn waiting(folder: &Path) {
     let (host, flow) = host(folder, "{ dialect: simulated, model: m, script: [{ text: ok, delayMs: 3600000 }] }");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -185,13 +186,13 @@ pub(super) fn waiting(folder: &Path) {
             thread::sleep(Duration::from_millis(5));
         }
     };
-    // What is there once is there before: compiled code, caches, the first page of everything.
+    // Allocate everything that exists only once beforehand: compiled code, caches, first pages.
     begin(0, 1);
     let before = own();
     let each = |memory: u64, agents: usize| memory.saturating_sub(before) as f64 / agents as f64;
     begin(1, SOME + 1);
     let kept = each(own(), SOME);
-    // Instances are dropped after 5 s.
+    // The host drops instances after 5 s.
     thread::sleep(Duration::from_secs(8));
     let dropped = each(own(), SOME);
     println!("{SOME} agents that wait for a slow model: {kept:.1} KiB each with instances, {dropped:.1} KiB without");

@@ -1,4 +1,4 @@
-//! Runs whose nodes make calls that leave the host: one each, answered at once.
+//! Measures runs whose nodes make one external call each, which is answered at once.
 
 use std::{
     fmt::Write,
@@ -20,16 +20,16 @@ use super::{ROUNDS, bare, guests, load, median, medians, ms, runtime, timed};
 const CHAIN: usize = 100;
 const LONG_CHAIN: usize = 1_000;
 const AT_ONCE: usize = 64;
-/// What a commit takes longer on the slower disk.
+/// Additional time of a commit on the slower disk.
 const SLOWER: Duration = Duration::from_millis(1);
 
-/// As large as what a step of the chain leaves in the journal.
+/// The size of a step of the chain in the journal.
 const BODY_BYTES: usize = 1_200;
-/// What SQLite lets a log grow to before it begins anew.
+/// The size at which SQLite begins its log anew.
 const LOG_BYTES: usize = 5 << 20;
 const ERRAND: &str = r#"{"url":"https://api.example.com/errands","errand":"parcels"}"#;
 
-/// Answers at once, and notes when it was called.
+/// Answers at once, and records the times of the calls.
 #[derive(Default)]
 struct Answers(Mutex<Vec<Instant>>);
 
@@ -46,7 +46,7 @@ impl Capability for Answers {
     }
 }
 
-/// A host, and what stands behind its `http`.
+/// A host, and the implementation of its `http` capability.
 struct World {
     host: Host,
     answers: Arc<Answers>,
@@ -69,7 +69,7 @@ impl World {
     }
 }
 
-/// A chain of nodes that make one call each.
+/// Returns a chain of nodes that make one call each.
 fn chain(length: usize) -> String {
     let mut nodes = format!("flow: {{ name: errands, input: {ERRAND} }}\nnodes:\n");
     let mut edges = String::from("edges:\n");
@@ -84,13 +84,13 @@ fn chain(length: usize) -> String {
     nodes + &edges
 }
 
-/// The component of the nodes.
+/// Builds the component of the nodes.
 fn courier() -> Vec<u8> {
     let manifest = guests::root().join("tests/guests/courier/Cargo.toml");
     guests::build(&["--release", "--manifest-path", manifest.to_str().unwrap()], "release/courier.wasm")
 }
 
-/// Where the packs are.
+/// Returns the folder of the packs.
 fn packs(folder: &Path) -> PathBuf {
     let packs = folder.join("packs");
     std::fs::create_dir(&packs).unwrap();
@@ -104,7 +104,7 @@ async fn run(host: &Host, flow: &LoadedFlow) {
     assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
 }
 
-/// A database like the store's, and nothing else.
+/// A bare database with the settings of the store's.
 struct BareStore(Connection);
 
 impl BareStore {
@@ -114,7 +114,7 @@ impl BareStore {
         connection.pragma_update(None, "synchronous", "full").unwrap();
         connection.execute_batch("CREATE TABLE units (id INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT").unwrap();
         let store = BareStore(connection);
-        // The log gets as long as it will be: to write over it is cheaper for the disk than to make it longer.
+        // Grow the log to its full size: overwriting it costs the disk less than extending it.
         store.commit(&"x".repeat(LOG_BYTES), Duration::ZERO);
         store
     }
@@ -127,11 +127,11 @@ impl BareStore {
     }
 }
 
-/// A chain of calls over as many bare commits and bare calls of the same component; and a long one, whose steps cost the same from
-/// the first to the last.
+/// Compares a chain of calls with as many bare commits and bare calls of the same component. Also measures a long
+/// chain, whose first and last steps should cost the same.
 pub(super) fn calls(folder: &Path) {
     let packs = packs(folder);
-    // As the command line runs one run.
+    // Run as the command line runs one run.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let body = "x".repeat(BODY_BYTES);
     let kept = World::new(&packs, Some(folder.join("state")));
@@ -153,7 +153,7 @@ pub(super) fn calls(folder: &Path) {
                 });
             })
         };
-        // The first fills caches, and the store's log.
+        // The first run fills the caches and the store's log.
         runtime.block_on(run(&kept.host, &long));
         let before = kept.commits();
         let (ours, theirs) = medians(ours, theirs);
@@ -200,7 +200,7 @@ fn each(lap: Duration) -> f64 {
     lap.as_secs_f64() * 1e6 / CHAIN as f64
 }
 
-/// Many such chains at once, over one, and over as many on a store in memory.
+/// Compares many such chains at once with one, and with as many on a store in memory.
 pub(super) fn together(folder: &Path) {
     let packs = packs(folder);
     let runtime = runtime();
@@ -214,7 +214,7 @@ pub(super) fn together(folder: &Path) {
     };
     for (disk, slower) in [("", Duration::ZERO), (", commits 1 ms longer", SLOWER)] {
         kept.slow_down(slower);
-        // The first fill caches, and the store's log.
+        // The first runs fill the caches and the store's log.
         steps(&kept, &flow, 10);
         steps(&memory, &in_memory, 10);
         let laps = (0..ROUNDS).map(|_| {

@@ -1,4 +1,4 @@
-//! The events of a run with a long history.
+//! Measures printing the events of a run with a long history.
 
 use std::{
     io::Read,
@@ -13,7 +13,7 @@ use super::{flowcell, load, median, memory_of, ms, runtime, scaled};
 
 const FEW: usize = scaled(10_000);
 const MANY: usize = scaled(1_000_000);
-/// A pass of the loop has so many events.
+/// Events of one pass of the loop.
 const OF_A_PASS: usize = 8;
 const ROUNDS: usize = 5;
 
@@ -29,15 +29,15 @@ nodes:
 edges: []
 ";
 
-/// What was printed, and what it took.
+/// The printed events and the time for them.
 struct Printed {
     events: usize,
     lap: Duration,
-    /// KiB of memory at most.
+    /// Peak memory in KiB.
     memory: u64,
 }
 
-/// Events are printed in the same memory however many there are, and from near the end without those before.
+/// Prints events: the memory must not depend on their number, and printing near the end must not read earlier ones.
 pub(super) fn events(folder: &Path) {
     let (state, cache) = (folder.join("state"), folder.join("cache"));
     let host = Host::builder().state_dir(&state).build().unwrap();

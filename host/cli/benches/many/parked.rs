@@ -1,4 +1,4 @@
-//! Runs that wait for a person, and the processes that own their store.
+//! Measures runs that wait for a person, and the processes that own their store.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ nodes: [{ id: one, type: control.noop, input: { value: '{{ flow.input.text }}' }
 edges: []
 ";
 
-/// Begins so many runs and lets them park.
+/// Begins `count` runs and lets them park.
 fn park(host: &Host, count: usize) {
     let flow = load(host, GATE);
     let runs = stream::iter(0..count).map(|_| {
@@ -44,8 +44,7 @@ fn park(host: &Host, count: usize) {
     runtime().block_on(parked);
 }
 
-/// Many parked runs: how fast they come to be, what the process that owns them has in memory for them, and how fast their
-/// store answers.
+/// Measures many parked runs: their start, the memory of the process that owns them, and the latency of their store.
 pub(super) fn parked(folder: &Path) {
     let [many, empty] = ["many", "empty"].map(|name| folder.join(name));
     let host = Host::builder().state_dir(&many).build().unwrap();
@@ -81,7 +80,7 @@ pub(super) fn parked(folder: &Path) {
     looks("the list of those that need attention", &|reader| drop(reader.runs(&tenant, &attention).unwrap()));
 }
 
-/// KiB in memory of a process that drives, once it has come to rest.
+/// Returns the memory in KiB of an idle process that drives.
 fn idle(cache: &Path, state: &Path) -> u64 {
     let mut drive = flowcell(cache, state).arg("drive").stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(drive.stderr.take().unwrap()).lines();
@@ -93,7 +92,7 @@ fn idle(cache: &Path, state: &Path) -> u64 {
     memory
 }
 
-/// Waits until a process has used no time for a while.
+/// Waits until a process has used no CPU time for a while.
 fn rest(process: &Child) {
     let used = || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
@@ -110,7 +109,8 @@ fn rest(process: &Child) {
     }
 }
 
-/// A small flow in a store whose owner was killed, and had many parked runs; beside it the same in an empty store.
+/// Compares a small flow in a store with many parked runs, whose owner was killed, with the same flow in an empty
+/// store.
 pub(super) fn killed(folder: &Path) {
     let [owned, cache, flow] = ["owned", "cache", "small.yaml"].map(|name| folder.join(name));
     fs::write(&flow, SMALL).unwrap();
@@ -123,7 +123,7 @@ pub(super) fn killed(folder: &Path) {
     assert_eq!(said, "owned");
     let log = fs::metadata(owned.join("flowcell.db-wal")).map_or(0, |file| file.len());
 
-    // The store as the killed process has left it, each time.
+    // Each round begins with the store as the killed process has left it.
     let run = |state: PathBuf, from: Option<&Path>| {
         fs::create_dir(&state).unwrap();
         for file in from.into_iter().flat_map(|from| fs::read_dir(from).unwrap().map(|file| file.unwrap())) {
@@ -157,7 +157,7 @@ pub(super) fn killed(folder: &Path) {
     );
 }
 
-/// Owns a store with so many parked runs until somebody ends it.
+/// Owns a store with `runs` parked runs until standard input ends.
 pub(super) fn own(folder: &Path, runs: usize) {
     let host = Host::builder().state_dir(folder).build().unwrap();
     park(&host, runs);

@@ -1,4 +1,4 @@
-//! How long a tenant waits for its runs while another one takes what it can.
+//! Measures the delay of a tenant's runs while another tenant uses as much as it can.
 
 use std::{
     sync::{
@@ -21,9 +21,9 @@ use serde_json::json;
 
 use super::{THREE, client::Served, guests::HOSTILE, percentile, post::Connection};
 
-/// Runs of the tenant that is measured.
+/// Runs of the measured tenant.
 const RUNS: usize = 400;
-/// Connections of the other one.
+/// Connections of the other tenant.
 const FLOOD: usize = 16;
 
 pub(crate) fn neighbour() {
@@ -43,7 +43,7 @@ pub(crate) fn neighbour() {
         ("does all of that", vec![&flood, &spin, &hog, &fill]),
     ];
     for (what, bodies) in floods {
-        // Nothing of what one has begun is left for the next.
+        // Start a new server each time, so that no run is left from the previous measurement.
         let (served, tokens, _folder) = serve();
         let quiet = measure(&served, &tokens[1]);
         let (noisy, begun) = beside(&served, &tokens, &bodies);
@@ -55,7 +55,7 @@ pub(crate) fn neighbour() {
     }
 }
 
-/// A server with two tenants, and their tokens.
+/// Starts a server with two tenants. Returns their tokens.
 fn serve() -> (Served, Vec<String>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let pack = folder.path().join("hostile.wasm");
@@ -79,7 +79,7 @@ fn serve() -> (Served, Vec<String>, tempfile::TempDir) {
     (served, tokens.into_inner().unwrap(), folder)
 }
 
-/// How long a tenant waits for the start of a run, and for the end of one: half of the times, and 99 of 100.
+/// The delay until a run starts, and until it ends: the median and the 99th percentile of each.
 struct Waits {
     start: (Duration, Duration),
     end: (Duration, Duration),
@@ -93,7 +93,7 @@ impl Waits {
     }
 }
 
-/// What the second tenant waits while the first one begins as many of these runs as it can.
+/// Measures the second tenant while the first one begins as many of these runs as it can.
 fn beside(served: &Served, tokens: &[String], bodies: &[&String]) -> (Waits, u64) {
     let (ends, begun) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -108,7 +108,7 @@ fn beside(served: &Served, tokens: &[String], bodies: &[&String]) -> (Waits, u64
                 }
             });
         }
-        // Until the other one has taken what it gets.
+        // Wait until the first tenant has reached its limit.
         thread::sleep(Duration::from_secs(1));
         let measured = measure(served, &tokens[1]);
         ends.store(true, Ordering::Release);

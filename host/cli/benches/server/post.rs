@@ -1,4 +1,4 @@
-//! A run over HTTP beside the same run inside the process.
+//! Compares a run over HTTP with the same run inside the process.
 
 use std::{
     io::BufReader,
@@ -16,11 +16,11 @@ use super::{
     percentile,
 };
 
-/// Runs of which the median counts.
+/// Runs for each median.
 const RUNS: usize = 1_000;
-/// Runs of each that take turns.
+/// Runs of each kind between two alternations.
 const TURN: usize = 100;
-/// Connections that ask at a time.
+/// Connections that send requests at the same time.
 const CONNECTIONS: usize = 8;
 
 pub(crate) fn post() {
@@ -39,7 +39,7 @@ pub(crate) fn post() {
             let since = Instant::now();
             let ended = runtime.block_on(runtime.spawn(host.runner(&flow, quiet()).unwrap().run())).unwrap();
             assert_eq!(ended.status, RunStatus::Succeeded);
-            // What is compiled for the first time is not what is measured.
+            // Skip the first runs, which include compiling.
             if turn > 0 || run > TURN / 2 {
                 inside.push(since.elapsed());
                 over.push(named);
@@ -81,7 +81,7 @@ fn quiet() -> RunOptions {
     RunOptions { without_events: true, ..RunOptions::default() }
 }
 
-/// A connection that is kept.
+/// A persistent connection.
 pub(crate) struct Connection<'a> {
     served: &'a Served,
     stream: BufReader<TcpStream>,
@@ -108,7 +108,7 @@ impl<'a> Connection<'a> {
         since.elapsed()
     }
 
-    /// Asks for something that is always there.
+    /// Sends a request whose response is constant.
     fn bare(&mut self) -> Duration {
         let since = Instant::now();
         send(self.stream.get_ref(), self.served.address, "GET", "/version", &[], "");

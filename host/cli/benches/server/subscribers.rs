@@ -1,4 +1,4 @@
-//! A run that many watch, some of them slowly, beside the same run that nobody watches.
+//! Compares a run that many clients watch, some of them slowly, with the same run without clients.
 
 use std::{
     io::{BufReader, Read},
@@ -16,9 +16,9 @@ use serde_json::json;
 use super::client::{Served, connect, head, send};
 
 const SUBSCRIBERS: usize = 1_000;
-/// Each tenth reads nothing.
+/// One subscriber in this number reads nothing.
 const SLOW: usize = 10;
-/// Steps of the run, and the time that each waits.
+/// Steps of the run, and the time in milliseconds that each waits.
 const STEPS: usize = 100;
 const WAIT_MS: u64 = 50;
 
@@ -35,7 +35,7 @@ pub(crate) fn subscribers() {
     );
 }
 
-/// How long a run takes from when it is let go to its end.
+/// Measures the time from the answer at the gate to the end of the run.
 fn watched(served: &Served, run: &str, subscribers: usize) -> Duration {
     let flow = json!({
         "flow": { "name": "steps" },
