@@ -1,5 +1,5 @@
-//! Agents in the real program: people allow tools and write to agents, and whatever becomes of the process, every call with a
-//! recorded answer is made once, and every message is heard once.
+//! Tests agents in the real program: people allow tools and write to agents while the process is killed at any point.
+//! Each call with a recorded answer is made once, and each message is delivered once.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -24,7 +24,7 @@ fn kinds(events: &[Value], prefix: &str) -> Vec<String> {
     kinds.filter(|kind| kind.starts_with(prefix)).map(str::to_owned).collect()
 }
 
-/// Drives the run `a` of the assistant until it has told so many events, and kills it then.
+/// Drives the run `a` of the assistant, and kills the process after `count` events. Returns the number of events.
 fn killed_after(folder: &Path, count: usize) -> usize {
     let mut command = flowcell(folder);
     command.env("FLOWCELL_TEST_HOLD_BACK", "1");
@@ -32,7 +32,7 @@ fn killed_after(folder: &Path, count: usize) -> usize {
     kit::killed_after(&mut command, count).len()
 }
 
-/// Goes on with the run until it rests. Answers whether it has ended, with its outputs.
+/// Resumes the run until it ends or parks. Returns its outputs if it has ended.
 fn go_on(folder: &Path) -> Option<Value> {
     let output = done(folder, &["run", "--run-id", "a", "--quiet", &flow("assistant.yaml")]);
     match output.status.code() {
@@ -42,7 +42,7 @@ fn go_on(folder: &Path) -> Option<Value> {
     }
 }
 
-/// What people do, in order; whoever is not sure whether it was taken does it again.
+/// The actions of people, in order. An action is repeated if its success is uncertain.
 const DEEDS: [&[&str]; 4] = [
     &["answer", "a", "assistant#3", "allow"],
     &["send", "a", "--to", "assistant", "--id", "m1", "and how many letters?"],
@@ -85,7 +85,7 @@ fn a_person_allows_a_tool_writes_to_an_agent_and_closes_it() {
     assert!(!late.status.success() && told(&late).contains("run_not_active"), "{}", told(&late));
 }
 
-/// The command that a parked run prints answers what an agent asks, and what cannot be answered is refused or told of.
+/// The command that a parked run prints answers the agent's question. Every other answer is refused or reported.
 #[test]
 fn every_answer_is_applied_or_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -122,7 +122,7 @@ fn every_answer_is_applied_or_refused() {
     assert!(told(&late).contains("the run has ended"), "{}", told(&late));
 }
 
-/// Beside an owner a run whose agent asks or listens says what it waits for, as it does alone, and parks.
+/// A run whose agent asks or listens prints what it waits for and parks, with or without an owner of the store.
 #[test]
 fn what_an_agent_waits_for_is_said_beside_an_owner_as_alone() {
     for beside in [false, true] {
@@ -146,7 +146,7 @@ fn what_an_agent_waits_for_is_said_beside_an_owner_as_alone() {
     }
 }
 
-/// Answers that are given with a run are kept with it: a process that dies does not forget them.
+/// The answers given with a run are stored with it, so they survive the end of its process.
 #[test]
 fn answers_that_are_given_with_a_run_survive_its_process() {
     let call = |folder: &Path, answer: &str| {
@@ -158,7 +158,7 @@ fn answers_that_are_given_with_a_run_survive_its_process() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         kit::killed_after(&mut call(folder, "assistant#3=allow"), count);
-        // Whoever goes on says nothing of answers.
+        // Resume without any answers.
         assert_eq!(go_on(folder), None, "after {count} events");
         let agent = kinds(&events(folder), "agent:tool:");
         assert!(agent.contains(&"agent:tool:decision".to_owned()), "after {count} events: {agent:?}");
@@ -183,7 +183,7 @@ fn a_denied_tool_is_an_error_that_the_model_reads() {
     assert!(told(&wrong).contains("gate_closed"), "{}", told(&wrong));
 }
 
-/// R21.
+/// R21: kill the process of an agent at any point.
 #[test]
 fn an_agent_that_is_killed_anywhere_pays_for_nothing_twice() {
     let step = (10 / kit::scale()).max(1);

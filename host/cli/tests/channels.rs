@@ -1,5 +1,5 @@
-//! Channels of the real program: what webhooks, programs and files are told of a run, and what programs ask of it. None of
-//! their troubles is the run's.
+//! Tests channels of the real program: the events that webhooks, programs and files receive, and the commands that
+//! programs send. Errors of a channel never fail the run.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -31,7 +31,7 @@ fn lines(file: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect()
 }
 
-/// A script in a folder that a channel may run.
+/// Writes a script for a channel. Returns the argument that runs it.
 fn script(folder: &Path, text: &str) -> String {
     let file = folder.join("channel.sh");
     fs::write(&file, format!("set -u\n{text}")).unwrap();
@@ -127,7 +127,7 @@ fn a_program_that_dies_leaves_the_run_alone() {
         .unwrap();
     assert!(output.status.success(), "{}", told(&output));
     assert!(told(&output).contains("the channel `sh` ended before the run (exit status: 7)"), "{}", told(&output));
-    // The run waits for its answers no more, and parks.
+    // The run stops waiting for the program's answers, and parks.
     let output = flowcell(folder.path())
         .args(["run", &flow("graph/gate.yaml"), "--channel", "exec:sh -c 'exit 0'"])
         .output()
@@ -173,7 +173,7 @@ fn a_webhook_gets_every_event_once_and_in_order() {
         assert!(post.head.contains("webhook-signature: v1,"), "{}", post.head);
         assert_eq!((&post.body["v"], &post.body["runId"]), (&json!(1), &events[0]["runId"]));
     }
-    // One who goes on with the run is told how it goes on.
+    // A channel of the process that resumes the run receives the further events.
     let run = events[0]["runId"].as_str().unwrap();
     let output = flowcell(folder.path())
         .args(["runs", "resume", run, "--answer", "assistant#3=deny", "--quiet", "--channel", &receiver.channel()])
@@ -186,7 +186,7 @@ fn a_webhook_gets_every_event_once_and_in_order() {
         .flat_map(|post| post.body["events"].as_array().unwrap().clone())
         .collect();
     assert_eq!(later[0]["type"], "harness:resumed");
-    // The answer is recorded before the run goes on; the channel hears what comes after it.
+    // The answer is recorded before the run is resumed. The channel receives the events after it.
     let seqs = numbers(&later);
     assert!(seqs.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seqs:?}");
     assert!(seqs[0] > numbers(&events).len() as u64, "{seqs:?}");

@@ -1,4 +1,5 @@
-//! Conversations with runs, from a pipe: in the process that drives the run, and in another one over its control socket.
+//! Tests conversations with runs, with lines from a pipe: in the process that drives the run, and in another one
+//! through its control socket.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -23,10 +24,10 @@ fn flowcell(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Types lines, and then nothing more.
+/// Runs a command with these lines on standard input.
 fn typed(mut command: Command, lines: &str) -> Output {
     let mut child = command.spawn().unwrap();
-    // A command that has ended reads nothing.
+    // Writing fails if the command has already ended.
     let _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -49,10 +50,10 @@ fn a_run_is_talked_with_from_its_beginning() {
 fn a_conversation_goes_on_where_it_was_left() {
     let folder = tempfile::tempdir().unwrap();
     let run = ["run", &flow("agents/assistant.yaml"), "--run-id", "a", "--chat"];
-    // The input ends while the agent listens: the run is parked.
+    // The input ends while the agent listens, so the run is parked.
     let output = typed(flowcell(folder.path(), &run), "1\n");
     assert_eq!((output.status.code(), said(&output).as_str()), (Some(3), "assistant: There are 3 parcels.\n"));
-    // Somebody leaves in the middle.
+    // The person leaves in the middle.
     let output = typed(flowcell(folder.path(), &["chat", "a"]), "/who\n/quit\n");
     assert_eq!((output.status.code(), said(&output).as_str()), (Some(3), "assistant: There are 3 parcels.\n"));
     assert!(told(&output).contains("open: assistant (listens)"), "{}", told(&output));
@@ -77,13 +78,13 @@ fn an_answer_that_is_not_admitted_is_asked_for_again() {
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
 }
 
-/// A process that drives the run `a` and in which nobody types, once its agent has asked.
+/// Starts a process that drives the run `a` without any input. Returns once its agent has asked.
 fn owner(folder: &Path) -> Child {
     let run = ["run", &flow("agents/assistant.yaml"), "--run-id", "a", "--chat"];
     let mut owner = flowcell(folder, &run).spawn().unwrap();
     let mut lines = BufReader::new(owner.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("asks:")));
-    // What it says later is read, so that it can say it.
+    // Read the later output, so that the process does not block.
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
     owner
 }

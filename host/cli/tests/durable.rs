@@ -1,4 +1,4 @@
-//! The real program, killed without warning: nothing that it has told is lost, and the same command ends the run.
+//! Kills the real program at any time: no reported event is lost, and the same command completes the run.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -15,10 +15,10 @@ use std::{
 use kit::{done, flowcell, numbered, said, scale, told};
 use serde_json::Value;
 
-/// Every so many events a process is killed; `FLOWCELL_TEST_SCALE` divides it.
+/// Interval in events between two kill points. `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 2;
 
-/// Cases are beside the flows that they are about.
+/// Returns whether a file holds test cases.
 fn is_test(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.ends_with(".test.yaml"))
 }
@@ -31,7 +31,7 @@ fn flows() -> Vec<PathBuf> {
     flows
 }
 
-/// The command that runs an example under a fixed id.
+/// Returns the command that runs an example under a fixed id.
 fn example(folder: &Path, flow: &Path) -> Command {
     let mut command = flowcell(folder);
     let arguments = fs::read_to_string(flow.with_extension("args")).unwrap_or_default();
@@ -40,11 +40,12 @@ fn example(folder: &Path, flow: &Path) -> Command {
     command
 }
 
-/// Runs an example until it has told so many events, and kills it then. Answers the events, and whether it came so far.
+/// Runs an example, and kills the process after `events` events. Returns the events, and whether the process reached
+/// that number.
 fn killed_after(folder: &Path, flow: &Path, events: usize) -> (Vec<Value>, bool) {
     let mut command = example(folder, flow);
     if (events / STEP).is_multiple_of(2) {
-        // The disk is as slow as it may be: whatever nobody waits for is lost.
+        // Simulate the slowest disk: all writes that the process does not wait for are lost.
         command.env("FLOWCELL_TEST_HOLD_BACK", "1");
     }
     let seen = kit::killed_after(command.args(["--events", "-"]), events);
@@ -52,7 +53,7 @@ fn killed_after(folder: &Path, flow: &Path, events: usize) -> (Vec<Value>, bool)
     (seen, came_so_far)
 }
 
-/// The inputs of the run's tasks can be rendered again, whichever process rendered them before.
+/// Checks that the inputs of the run's tasks can be rendered again, whichever process has rendered them first.
 fn check_inputs(folder: &Path) {
     let document = done(folder, &["runs", "export", "r"]);
     let document: Value = serde_json::from_slice(&document.stdout).unwrap();
@@ -108,7 +109,7 @@ fn a_parked_run_is_answered_from_another_terminal_and_driven_on() {
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
     let parked = done(folder, &["run", "asks.yaml", "--run-id", "r", "--quiet"]);
     assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
-    // The run goes on with the flow as it was.
+    // The run continues with the original flow.
     fs::write(folder.join("asks.yaml"), "flow: { name: other }\nnodes: []\n").unwrap();
     let refused = done(folder, &["answer", "r", "ask", "perhaps"]);
     assert_eq!(refused.status.code(), Some(2));
@@ -212,7 +213,7 @@ fn a_run_is_done_again_and_ended_runs_are_removed() {
     assert!(again.status.success(), "{}", told(&again));
     let parked = done(folder, &["runs", "retry", "a", "--run-id", "d", "--quiet"]);
     assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
-    // An answer counts once: it is kept for another run only if the caller says so.
+    // An answer counts for one run. Another run reuses it only with `--keep-answers`.
     let spent = done(folder, &["runs", "retry", "a", "--run-id", "s", "--from", "after", "--quiet"]);
     assert_eq!(spent.status.code(), Some(3), "{}", told(&spent));
     let later = done(folder, &["runs", "retry", "a", "--run-id", "e", "--from", "after", "--keep-answers", "--quiet"]);
@@ -233,7 +234,7 @@ fn a_run_is_done_again_and_ended_runs_are_removed() {
     assert!(told(&gone).contains("the run `a` was removed, and its id is not used again"), "{}", told(&gone));
 }
 
-/// A component that runs after the resume gets the strictness that the run began with, whatever the file says by then.
+/// A component that runs after the resume gets the strictness from the start of the run, even if the file has changed.
 #[test]
 fn a_run_keeps_the_strictness_of_its_flow() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `flowcell files`, and files as inputs of runs.
+//! Tests `flowcell files`, and files as inputs of runs.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod kit;
@@ -76,7 +76,7 @@ fn what_is_listed_outlives_a_sweep_and_nothing_else_does() {
     let swept = done(folder.path(), &["runs", "gc", "--keep", "0"]);
     assert!(swept.status.success(), "{}", told(&swept));
     assert_eq!(done(folder.path(), &["files", "get", &id(&kept)]).stdout, PNG);
-    // The bytes are gone too, and not only the row.
+    // Removing a file deletes its bytes and not only its row.
     let flow = r#"{ "flow": { "name": "x" }, "nodes": [{ "id": "a", "type": "control.noop", "input": { "value": "{{ flow.input.f }}" } }] }"#;
     fs::write(folder.path().join("x.json"), flow).unwrap();
     for (file, found) in [(&kept, true), (&other, false)] {
@@ -99,7 +99,7 @@ fn a_file_is_an_input_and_an_output() {
     assert_eq!(outputs["text"], "@ada");
     assert!(told(&output).contains("photo.png"), "{}", told(&output));
     assert_eq!(fs::read(folder.path().join("made/here/photo.png")).unwrap(), PNG);
-    // The same command goes on with the run, or tells again what came of it.
+    // The same command resumes the run or prints its result again.
     assert_eq!(json(&run(&["--quiet", "--run-id", "a"])), outputs);
     assert_eq!(json(&done(folder.path(), &["files", "list"])), json!([]), "it is kept for the run alone");
     let missing = done(folder.path(), &["run", "hand.json", "-i", "photo=@nowhere.png"]);

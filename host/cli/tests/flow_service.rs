@@ -1,4 +1,4 @@
-//! Flows by their names, as programs, people and crashes meet them: what runs, and what the log of their steps says.
+//! Tests flows that are run by their names, and the log of their steps, even after a crash.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -159,7 +159,7 @@ fn a_log_is_read_from_its_end_and_survives_a_torn_line() {
     let lines = flows.get_flow_runs("example_report", 100).unwrap();
     assert_eq!(lines.len(), 7);
     assert!(lines[5..].iter().all(|line| line.flow_run_id == result.run_id.as_str()));
-    // Far more than is read at a time.
+    // Far more than one read.
     let many: String = std::iter::repeat_n(whole.as_str(), 300).collect();
     fs::write(&file, many).unwrap();
     assert_eq!(flows.get_flow_runs("example_report", 1_000).unwrap().len(), 1_000);
@@ -223,7 +223,7 @@ fn the_command_line_keeps_and_runs_flows() {
     assert_eq!(flowcell(folder, &["flows", "list", "--json"]), "[]\n");
 }
 
-/// However many events a process lives for, and whoever goes on, every step has one line in the end.
+/// Every step has one line in the end, however early a process is killed.
 #[test]
 fn a_step_is_logged_once_though_its_process_is_killed() {
     let command = |folder: &Path| {
@@ -242,7 +242,7 @@ fn a_step_is_logged_once_though_its_process_is_killed() {
         fs::create_dir(folder.path().join("flows")).unwrap();
         fs::copy(&example, folder.path().join("flows/example_report.json")).unwrap();
         kit::killed_after(command(folder.path()).args(["--channel", "jsonl:-"]), count);
-        // Twice, as the first may have found the run ended.
+        // Twice, because the first command may only find that the run has ended.
         for _ in 0..2 {
             let output = command(folder.path()).output().unwrap();
             assert!(output.status.success(), "after {count} events: {}", kit::told(&output));

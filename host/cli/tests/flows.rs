@@ -1,5 +1,5 @@
-//! Every flow in `flows/graph/` runs as its reader would run it, and gives what is written beside it. In `*.args`
-//! `{folder}` is the folder of the flows.
+//! Runs every flow in `flows/graph/` with its arguments, and compares the result with the file next to it. In `*.args`,
+//! `{folder}` stands for the folder of the flows.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/graph")
 }
 
-/// Cases are beside the flows that they are about.
+/// Returns whether a file holds test cases.
 fn is_test(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.ends_with(".test.yaml"))
 }
@@ -57,7 +57,8 @@ fn the_cases_beside_the_examples_hold() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Over an error edge a field that the node evaluates itself is what the node got: as written, with the values that it names.
+/// Over an error edge, a field that the node evaluates itself arrives as written, together with the values that it
+/// names.
 #[test]
 fn an_error_edge_brings_what_the_node_evaluates() {
     let flow = |strict: bool, rest: &str| {
@@ -105,7 +106,7 @@ fn an_error_edge_brings_what_the_node_evaluates() {
     }
 }
 
-/// Each mistake is told, with the name that was meant, and the cases fail.
+/// Each mistake in a case is reported with the name that was meant, and the cases fail.
 #[test]
 fn a_mistake_in_a_case_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -154,13 +155,13 @@ fn every_example_is_valid_without_a_warning() {
     let output = Command::new(env!("CARGO_BIN_EXE_flowcell")).arg("validate").args(flows()).output().unwrap();
     let talk = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{talk}");
-    // What signs the webhook of the example is made by whoever tries it.
+    // The example's webhook needs a secret that only its user creates.
     let warnings: Vec<_> = talk.lines().filter(|line| line.starts_with("warning")).collect();
     assert!(warnings.iter().all(|line| line.starts_with("warning[missing_secret]")), "{talk}");
     assert_eq!(warnings.len(), 1, "{talk}");
 }
 
-/// Editors read the schema that stands beside the flows. `BLESS=1` writes it anew.
+/// Compares the schema next to the flows, which editors read, with the program's. `BLESS=1` overwrites it.
 #[test]
 fn the_schema_beside_the_flows_is_the_one_of_the_program() {
     let output = Command::new(env!("CARGO_BIN_EXE_flowcell")).arg("schema").output().unwrap();

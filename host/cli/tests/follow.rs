@@ -1,4 +1,4 @@
-//! Runs that a terminal hands over to the process that owns the store, and follows.
+//! Tests runs that one process hands to the store's owner and follows.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -20,13 +20,13 @@ flow: { name: asks, outputs: { said: '{{ ask.response.choice }}' } }
 nodes: [{ id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }]
 edges: []
 ";
-/// Waits for an event, or for longer than any test.
+/// Waits for an event, with a timeout longer than any test.
 const WAITS: &str = "
 flow: { name: waits, outputs: { said: '{{ wait.event.payload }}' } }
 nodes: [{ id: wait, type: control.wait, input: { ms: 3600000, until: go } }]
 edges: []
 ";
-/// Asks, and goes on by itself only after an hour.
+/// Asks, and waits for an hour.
 const BOTH: &str = "
 flow: { name: both, outputs: { said: '{{ ask.response.choice }}' } }
 nodes:
@@ -90,11 +90,11 @@ fn place() -> tempfile::TempDir {
     folder
 }
 
-/// A process that has the store, or hands over to the one that has it.
+/// A process that owns the store, or that hands a run to its owner.
 struct Other(Child, BufReader<ChildStderr>);
 
 impl Other {
-    /// Starts it, and waits until it has said this.
+    /// Starts the process, and waits until it has printed `says`.
     fn start(folder: &Path, arguments: &[&str], says: &str) -> Other {
         let mut command = flowcell(folder);
         let mut child = command.args(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -127,7 +127,7 @@ impl Drop for Other {
     }
 }
 
-/// What owns the store: everything that does, with what it says when it has it.
+/// Returns the commands that own a store, each with a part of its first output.
 fn owners() -> [(&'static [&'static str], &'static str); 4] {
     [
         (&["drive"], "driving the runs"),
@@ -152,7 +152,7 @@ fn a_run_beside_an_owner_is_handed_over_and_followed() {
         let run = done(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h"]);
         assert_eq!(outputs(&run), json!({ "said": "Hello Ada" }), "{owner:?}");
         assert!(told(&run).contains("handed over") && told(&run).contains("succeeded in"), "{}", told(&run));
-        // The same again prints what came of it.
+        // The same command again prints the result.
         let again = done(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h", "--quiet"]);
         assert_eq!(outputs(&again), json!({ "said": "Hello Ada" }), "{owner:?}");
         let events = done(folder, &["run", "hello.yaml", "--quiet", "--events", "-"]);
@@ -188,10 +188,10 @@ fn a_run_that_asks_is_resumed_and_repeated_beside_an_owner() {
     }
 }
 
-/// Every answer is used, or refused with the reason, or told of at the end; alone as beside an owner.
+/// Every answer is used, is refused with a reason, or is reported at the end, with or without an owner.
 #[test]
 fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
-    // What is run, how it ends, and what it says or never says.
+    // The arguments, the exit code, an expected output, and a forbidden one.
     type Case = (&'static [&'static str], i32, &'static str, &'static str);
     let cases: [Case; 29] = [
         (&["run", "calls.yaml", "--run-id", "a", "--answer", "first/ask=yes"], 0, "succeeded", "warning"),
@@ -257,7 +257,7 @@ fn a_run_is_shown_with_what_the_flows_below_it_ask() {
     assert!(shown.contains("asks `first/ask`: Well?"), "{shown}");
 }
 
-/// Whoever goes on with a run that was begun with `--simulate` makes none of the calls that it simulates.
+/// A run that was started with `--simulate` makes no real calls after it is resumed.
 #[test]
 fn a_run_that_was_begun_with_simulated_calls_makes_none() {
     let folder = place();
@@ -277,12 +277,13 @@ fn a_run_that_was_begun_with_simulated_calls_makes_none() {
     assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
     let _owner = Other::start(folder, &["serve", "--listen", "127.0.0.1:0"], "listening on");
     assert_eq!(outputs(&done(folder, &["runs", "resume", "s", "--answer", "ask=yes", "--quiet"])), paid);
-    // One that was begun without makes them.
+    // A run without `--simulate` makes them.
     let real = done(folder, &["run", "pays.yaml", "--answer", "ask=yes", "--quiet"]);
     assert_eq!(real.status.code(), Some(1), "{}", told(&real));
 }
 
-/// Without a terminal a run that also waits for a timer says what it asks, and takes the answer from elsewhere.
+/// Without a terminal, a run that also waits for a timer prints its question, and takes the answer from another
+/// process.
 #[test]
 fn a_run_that_asks_and_is_resumed_without_a_terminal_says_how_to_answer() {
     for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
@@ -298,7 +299,7 @@ fn a_run_that_asks_and_is_resumed_without_a_terminal_says_how_to_answer() {
         let resumed = Other::start(folder, &["runs", "resume", "b"], "flowcell answer b ask VALUE");
         let answered = done(folder, &["answer", "b", "ask", "yes"]);
         assert!(answered.status.success(), "{}", told(&answered));
-        // The run ends with it, and the process that takes it in may, too, before it can say so.
+        // The event ends the run, and the process with it, perhaps before the process can reply.
         done(folder, &["emit", "b", "go"]);
         assert_eq!(outputs(&resumed.end()), json!({ "said": "yes" }));
     }
@@ -341,7 +342,7 @@ fn a_run_whose_owner_dies_goes_on_where_it_is_followed() {
     let mut follower = Other::start(folder, &["run", "waits.yaml", "--run-id", "w"], "handed over");
     drop(owner);
     follower.hear("the run goes on here");
-    // It has the store now, and answers others.
+    // The process owns the store now, and answers requests.
     let mut emitted = std::iter::repeat_with(|| done(folder, &["emit", "w", "go", "\"on\""])).take(50);
     let last = emitted.find(|output| output.status.success());
     assert!(last.is_some(), "{}", told(&done(folder, &["emit", "w", "go", "\"on\""])));

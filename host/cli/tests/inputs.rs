@@ -1,5 +1,4 @@
-//! The inputs of tasks, as the program shows them: for every node type that ships, in every place a node can be, and without
-//! secrets.
+//! Tests the inputs of tasks that the program shows: of every node type, at every place of a node, and without secrets.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -11,8 +10,8 @@ use std::{collections::BTreeSet, fs, path::Path};
 use kit::{done, flowcell, said, told};
 use serde_json::{Value, json};
 
-/// A node of each type: its input with bindings and what else it has, and what its component is given. `null`: a field of it
-/// reaches the component as written, with the values that it names, so that only the digest is looked at.
+/// Returns one node of each type: its type, its fields, and the expected input of its component. `null` means that a
+/// field reaches the component unevaluated, so that only the digest is checked.
 fn every_type() -> Vec<(&'static str, &'static str, Value)> {
     let agent = "input: { prompt: 'Say {{ flow.input.t }}' }, grants: { model: ['scripted/*'] }";
     let said = || json!({ "prompt": "Say text" });
@@ -173,7 +172,7 @@ fn every_node_type_is_shown_with_what_it_was_given() {
     assert_eq!(run.status.code(), Some(3), "it waits at its gate: {}", told(&run));
     let parked = shown(folder, "r", "control_gate");
     assert_eq!((&parked["attempts"][0]["status"], parked["attempts"].as_array().unwrap().len()), (&"paused".into(), 1));
-    // The rest is done by another process.
+    // Another process does the rest.
     assert!(done(folder, &["answer", "r", "control_gate", "yes"]).status.success());
     let run = done(folder, &[&["runs", "resume", "r", "--quiet"][..], &more].concat());
     assert!(run.status.success(), "{}", told(&run));
@@ -189,7 +188,7 @@ fn every_node_type_is_shown_with_what_it_was_given() {
             assert_eq!(attempts[0]["input"], *expected, "{node}");
         }
     }
-    // In bodies, and in a flow below.
+    // Tasks in bodies and in a called flow.
     assert_eq!(shown(folder, "r", "control_foreach[1].each")["attempts"][0]["input"], json!({ "value": 2 }));
     assert_eq!(shown(folder, "r", "control_loop[2].pass")["attempts"][0]["input"], json!({ "value": 2 }));
     assert_eq!(shown(folder, "r", "control_loop")["attempts"].as_array().unwrap().len(), 4);
@@ -198,13 +197,13 @@ fn every_node_type_is_shown_with_what_it_was_given() {
         (&below["attempts"][0]["input"], &below["runId"]),
         (&json!({ "value": 6 }), &"r.control_subflow.1".into())
     );
-    // The agent's request, and the query of the other one.
+    // The agent's request, and the query of the HTTP request.
     let agent = shown(folder, "r", "agent_summarize");
     let sent = &agent["attempts"][0]["calls"][0]["preview"];
     assert!(sent["messages"][0]["content"].to_string().contains("Say text"), "{agent}");
     assert!(sent["system"].as_str().is_some_and(|system| !system.is_empty()), "{agent}");
     assert_eq!(shown(folder, "r", "http_request")["attempts"][0]["calls"][0]["preview"]["query"], "n=3");
-    // The document has them all.
+    // The exported document has all inputs.
     let document = exported(folder, "r");
     let inputs = document["inputs"].as_array().unwrap();
     assert!(inputs.iter().all(|input| input["inputDigest"] == "matches"), "{inputs:?}");
@@ -280,7 +279,7 @@ nodes:
     {
         assert!(!everything.contains(CANARY), "{everything}");
     }
-    // What events tell everywhere has neither query nor body.
+    // Events contain neither the query nor the body of a request.
     let told = kit::events(folder, "r").into_iter().find(|event| event["type"] == "call:start").unwrap();
     assert!(!told.to_string().contains("order=7") && !told.to_string().contains("preview"), "{told}");
 }

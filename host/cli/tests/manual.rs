@@ -1,4 +1,4 @@
-//! The pages of the manual: their commands run as printed, their flows are valid, and `flowcell help` prints them.
+//! Tests the manual: its commands run as printed, its flows are valid, and `flowcell help` prints its pages.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -11,18 +11,18 @@ use std::{
 
 use serde_json::Value;
 
-/// Pages whose commands begin in an empty folder. Those of other pages see the folder `flows` of the tree.
+/// Pages whose commands run in an empty folder. Those of other pages have the folder `flows` of the repository.
 const FROM_NOTHING: [&str; 1] = ["tutorial"];
-/// Commands of the build, which a test of the program does not repeat.
+/// Prefix of build commands, which the test skips.
 const BUILD: &str = "cargo ";
-/// The page with a session against a server, which `server/session.rs` runs.
+/// The page with a session against a server. `server/session.rs` runs it.
 const SESSION: &str = "serve";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every page, as its topic and its text.
+/// Returns the topic and the text of every page.
 fn pages() -> Vec<(String, String)> {
     let entries = fs::read_dir(root().join("host/server/manual")).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<_> = entries
@@ -32,7 +32,7 @@ fn pages() -> Vec<(String, String)> {
     pages
 }
 
-/// The blocks of code of a language, without the indentation of a list.
+/// Returns the code blocks in a language, without the indentation of a list.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = text.lines();

@@ -1,4 +1,4 @@
-//! What a transcript cannot show: signals, closed pipes, output that is too long to keep.
+//! Tests behaviour beyond transcripts: signals, closed pipes and very long output.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{
@@ -32,7 +32,7 @@ fn an_interrupt_cancels_the_run() {
     assert!(events.any(|line| line.unwrap().contains("task:paused")), "the run did not come to its wait");
     let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
-    // Whatever it says until it ends must be read, or it would wait for that.
+    // Read all output, or the process would wait for the reader.
     events.for_each(drop);
     let mut said = String::new();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -67,7 +67,7 @@ fn a_process_that_is_told_to_end_leaves_its_run_to_another() {
     assert!(events.lines().last().unwrap().contains("harness:parked"), "{events}");
 }
 
-/// Address space, in KiB, in which the program runs and no sandbox fits.
+/// Address space in KiB in which the program runs, but no sandbox fits.
 #[cfg(target_os = "linux")]
 const NARROW: u32 = 3_000_000;
 
@@ -165,10 +165,10 @@ fn a_file_name_reaches_no_terminal_as_it_is() {
     }
 }
 
-/// Bytes that the database with 600 collected pages of 50 rows may have; its log has 4 MiB more at most.
+/// Limit in bytes of the database with 600 collected pages of 50 rows. Its log has at most 4 MiB more.
 const PAGES_BYTES: u64 = 10 << 20;
 
-/// 600 pages of 50 rows, all different.
+/// Collects 600 different pages of 50 rows.
 const COLLECTS: &str = r#"
 flow:
   name: pages

@@ -1,5 +1,5 @@
-//! Secrets that the store keeps for tenants, over the library and with the real program. Ids such as T9 are cases of the
-//! catalogue of attacks.
+//! Tests secrets that the store keeps for tenants, with the library and the real program. Ids such as T9 are cases of
+//! the catalogue of attacks.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -34,13 +34,13 @@ fn memory() -> Host {
     Host::builder().without_cache().instances(4).build().unwrap()
 }
 
-/// A host on the store in a folder, with these keys.
+/// Opens a host on the store of a folder, with these keys.
 fn host(folder: &Path, keys: &[&Path]) -> Host {
     let keys = keys.iter().map(|path| KeySource::File(path.to_path_buf()));
     Host::builder().without_cache().instances(4).state_dir(folder.join("state")).secret_keys(keys).build().unwrap()
 }
 
-/// A file with a key.
+/// Writes a file with a key.
 fn key_file(folder: &Path, name: &str) -> PathBuf {
     let file = folder.join(name);
     let digits: String = name.bytes().cycle().take(32).map(|byte| format!("{byte:02x}")).collect();
@@ -61,7 +61,7 @@ fn opened(host: &Host, tenant: &str, name: &str) -> Option<String> {
     open(host, tenant, name).unwrap()
 }
 
-/// What was refused in the name of a tenant.
+/// Returns the refused actions in a tenant's audit log.
 fn refusals(host: &Host, tenant: &str) -> Vec<String> {
     let all = Tenants::of(host).audit(tenant, 0, 500).unwrap().into_iter();
     let refused = all.filter(|entry| entry.outcome == Outcome::Refused);
@@ -123,9 +123,9 @@ fn t9_another_key_opens_nothing_and_that_is_audited() {
     let refused = open(&wrong, "a", "api-token").unwrap_err();
     assert_eq!(refused.code(), "secret_key_wrong");
     assert!(refused.to_string().contains("give that one with `--secret-key`"), "{refused}");
-    // Nothing is encrypted under a key that the other secrets are not under.
+    // A secret is never encrypted under another key than the tenant's other secrets.
     assert_eq!(wrong.vault().set(&Tenant::from("a"), "test", "b", VALUE, &[]).unwrap_err().code(), "secret_key_wrong");
-    // However often it is asked for, it is noted once.
+    // Repeated failures are recorded once.
     open(&wrong, "a", "api-token").unwrap_err();
     assert_eq!(refusals(&wrong, "a"), ["host secret.read api-token"]);
     drop(wrong);
@@ -232,7 +232,7 @@ fn a_rotation_ends_anywhere_and_goes_on_with_both_keys() {
         ["x", "y"].iter().for_each(|name| set(&first, tenant.as_str(), name, VALUE));
     }
     assert_eq!(first.vault().rotate(&tenants, "test", Some("short")).unwrap_err().code(), "secret_key_missing");
-    // It ends after two tenants of three; the process that began it reads all.
+    // The rotation ends after two of three tenants. The process that began it can read all.
     assert_eq!(first.vault().rotate(&tenants[..2], "test", Some(&new)).unwrap().secrets, 4);
     let all = |host: &Host| {
         tenants.iter().filter(|tenant| open(host, tenant.as_str(), "y").is_ok_and(|y| y.is_some())).count()
@@ -241,7 +241,7 @@ fn a_rotation_ends_anywhere_and_goes_on_with_both_keys() {
     drop(first);
     assert_eq!(all(&host(folder.path(), &[&one])), 1);
     assert_eq!(all(&host(folder.path(), &[&two])), 2);
-    // Without the key before nothing is begun.
+    // Without the previous key, the rotation does not begin.
     let refused = host(folder.path(), &[&two]).vault().rotate(&tenants, "test", Some(&new)).unwrap_err();
     assert_eq!(refused.code(), "secret_key_wrong");
     assert!(refused.to_string().starts_with("the tenant `b`: "), "{refused}");
@@ -279,7 +279,7 @@ fn data_keys_that_nothing_is_encrypted_with_are_removed_by_the_rotation_after_th
     assert_eq!(opened(&self::host(folder.path(), &[]), "local", "x").unwrap(), VALUE);
 }
 
-/// A flow of one node that is granted a secret.
+/// Returns a flow of one node with a grant of a secret.
 fn asks(name: &str) -> Source {
     let text = format!(
         "flow: {{ name: asks }}\nnodes:\n  - {{ id: a, type: http.request, input: {{ url: 'http://127.0.0.1:9' }}, grants: {{ \
@@ -309,7 +309,7 @@ fn t4_the_secret_of_another_tenant_is_not_there_when_checked_and_when_run() {
     let (foreign, nobodys) = (findings(&a, asks("theirs")), findings(&a, asks("nobodys")));
     assert!(foreign.len() == 1 && foreign[0].contains("there is no secret `theirs`"), "{foreign:?}");
     assert_eq!(foreign[0].replace("theirs", "nobodys"), nobodys[0], "whether others have it shows nowhere");
-    // It is checked again when the request leaves, whatever was true when the flow was.
+    // The grant is checked again when the request is sent.
     host.vault().set(a.tenant(), "test", "theirs", VALUE, &origin).unwrap();
     let flow = a.load_source(asks("theirs")).unwrap();
     host.vault().remove(a.tenant(), "test", "theirs").unwrap();
@@ -372,7 +372,7 @@ fn the_host_itself_reads_a_secret_of_its_tenant_before_one_of_the_operators_file
     }
 }
 
-/// What the program says about a secret that standard input has.
+/// Sets a secret from standard input. Returns the output of the command.
 fn put(folder: &Path, arguments: &[&str], value: &str) -> Output {
     let mut child = flowcell(folder);
     child.args(["secret", "set"]).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -392,7 +392,7 @@ fn secrets_are_kept_beside_the_owner_of_the_store_and_every_change_is_audited() 
     let folder = tempfile::tempdir().unwrap();
     ask(folder.path(), &["tenant", "create", "a"]);
     let mut owner = flowcell(folder.path()).arg("drive").stderr(Stdio::piped()).spawn().unwrap();
-    // It listens once it says something.
+    // The first line says that the process listens.
     BufReader::new(owner.stderr.take().unwrap()).lines().next().unwrap().unwrap();
     let set = put(folder.path(), &["api-token", "--for", "https://a.example", "--tenant", "a"], "hunter2-hunter2\n");
     assert!(set.status.success(), "{}", told(&set));

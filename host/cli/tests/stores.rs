@@ -1,5 +1,5 @@
-//! The real program on servers that processes share, and what is done with whole stores. The servers are started from the
-//! installed programs; without them the tests say by name that they are skipped.
+//! Tests the real program on shared database servers, and operations on whole stores. The servers are started from
+//! installed programs. Without them the tests print their names and are skipped.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -24,7 +24,7 @@ nodes:
 edges: [{ from: set, to: ask }]
 ";
 
-/// What a command says that succeeds.
+/// Runs a command that has to succeed. Returns its standard output.
 #[track_caller]
 fn good(folder: &Path, arguments: &[&str]) -> String {
     let output = done(folder, arguments);
@@ -36,12 +36,12 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// The first words of the lines of a table.
+/// Returns the first word of each line of a table.
 fn names(table: &str) -> Vec<&str> {
     table.lines().filter_map(|line| line.split(' ').next()).collect()
 }
 
-/// One run of each kind in a new database: one that has ended, and one that asks.
+/// Fills a new database with a run that has ended and one that asks. Returns its URL.
 fn filled(server: &Server, folder: &Path) -> String {
     let url = server.url(&server.database());
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
@@ -51,7 +51,7 @@ fn filled(server: &Server, folder: &Path) -> String {
     assert_eq!(json(&answered), serde_json::json!({ "said": "no", "count": 1 }));
     let parked = done(folder, &["run", "asks.yaml", "--run-id", "b", "--quiet", "--store", &url]);
     assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
-    // The URL may have a password in it.
+    // The URL may hold a password, so it is not printed.
     assert!(told(&parked).contains("--store URL") && !told(&parked).contains(&url), "{}", told(&parked));
     url
 }
@@ -63,7 +63,7 @@ fn runs_on(dialect: Dialect) {
     let url = filled(server, folder);
     let listed = good(folder, &["runs", "list", "--store", &url]);
     assert_eq!(names(&listed), ["b", "a"]);
-    // The same by a variable. It is a run of the store alone: nothing is kept in the folder.
+    // The variable selects the same store. The folder gets no store of its own.
     let by_name = flowcell(folder).args(["runs", "show", "b"]).env("FLOWCELL_STORE", &url).output().unwrap();
     assert!(said(&by_name).contains("ask") && by_name.status.success(), "{}", told(&by_name));
     assert!(!folder.join(".flowcell").exists());
@@ -84,7 +84,7 @@ fn runs_on(dialect: Dialect) {
     assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
 }
 
-/// Secrets of a folder go to a server and are encrypted there under another key.
+/// Copies the secrets of a folder to a server, which encrypts them under another key.
 fn secrets_on(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ fn secrets_on(dialect: Dialect) {
     assert!(told(&wrong).contains("it is encrypted under the key"), "{}", told(&wrong));
     let rotated = rotate("env:ONE");
     assert_eq!(json(&said(&rotated))["secrets"], 2, "{}", told(&rotated));
-    // A copy has the secrets, and not their key.
+    // A copy has the encrypted secrets but not their key.
     good(folder, &["store", "copy", &url, "copied"]);
     let listed = |more: &[&str]| json(&said(&secret(&[&["list"], more].concat())));
     assert_eq!(listed(&["--state", "copied"]), listed(&["--store", &url]));
@@ -131,7 +131,7 @@ fn secrets_on_postgres() {
     secrets_on(Dialect::Postgres);
 }
 
-/// Events of a run in a store that is a folder.
+/// Returns the events of a run in a store in a folder.
 fn kept(folder: &Path, state: &str, run: &str) -> Vec<Value> {
     let told = good(folder, &["runs", "events", run, "--state", state]);
     told.lines().map(json).collect()
@@ -149,14 +149,14 @@ fn is_copied_from(dialect: Dialect) {
     assert_eq!(kept(folder, "saved", "b"), told_there);
     let full = done(folder, &["store", "copy", &url, ".flowcell"]);
     assert!(!full.status.success() && told(&full).contains("not empty"), "{}", told(&full));
-    // A run goes on in the copy, and from there in another database.
+    // A run is resumed in the copy, and from there in another database.
     good(folder, &["answer", "b", "ask", "yes"]);
     let other = server.url(&server.database());
     let amount = json(&good(folder, &["store", "copy", ".flowcell", &other]));
     assert_eq!(amount["runs"], 2, "{amount}");
     let ended = good(folder, &["runs", "resume", "b", "--quiet", "--store", &other]);
     assert_eq!(json(&ended), serde_json::json!({ "said": "yes", "count": 2 }));
-    // The original knows nothing of it.
+    // The original store is unaffected.
     let asked = done(folder, &["runs", "resume", "b", "--quiet", "--store", &url]);
     assert_eq!(asked.status.code(), Some(3), "{}", told(&asked));
     for store in [["--store", &other], ["--state", "saved"]] {
@@ -198,7 +198,7 @@ fn a_store_in_a_folder_is_looked_after() {
     assert!(!again.status.success(), "a copy was overwritten");
     let checked = json(&good(folder, &["store", "check", "--state", "saved"]));
     assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
-    // One byte of what happened is another.
+    // Change one byte of the journal.
     let database = folder.join("saved/flowcell.db");
     let mut bytes = fs::read(&database).unwrap();
     let at = bytes.windows(8).position(|window| window == b"\"RunStar").unwrap();

@@ -1,4 +1,4 @@
-//! What packs of strangers can do to the program that runs them, and to those who run beside them.
+//! Tests untrusted packs: their effects on the program that runs them, and on other tasks.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -20,13 +20,13 @@ use crate::{
     kit::{done, events, told},
 };
 
-/// A pack made by hand, of which only what happens before it runs can be tested.
+/// Returns a hand-made pack, for tests of the steps before it runs.
 fn by_hand(name: &str, fields: &str) -> Vec<u8> {
     let manifest = format!("{{ name: {name}, version: 1.0.0, nodes: [{{ type: {name}.x, title: X }}] }}");
     with_manifest(guests::by_hand(fields, ""), &manifest)
 }
 
-/// A folder with packs and a flow.
+/// Returns a folder with packs and a flow.
 fn place(packs: &[(&str, &[u8])], flow: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("packs")).unwrap();
@@ -37,7 +37,7 @@ fn place(packs: &[(&str, &[u8])], flow: &str) -> tempfile::TempDir {
     folder
 }
 
-/// The events of a run of the flow, which fails.
+/// Runs the flow, which has to fail. Returns its events.
 fn failed(folder: &Path) -> Vec<Value> {
     let output = done(folder, &["run", "--quiet", "--run-id", "r", "--packs", "packs", "flow.yaml"]);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
@@ -124,7 +124,7 @@ fn program() -> PathBuf {
     env!("CARGO_BIN_EXE_flowcell").into()
 }
 
-/// Runs one node of a pack on a host that compiles so, beside one of the catalog.
+/// Runs a node of a pack with this compiler, and at the same time a node of the catalog. Returns both results.
 fn run(pack: &Path, node_type: &str, compiler: PathBuf, limits: Limits) -> (RunResult, RunResult) {
     let host = Host::builder().without_cache().instances(32).packs(pack).compiler(compiler).limits(limits);
     let host = host.build().unwrap();

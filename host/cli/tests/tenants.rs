@@ -1,4 +1,4 @@
-//! Tenants, tokens and the audit log, over the library and with the real program.
+//! Tests tenants, tokens and the audit log, with the library and the real program.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -70,7 +70,7 @@ fn until_there_is_a_tenant_everybody_is_local() {
     assert!(callers.asks_for_tokens());
     assert_eq!(callers.identify(None).unwrap_err(), Refused::Missing);
     assert_eq!(callers.tenants(), [Tenant::local(), "a".into()]);
-    // Nobody is `local` again, whatever becomes of the tenant.
+    // No request counts as `local` again, even after all tenants are disabled.
     tenants.enable("a", false).unwrap();
     assert_eq!(callers.identify(None).unwrap_err(), Refused::Missing);
     assert_eq!(callers.tenants(), [Tenant::local()]);
@@ -227,7 +227,7 @@ fn all_runs() -> Filter {
     Filter { limit: 9, ..Filter::default() }
 }
 
-/// What the program prints.
+/// Runs a command that has to succeed. Returns the printed JSON.
 fn ask(folder: &Path, arguments: &[&str]) -> Value {
     let output = done(folder, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", told(&output));
@@ -241,7 +241,7 @@ fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
     assert!(told(&first).contains("this is the first tenant"), "{}", told(&first));
     assert!(told(&first).contains("need `flowcell tenant create local` and a token, too"), "{}", told(&first));
     let mut owner = flowcell(folder.path()).arg("drive").stderr(Stdio::piped()).spawn().unwrap();
-    // It listens once it says something.
+    // The first line says that the process listens.
     BufReader::new(owner.stderr.take().unwrap()).lines().next().unwrap().unwrap();
     ask(folder.path(), &["tenant", "create", "b"]);
     let token = ask(folder.path(), &["token", "create", "b", "--scopes", "run:read,run:create", "--note", "ci"]);
@@ -269,7 +269,7 @@ fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
     let actions: Vec<_> = ask(folder.path(), &["audit", "list", "b"]).as_array().unwrap().clone();
     let actions: Vec<_> = actions.iter().map(|entry| entry["action"].as_str().unwrap().to_owned()).collect();
     assert_eq!(actions, ["tenant.create", "token.create", "token.revoke", "tenant.policy"]);
-    // What opens the door is nowhere in the folder.
+    // The token's secret is in no file of the store.
     let secret = secret.rsplit('_').next().unwrap().as_bytes();
     for file in std::fs::read_dir(folder.path().join(".flowcell")).unwrap() {
         let Ok(bytes) = std::fs::read(file.unwrap().path()) else { continue };

@@ -1,4 +1,4 @@
-//! What a person at a terminal is asked. The terminal is a real one: `script` of util-linux makes it.
+//! Tests questions to a person at a terminal. `script` of util-linux provides a real terminal.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(target_os = "linux")]
@@ -36,7 +36,7 @@ fn server(folder: &Path) -> Owner {
     Owner::start(folder, &["serve", "--listen", "127.0.0.1:0"], "listening on")
 }
 
-/// Starts `flowcell` with these arguments at a terminal. None: there is no `script` here.
+/// Starts `flowcell` with these arguments at a terminal. Returns `None` if `script` is missing.
 fn terminal(folder: &Path, arguments: &str) -> Option<Child> {
     let plain = flowcell(folder);
     let mut terminal = Command::new("script");
@@ -57,7 +57,7 @@ fn terminal(folder: &Path, arguments: &str) -> Option<Child> {
     }
 }
 
-/// The same, where these lines are typed.
+/// Runs `flowcell` at a terminal with these typed lines.
 fn at_a_terminal(folder: &Path, arguments: &str, lines: &str) -> Option<Output> {
     let mut terminal = terminal(folder, arguments)?;
     terminal.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
@@ -96,7 +96,7 @@ fn a_question_stays_open_at_the_terminal_when_the_owner_of_the_store_dies() {
     let Some(mut terminal) = terminal(folder.path(), "run asks.yaml --run-id r") else { return };
     let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
     let (mut seen, mut piece, mut answered) = (String::new(), [0; 1024], 0);
-    // A line that comes while nobody has the store is asked for again.
+    // A line that comes while no process owns the store is asked for again.
     while let Ok(length @ 1..) = screen.read(&mut piece) {
         seen.push_str(&String::from_utf8_lossy(&piece[..length]));
         if seen.matches("yes|no >").count() > answered {
@@ -109,7 +109,7 @@ fn a_question_stays_open_at_the_terminal_when_the_owner_of_the_store_dies() {
     assert!(seen.contains("the run goes on here"), "{seen}");
 }
 
-/// What somebody has begun to type for a question that is answered elsewhere is no answer to the next one.
+/// A line that was begun for one question does not answer the next, after another process has answered the first.
 #[test]
 fn a_begun_line_answers_no_other_question() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,12 +126,12 @@ fn a_begun_line_answers_no_other_question() {
         }
         seen[from..].to_owned()
     };
-    // The lines above the prompt tell of both; the last one names the question that is shown.
+    // The lines above the prompt name both questions. The last one names the shown question.
     let heard = hear("yes|no >");
     let (shown, _) = heard.split_once("yes|no >").unwrap();
     let first = if shown[shown.rfind("each[").unwrap()..].starts_with("each[0].ask") { 0 } else { 1 };
     typed.write_all(b"ye").unwrap();
-    // The terminal shows what it has got.
+    // The terminal echoes the received text.
     hear("ye");
     let answered = done(folder.path(), &["answer", "r", &format!("each[{first}].ask"), "no"]);
     assert!(answered.status.success(), "{}", told(&answered));

@@ -1,5 +1,5 @@
-//! Packs written from the WIT alone, outside of the workspace: nothing in the host knows the name of a node, and nothing
-//! believes what a manifest says. The packs are in Rust, JavaScript and Python.
+//! Tests packs that were written from the WIT alone, outside the workspace, in Rust, JavaScript and Python. The host
+//! knows no node by name, and trusts no manifest.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -103,7 +103,7 @@ fn a_pack_that_calls_a_server_is_tested_without_one() {
     assert_eq!(outputs["all"]["answers"].as_array().unwrap().len(), 3);
 }
 
-/// Builds a guest with the toolchain of its language. Without the toolchain the test is skipped, and says so.
+/// Builds a guest with the toolchain of its language. If the toolchain is missing, prints a note and returns `None`.
 fn build_with(tool: &str, name: &str, file: &str) -> Option<tempfile::TempDir> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&paths).any(|folder| folder.join(tool).is_file()) {

@@ -1,14 +1,14 @@
-//! What a person sees of the command line: every folder in `transcripts/` is a case.
+//! Compares the output of the command line with transcripts. Every folder in `transcripts/` is a case.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
 //! | `cmd` | the arguments, on one line, split at spaces outside of `"…"`; `$PACKS` is the folder of built packs |
-//! | `stdin` | what is piped in; without the file there is nothing to read |
-//! | `stdout`, `stderr`, `exit` | what must come of it |
+//! | `stdin` | standard input, empty without the file |
+//! | `stdout`, `stderr`, `exit` | the expected result |
 //! | `*.expected` | the content of the file of that name which the command must write |
-//! | others | what the command finds in its folder |
+//! | others | files in the folder of the command |
 //!
-//! Run ids and times are replaced before comparing. `BLESS=1` writes what came instead of comparing.
+//! Run ids and times are replaced before comparing. `BLESS=1` writes the actual results instead of comparing.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{
@@ -30,7 +30,7 @@ fn transcripts() {
     assert!(failures.is_empty(), "{}\n\nBLESS=1 accepts what came", failures.join("\n"));
 }
 
-/// Runs one case. Returns what differs.
+/// Runs one case. Returns the differences.
 fn check(case: &Path) -> Vec<String> {
     let scratch = tempfile::tempdir().unwrap();
     let mut written = Vec::new();
@@ -74,14 +74,14 @@ fn split(line: &str) -> Vec<String> {
     word.find_iter(line).map(|word| word.as_str().replace('"', "")).collect()
 }
 
-/// Where the build script has left the catalog's packs.
+/// Returns the folder in which the build script puts the catalog's packs.
 fn packs() -> PathBuf {
     let binary = Path::new(env!("CARGO_BIN_EXE_flowcell"));
     let target = binary.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).unwrap();
     target.join("guests/wasm32-wasip2/guest")
 }
 
-/// Replaces what differs from run to run.
+/// Replaces the parts that vary between runs.
 fn redact(bytes: &[u8]) -> String {
     let text = String::from_utf8(bytes.to_vec()).unwrap().replace(packs().to_str().unwrap(), "$PACKS");
     let changing = [

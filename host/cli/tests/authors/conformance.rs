@@ -1,4 +1,4 @@
-//! What SDKs can do is what `tests/conformance` says: one manifest and one set of cases, and a pack for each SDK.
+//! Tests the SDKs against `tests/conformance`: one manifest, one set of cases, and a pack for each SDK.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `flowcell dev`: what is saved runs.
+//! Tests that `flowcell dev` runs a flow after each change.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ nodes:
   - { id: greet, type: shop.greet, input: { name: '{{ flow.input.name }}' } }
 ";
 
-/// The outputs of the next run.
+/// Reads the outputs of the next run.
 fn outputs(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     let mut text = String::new();
     loop {
@@ -42,7 +42,7 @@ fn a_flow_runs_again_when_it_or_a_node_of_it_is_saved() {
     let code = project.join("src/lib.rs");
     let spoken = fs::read_to_string(&code).unwrap().replace("Hello {}", "Hullo {}");
     fs::write(&code, "no Rust").unwrap();
-    // It does not build, and the next change is waited for.
+    // The change does not build, so the command waits for the next one.
     fs::write(&code, spoken).unwrap();
     assert_eq!(outputs(&mut lines), json!({ "hello": { "text": "Hullo Bo" } }));
     child.kill().unwrap();

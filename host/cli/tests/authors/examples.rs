@@ -1,4 +1,4 @@
-//! The packs in `nodes/examples` that strangers could have written: each keeps its cases, and a flow in `flows/packs` uses it.
+//! Tests the packs in `nodes/examples`: each passes its cases, and a flow in `flows/packs` uses it.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use crate::{
     language::{Language, done, flowcell},
 };
 
-/// Tests an example where it lies, and runs its flow with what was built.
+/// Tests an example in its folder, and runs its flow with the built pack.
 fn check(pack: &str, flow: &str, arguments: &[&str]) {
     let built = tempfile::tempdir().unwrap();
     let root = kit::root();

@@ -1,4 +1,4 @@
-//! The languages of packs, and what builds them.
+//! The languages of packs, and the tools that build them.
 
 use std::{
     env, fs,
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::kit;
 
-/// A language that packs are written in.
+/// A language of packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     Rust,
@@ -22,10 +22,10 @@ pub(crate) enum Language {
 
 impl Language {
     pub(crate) const ALL: [Language; 5] = [Language::Rust, Language::Js, Language::Python, Language::C, Language::Go];
-    /// Those that have an SDK.
+    /// The languages with an SDK.
     pub(crate) const WITH_SDK: [Language; 3] = [Language::Rust, Language::Js, Language::Python];
 
-    /// As `--lang` has it.
+    /// Returns the name for `--lang`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Language::Rust => "rust",
@@ -36,7 +36,7 @@ impl Language {
         }
     }
 
-    /// The file with the code of a project's node types.
+    /// Returns the file with the code of a project's node types.
     pub(crate) fn code(self) -> &'static str {
         match self {
             Language::Rust => "src/lib.rs",
@@ -47,7 +47,7 @@ impl Language {
         }
     }
 
-    /// Whether its toolchain is there. If it is not, whoever asks is skipped.
+    /// Returns whether the toolchain is installed. If not, the test is skipped.
     pub(crate) fn is_there(self, test: &str) -> bool {
         let tools: &[&str] = match self {
             Language::Rust => return true,
@@ -66,8 +66,8 @@ impl Language {
     }
 }
 
-/// The program, as whoever writes nodes has it. Crates are compiled into one folder of the tests' own: the outer cargo may hold the
-/// lock of the usual one.
+/// Returns a command of the program as authors of nodes use it. Crates are compiled into a folder of the tests, because
+/// the outer cargo may hold the lock of the default folder.
 pub(crate) fn flowcell(folder: &Path) -> Command {
     let mut command = kit::flowcell(folder);
     command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors"));
@@ -75,7 +75,7 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
     command
 }
 
-/// What the program says to programs, if it does what it was asked to.
+/// Runs a command that has to succeed. Returns its standard output.
 #[track_caller]
 pub(crate) fn done(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -83,7 +83,7 @@ pub(crate) fn done(command: &mut Command) -> String {
     kit::said(&output)
 }
 
-/// A project that is begun in an empty folder, and the folder.
+/// Creates a project in an empty folder. Returns the folder and the project.
 pub(crate) fn project(name: &str, language: Language) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     done(flowcell(folder.path()).args(["node", "new", name, "--lang", language.name()]));
@@ -91,7 +91,7 @@ pub(crate) fn project(name: &str, language: Language) -> (TempDir, PathBuf) {
     (folder, project)
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder with its content.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

@@ -1,6 +1,6 @@
-//! The path of somebody who writes nodes, as the page `node` of the manual has it: a project is begun, built, tested and run. Packs in other languages
-//! than Rust need their toolchains; without them their tests are skipped, and say so. `FLOWCELL_TEST_TOOLCHAINS=1` makes a missing one
-//! a failure.
+//! Tests the steps of a node author, as the page `node` of the manual describes them: create a project, build it, test
+//! it and run it. Packs in languages other than Rust need their toolchains. If one is missing, its tests print a note
+//! and are skipped; with `FLOWCELL_TEST_TOOLCHAINS=1` they fail.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -1,4 +1,4 @@
-//! The recipes for languages without an SDK, as their READMEs print them, from an empty folder on.
+//! Tests the recipes for languages without an SDK, as their READMEs print them, in an empty folder.
 
 use std::{env, fs, path::Path, process::Command};
 
@@ -7,7 +7,7 @@ use crate::{
     language::{Language, flowcell, project},
 };
 
-/// What whoever reads it types: to install something, and after that.
+/// Returns the commands of a README: those that install tools, and the rest.
 fn printed(language: Language) -> (Vec<String>, Vec<String>) {
     let readme = fs::read_to_string(kit::root().join("sdk").join(language.name()).join("README.md")).unwrap();
     let (_, block) = readme.split_once("```sh\n").unwrap();
@@ -27,7 +27,7 @@ fn the_recipes_for_c_and_go_are_what_happens() {
     }
 }
 
-/// Runs commands as somebody does who has installed the program, and answers all that is said.
+/// Runs commands in a shell with the program in `PATH`. Returns all output.
 fn follow(folder: &Path, commands: &str) -> String {
     let like = flowcell(folder);
     let program = Path::new(like.get_program()).parent().unwrap().to_owned();

@@ -1,5 +1,5 @@
-//! One pack in three roles: a command, a tool of an agent, and a tool of somebody else's agent, all with the schemas of its
-//! manifest.
+//! Uses one pack in three roles: as a command, as a tool of an agent, and as a tool of another program's agent. All
+//! have the schemas of its manifest.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::{
     language::{done, flowcell},
 };
 
-/// A model that reads a table with the pack's tool, and an agent that has it.
+/// A model that reads a table with the pack's tool.
 const PROVIDERS: &str = r#"default: scripted
 profiles:
   scripted:

@@ -1,4 +1,4 @@
-//! `flowcell node new`, and what is done with what it makes.
+//! Tests `flowcell node new` and the project that it creates.
 
 use std::fs;
 

@@ -1,10 +1,10 @@
-//! A server that takes posts.
+//! A server that records POST requests.
 
 use serde_json::Value;
 
 use crate::server::{self, Server};
 
-/// One post, as it came.
+/// A recorded request.
 #[derive(Clone)]
 pub(crate) struct Post {
     pub(crate) head: String,
@@ -15,7 +15,7 @@ pub(crate) struct Post {
 pub(crate) struct Receiver(Server);
 
 impl Receiver {
-    /// `answer` gets how many posts came before, and gives the rest of a status line.
+    /// Starts the server. `answer` receives the number of earlier requests, and returns the rest of the status line.
     pub(crate) fn start(answer: impl Fn(usize) -> &'static str + Send + Sync + 'static) -> Receiver {
         Receiver(Server::start(move |_, before| server::answer(answer(before), &[], "")))
     }

@@ -1,4 +1,4 @@
-//! `flows/channels/voice.sh`, judged by the bytes that it produces.
+//! Tests `flows/channels/voice.sh` by the audio files that it writes.
 
 use std::{
     fs::{self, OpenOptions},
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{flow, flowcell, root, told};
 
-/// Whether the programs are there that the voice needs, or a word that the test was skipped.
+/// Returns whether the programs of the voice are installed. If not, prints that the test is skipped.
 fn can_speak(test: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -22,12 +22,12 @@ fn can_speak(test: &str) -> bool {
     missing.is_empty()
 }
 
-/// Samples of a second, and all samples, of a WAV file of 16 bits and one track.
+/// Reads a mono WAV file with 16 bits. Returns its samples per second and its samples.
 fn samples(file: &Path) -> (u32, Vec<i16>) {
     let bytes = fs::read(file).unwrap();
     let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     assert_eq!((&bytes[..4], &bytes[8..16]), (&b"RIFF"[..], &b"WAVEfmt "[..]));
-    // Uncompressed, one track, two bytes a sample.
+    // Uncompressed, mono, two bytes for each sample.
     assert_eq!((&bytes[20..24], &bytes[34..36]), (&[1, 0, 1, 0][..], &[16, 0][..]));
     assert_eq!(&bytes[36..40], b"data");
     let data = &bytes[44..44 + number(40) as usize];
@@ -35,7 +35,7 @@ fn samples(file: &Path) -> (u32, Vec<i16>) {
     (number(24), data.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect())
 }
 
-/// The seconds that a file lasts, if it is no silence.
+/// Returns the duration of a file in seconds. Fails if the file is silent.
 fn spoken(file: &Path) -> f64 {
     let (rate, samples) = samples(file);
     let loud = samples.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
@@ -55,7 +55,8 @@ fn what_agents_say_is_heard() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", told(&output));
-    // "simulated reply to: How many parcels are there?" and what the reviewer says: seconds, not minutes.
+    // The file says "simulated reply to: How many parcels are there?" and the reviewer's text, so it lasts seconds and
+    // not minutes.
     let first = spoken(&folder.path().join("said/0001.wav"));
     assert!((1.5..8.0).contains(&first), "{first} s");
     let slow = format!("exec:'{}' --out slow --speed 80", root().join("flows/channels/voice.sh").display());
@@ -82,7 +83,7 @@ fn what_is_typed_answers_what_was_asked_aloud() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The question is heard before it is answered.
+    // The person hears the question before answering it.
     let asked = folder.path().join("said/0001.wav");
     while !asked.exists() {
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Packs that are none, that want too much, and that are not what they were.
+//! Tests hostile packs: invalid files, forbidden imports, and changed bytes.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::{
     place::Place,
 };
 
-/// N21: an import that no host has is refused when the pack is installed, and when a lock that was written by hand names it.
+/// N21: installing a pack with an unknown import is refused. So is a lock, written by hand, that names such a pack.
 #[test]
 fn n21_a_pack_that_imports_what_no_host_has_is_neither_installed_nor_loaded() {
     let place = Place::new();
@@ -28,7 +28,7 @@ fn n21_a_pack_that_imports_what_no_host_has_is_neither_installed_nor_loaded() {
     assert!(!place.kept_by_engines().iter().any(|name| name.contains(&new)), "nothing was compiled");
 }
 
-/// N28: native code is refused as a pack, wherever it lies and whatever it is called.
+/// N28: native code is refused as a pack, in every place and under every name.
 #[test]
 fn n28_native_code_is_no_pack() {
     let place = Place::new();
@@ -45,7 +45,7 @@ fn n28_native_code_is_no_pack() {
     assert_eq!(place.lock(), "");
 }
 
-/// N29: bytes that change behind a version are refused, by the source, by the store, and where they are read.
+/// N29: a version whose bytes have changed is refused when it is fetched, installed and read.
 #[test]
 fn n29_a_version_whose_bytes_change_is_refused_with_both_digests() {
     let place = Place::new();
@@ -56,7 +56,7 @@ fn n29_a_version_whose_bytes_change_is_refused_with_both_digests() {
     let before = place.lock();
     place.pack("acme.wasm", Version::Altered);
     place.refused(&["node", "install", "./acme.wasm"], &[&["acme@0.1.0 has changed"][..], &both].concat());
-    // The file in the store is another one.
+    // The file in the store has changed.
     let stored = place.stored();
     fs::write(&stored, acme(Version::Altered)).unwrap();
     place.refused(&["nodes"], &[&["acme@0.1.0 was changed in the store"][..], &both].concat());
@@ -65,7 +65,7 @@ fn n29_a_version_whose_bytes_change_is_refused_with_both_digests() {
     place.pack("acme.wasm", Version::First);
     place.done(&["node", "install"]);
     assert_eq!(fs::read(stored).unwrap(), acme(Version::First));
-    // Another pack under the same name.
+    // The file holds another version of the pack.
     place.pack("acme.wasm", Version::Second);
     fs::remove_file(place.stored()).unwrap();
     place.refused(&["node", "install"], &["acme@0.1.0 was asked for, and", "has acme@0.2.0"]);

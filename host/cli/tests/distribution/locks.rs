@@ -1,4 +1,4 @@
-//! Packs from files and URLs, and the lock that pins them.
+//! Tests packs from files and URLs, and the lock that pins them.
 
 use std::fs;
 
@@ -31,9 +31,9 @@ fn a_pack_from_a_file_is_pinned_and_runs_from_the_lock_alone() {
     assert_eq!(place.kept_by_engines(), Vec::<String>::new(), "nothing was compiled");
     fs::remove_file(place.path().join("acme.wasm")).unwrap();
     assert_eq!(place.greeting("0.1"), json!({ "greet": { "text": "Hello Ada" } }));
-    // Every command that knows node types knows those of the lock.
+    // Every command that uses node types also uses those of the lock.
     assert!(place.done(&["validate", "greeting.yaml"]).contains("valid (1 node"));
-    // Once, although a folder of packs has the same.
+    // A type is listed once, although a folder holds the same pack.
     fs::create_dir(place.path().join("packs")).unwrap();
     place.pack("packs/acme.wasm", Version::First);
     for arguments in [&["nodes"][..], &["nodes", "--packs", "packs"]] {
@@ -96,7 +96,7 @@ fn a_version_that_asks_for_more_is_refused_until_somebody_approves() {
     assert_eq!(place.lock(), before);
     place.done(&["node", "install", "./greedy.wasm", "--approve"]);
     assert!(place.lock().contains("acme@0.3.0"));
-    // It was approved once.
+    // The pack was approved before.
     place.done(&["node", "install", "./greedy.wasm"]);
 }
 
@@ -112,7 +112,7 @@ fn what_the_lock_names_is_brought_again_and_checked() {
     );
     place.done(&["node", "install"]);
     place.greeting("0.1");
-    // Without a source, what is here goes on.
+    // An installed pack does not need its source.
     fs::remove_file(place.path().join(file)).unwrap();
     place.done(&["node", "install"]);
     fs::remove_file(place.stored()).unwrap();

@@ -1,5 +1,5 @@
-//! Packs of others: installed from files, URLs and registries, pinned in a lock, signed, and run from the lock alone. The
-//! registry is a real one, `docker-registry`, which the tests start; without it those that need it are skipped, and say so.
+//! Tests packs from files, URLs and registries: they are pinned in a lock, signed, and run from the lock alone. The
+//! tests start `docker-registry`, a real registry. If it is missing, its tests print a note and are skipped.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]

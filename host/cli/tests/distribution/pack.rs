@@ -1,4 +1,4 @@
-//! The pack `acme`, in versions that ask for different things.
+//! The pack `acme` in versions with different capabilities.
 
 use std::{fs, sync::OnceLock};
 
@@ -9,17 +9,17 @@ use crate::guests;
 /// A version of the pack.
 #[derive(Clone, Copy)]
 pub(crate) enum Version {
-    /// 0.1.0, as its author wrote it: `acme.greet` asks for `log`.
+    /// 0.1.0 as its author wrote it. `acme.greet` requests `log`.
     First,
     /// 0.1.0 again, with other bytes.
     Altered,
-    /// 0.2.0, which asks for the same.
+    /// 0.2.0, which requests the same capabilities.
     Second,
-    /// 0.3.0, whose `acme.greet` asks for `http` in place of `log`.
+    /// 0.3.0, whose `acme.greet` requests `http` in place of `log`.
     Greedy,
 }
 
-/// The bytes of a version. Its manifest is replaced in place, so that nothing has to be built twice.
+/// Returns the bytes of a version. The manifest is replaced in the built file, so that the pack is built once.
 pub(crate) fn acme(version: Version) -> Vec<u8> {
     static BUILT: OnceLock<Vec<u8>> = OnceLock::new();
     let first = BUILT.get_or_init(|| fs::read(guests::build("acme", "").join("acme.wasm")).unwrap());
@@ -35,13 +35,13 @@ pub(crate) fn acme(version: Version) -> Vec<u8> {
 
 fn replaced(mut bytes: Vec<u8>, old: &str, new: &str) -> Vec<u8> {
     assert_eq!(old.len(), new.len());
-    // The component has the text in its memory, too, before the section that counts.
+    // The component also has the text in its memory, before the custom section.
     let at = bytes.windows(old.len()).rposition(|window| window == old.as_bytes()).unwrap();
     bytes[at..at + old.len()].copy_from_slice(new.as_bytes());
     bytes
 }
 
-/// What bytes are told by.
+/// Returns the SHA-256 digest as hexadecimal digits.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }

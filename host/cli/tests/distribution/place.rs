@@ -1,4 +1,4 @@
-//! A folder in which somebody installs packs, with a store of its own.
+//! A folder in which a user installs packs, with its own store.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use crate::{
     pack::{self, Version},
 };
 
-/// A folder in which somebody installs packs. Everything that is here is gone with it.
+/// A temporary folder in which a user installs packs.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
     environment: Vec<(String, String)>,
@@ -24,7 +24,7 @@ impl Place {
         Place { folder: tempfile::tempdir().unwrap(), environment: Vec::new() }
     }
 
-    /// The same with a variable of the environment.
+    /// Adds an environment variable.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Place {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
@@ -45,7 +45,7 @@ impl Place {
         path
     }
 
-    /// The file of a pack in the store that has this one alone.
+    /// Returns the only file in the store of packs.
     pub(crate) fn stored(&self) -> PathBuf {
         let files = fs::read_dir(self.path().join("cache/packs")).unwrap().map(|entry| entry.unwrap().path());
         let files: Vec<_> = files.collect();
@@ -53,7 +53,7 @@ impl Place {
         files[0].clone()
     }
 
-    /// The names of what engines keep of packs: compiled code among it, by digests.
+    /// Returns the names of the engine's cached files, such as compiled code.
     pub(crate) fn kept_by_engines(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path().join("cache")).unwrap().map(|entry| entry.unwrap());
         let kept = entries.filter(|entry| entry.path().is_file() && entry.file_name() != "key");
@@ -67,12 +67,12 @@ impl Place {
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = kit::flowcell(self.path());
         command.args(arguments).env("FLOWCELL_CACHE", self.path().join("cache"));
-        // Whoever runs the tests may be known to registries.
+        // Ignore the registry credentials of the user who runs the tests.
         command.env("DOCKER_CONFIG", self.path().join("docker"));
         command.envs(self.environment.iter().map(|(name, value)| (name, value))).output().unwrap()
     }
 
-    /// What the program says to programs, if it does what it was asked to.
+    /// Runs a command that has to succeed. Returns its standard output.
     #[track_caller]
     pub(crate) fn done(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -80,7 +80,7 @@ impl Place {
         kit::said(&output)
     }
 
-    /// Whether the program refuses, with these words among others.
+    /// Runs a command that has to fail with these words. Returns its standard error.
     #[track_caller]
     pub(crate) fn refused(&self, arguments: &[&str], words: &[&str]) -> String {
         let output = self.run(arguments);
@@ -90,7 +90,7 @@ impl Place {
         told
     }
 
-    /// The outputs of a flow in which `acme.greet` of this version greets Ada.
+    /// Runs a flow in which `acme.greet` of this version greets Ada. Returns its outputs.
     #[track_caller]
     pub(crate) fn greeting(&self, version: &str) -> Value {
         let flow = format!(

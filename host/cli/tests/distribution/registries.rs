@@ -1,4 +1,4 @@
-//! Packs in a registry.
+//! Tests packs in a registry.
 
 use std::{fs, io::Write as _};
 
@@ -10,12 +10,12 @@ use crate::{
     registry::{PASSWORD, Registry},
 };
 
-/// A place whose usual registry this is.
+/// Returns a place with this default registry.
 fn beside(registry: &Registry) -> Place {
     Place::new().with("FLOWCELL_REGISTRY", &format!("{}/packs", registry.address))
 }
 
-/// What a registry answers to a plain request.
+/// Sends a GET request to a registry. Returns the JSON of the response.
 fn get(registry: &Registry, path: &str) -> Value {
     let mut stream = std::net::TcpStream::connect(&registry.address).unwrap();
     let accept = "application/vnd.oci.image.manifest.v1+json";
@@ -45,7 +45,7 @@ fn packs_are_pushed_listed_pulled_and_installed() {
     assert!(user.lock().contains(&format!("source: {}/packs/acme@0.1.0", registry.address)), "{}", user.lock());
     assert_eq!(user.greeting("0.1"), json!({ "greet": { "text": "Hello Ada" } }));
 
-    // Another machine has the lock alone.
+    // Another machine has only the lock.
     let other = Place::new();
     other.write("flowcell.lock", user.lock().as_bytes());
     other.refused(&["nodes"], &["`flowcell node install` brings it"]);
@@ -113,7 +113,7 @@ fn n29_a_published_version_stays_what_it_is() {
     author.done(&["node", "push", "acme.wasm", "acme"]);
     author.pack("acme.wasm", Version::Altered);
     author.refused(&["node", "push", "acme.wasm", "acme"], &["is published already", "a version never changes"]);
-    // Whoever owns the registry can move a tag nevertheless.
+    // The owner of the registry can move a tag nevertheless.
     let user = beside(&registry);
     user.pack("first.wasm", Version::First);
     user.done(&["node", "push", "first.wasm", "acme:next"]);
@@ -140,11 +140,11 @@ fn a_private_registry_lets_in_whom_it_knows() {
     known.pack("acme.wasm", Version::First);
     known.done(&["node", "push", "acme.wasm", "acme"]);
     known.done(&["node", "install", "acme"]);
-    // They are shown to the usual registry alone: this one is another, by its name.
+    // Credentials are sent only to the default registry. This one has another name.
     let (_, port) = registry.address.rsplit_once(':').unwrap();
     let elsewhere = format!("localhost:{port}/packs/acme");
     known.refused(&["node", "pull", &elsewhere], &["is not open without credentials"]);
-    // What `docker login` keeps.
+    // The file that `docker login` writes.
     fs::create_dir(stranger.path().join("docker")).unwrap();
     let auths = json!({ "auths": { (registry.address.clone()): { "username": "ada", "password": PASSWORD } } });
     stranger.write("docker/config.json", auths.to_string().as_bytes());

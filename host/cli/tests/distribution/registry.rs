@@ -1,4 +1,4 @@
-//! A real registry: `docker-registry`, started for a test on a free port, and gone with it.
+//! A real registry: `docker-registry`, on a free port for the duration of a test.
 
 use std::{
     env, fs,
@@ -7,21 +7,21 @@ use std::{
     thread,
 };
 
-/// Who may ask a private registry: `ada`, with this password.
+/// The password of the user `ada` of a private registry.
 pub(crate) const PASSWORD: &str = "a secret of the tests";
 const HTPASSWD: &str = "ada:$2y$05$flowcellflowcellflowceFn5Em39OngIcE5MOZlG.N6ODLakU7YO\n";
 
-/// A registry that runs.
+/// A running registry.
 pub(crate) struct Registry {
     process: Child,
     _folder: tempfile::TempDir,
-    /// Its host and port.
+    /// The host and port.
     pub(crate) address: String,
 }
 
 impl Registry {
-    /// Starts one that lets everybody in, or only those whom it knows. None: it is not installed, and the test is skipped by
-    /// name.
+    /// Starts a registry that is open, or private with one user. Returns `None` if it is not installed, and prints the
+    /// name of the skipped test.
     pub(crate) fn start(private: bool) -> Option<Registry> {
         let paths = env::var_os("PATH").unwrap_or_default();
         let Some(program) =
@@ -51,7 +51,7 @@ impl Registry {
             let (_, rest) = line.split_once("listening on ")?;
             Some(rest.split(['"', ' ', ',']).next()?.to_owned())
         });
-        // It goes on talking, and must not be stopped by that.
+        // Read the later output, so that the registry does not block.
         thread::spawn(move || lines.for_each(drop));
         Some(Registry { process, _folder: folder, address: said.unwrap() })
     }
@@ -59,7 +59,7 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The registry may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! Packs that somebody vouches for, and whose word counts.
+//! Tests signatures of packs, and the trust file.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::{
 
 const PACK: &str = "acme.wasm";
 
-/// Makes a key, and answers its public half.
+/// Creates a key. Returns its public half.
 fn key(place: &Place, file: &str) -> String {
     place.done(&["node", "keygen", file]).trim().to_owned()
 }
@@ -40,7 +40,7 @@ fn whose_word_counts_is_decided_when_a_pack_is_installed() {
         }
         let _ = fs::remove_file(place.path().join("flowcell.lock"));
     }
-    // A signature of another pack, and none.
+    // A signature of another pack, then no signature.
     trust(&place, "refuse", &ada, "acme");
     place.pack(PACK, Version::Second);
     place.refused(&install, &["acme@0.2.0 is not trusted", "is not about this pack"]);
@@ -49,7 +49,7 @@ fn whose_word_counts_is_decided_when_a_pack_is_installed() {
     place.refused(&install, &["acme@0.2.0 is not trusted", "nobody has signed it"]);
     trust(&place, "allow", &ada, "acme");
     place.done(&install);
-    // Without a file of trust a signature that is there has to hold.
+    // Without a trust file, an existing signature still has to be valid.
     fs::remove_file(place.path().join("flowcell.trust.yaml")).unwrap();
     place.write("acme.wasm.sig", &signature);
     place.refused(&install, &["is not about this pack"]);
@@ -69,7 +69,7 @@ fn whose_word_counts_is_decided_again_when_a_pack_is_loaded() {
     trust(&place, "allow", &other, "acme");
     place.refused(&["run", "--store", "memory:", "greeting.yaml"], &["nobody knows the key that has signed it"]);
     place.refused(&["node", "install"], &["nobody knows the key that has signed it"]);
-    // A lock from which somebody has taken the signature.
+    // A lock without its signature.
     let kept = |line: &&str| !line.contains("signature");
     let without: String = place.lock().lines().filter(kept).map(|line| format!("{line}\n")).collect();
     assert_ne!(without, place.lock());

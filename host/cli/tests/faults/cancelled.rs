@@ -1,4 +1,4 @@
-//! A run is cancelled wherever it is: nothing begins afterwards, and it stays cancelled whatever becomes of the process.
+//! Cancels a run at any point: no work begins afterwards, and the run stays cancelled even if the process dies.
 
 #![cfg(target_os = "linux")]
 
@@ -10,47 +10,47 @@ use crate::{
     process::{Life, Place, scale, told},
 };
 
-/// Every so many moments of a run's commits it is cancelled; `FLOWCELL_TEST_SCALE` divides it.
+/// Interval in commits between two cancel points. `FLOWCELL_TEST_SCALE` divides it.
 const MOMENTS: usize = 3;
-/// And every so many events, which may be told later than the run has ended.
+/// Interval in events between two cancel points. An event may be reported after the end of the run.
 const EVENTS: usize = 14;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What becomes of the process.
+/// The state of the process during and after the cancellation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Process {
-    /// It is told, and goes on.
+    /// The process receives the command and lives on.
     Lives,
-    /// It dies once it has acknowledged that it was told.
+    /// The process dies after it has acknowledged the command.
     Dies,
-    /// It has died in the middle of a commit, and the run is where the journal ends.
+    /// The process has already died in the middle of a commit.
     IsDead,
 }
 
-/// Asks for the end of the run. True: it is acknowledged; false: the run has ended, or was never there. An error is something
-/// else.
+/// Cancels the run. Returns true if that is acknowledged, and false if the run has ended or does not exist. Any other
+/// response is an error.
 fn cancel(place: &Place) -> Result<bool, String> {
     loop {
         let asked = place.done(&["runs", "cancel", RUN]);
         match told(&asked) {
             _ if asked.status.success() => return Ok(true),
             why if why.contains("run_not_active") || why.contains("there is no run") => return Ok(false),
-            // It has ended while it was asked; nobody owns the store then.
+            // The process has ended meanwhile, so the store has no owner.
             why if why.contains("cannot be reached") => {}
             why => return Err(format!("it was not cancelled: {why}")),
         }
     }
 }
 
-/// What came of one run.
+/// The result of one cancelled run.
 struct Told {
-    /// The run came as far as it was to come.
+    /// Set if the run reached the cancel point.
     came: bool,
     cancelled: bool,
     wrong: Vec<String>,
 }
 
-/// Cancels a run once it has told so many events, or come to such a moment.
+/// Cancels a run after `at` events or commits.
 fn tell(case: &Case, at: usize, process: Process) -> Told {
     let mut place = Place::new(1, 0);
     let mut arguments = Place::watched(&case.flow, RUN);
@@ -97,7 +97,7 @@ fn tell(case: &Case, at: usize, process: Process) -> Told {
             wrong.push("something happened after it had ended".into());
         }
         wrong.extend(after_cancel(&place));
-        // Who is cancelled does not succeed.
+        // A cancelled run need not succeed.
         wrong.extend(place.check().into_iter().filter(|why| !why.starts_with("I10")));
     }
     let wrong = wrong.into_iter().map(|why| format!("{} cancelled at {at}, {process:?}: {why}", case.flow));
@@ -108,7 +108,7 @@ fn facts(place: &Place) -> usize {
     checker::runs(&place.store()).iter().map(|run| run.facts().len()).sum()
 }
 
-/// What began though its run had been cancelled.
+/// Lists the work that began after the run was cancelled.
 fn after_cancel(place: &Place) -> Vec<String> {
     let mut wrong = Vec::new();
     for run in checker::runs(&place.store()) {
@@ -121,7 +121,7 @@ fn after_cancel(place: &Place) -> Vec<String> {
     wrong
 }
 
-/// R32: cancel at every point.
+/// R32: cancel a run at every point.
 #[test]
 fn a_run_that_is_cancelled_anywhere_ends_and_begins_nothing_more() {
     let (mut count, mut cancelled, mut wrong) = (0, 0, Vec::new());

@@ -1,5 +1,5 @@
-//! What must be true of a store and of the world after whatever has happened. It knows nothing of Flowcell but what the
-//! tables hold: SQLite reads them, and facts are JSON.
+//! Checks the invariants of a store and of the outside world after any fault. The checker only knows the tables: it
+//! reads them with SQLite, and parses the records as JSON.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -11,29 +11,29 @@ use serde_json::Value;
 
 use crate::ledger::{Book, Fate};
 
-/// At least so many of a hundred runs end well: a test in which nothing works proves nothing.
+/// Minimum of successful runs in a hundred. If no run succeeded, a test would prove nothing.
 const LEAST_SUCCEEDED: usize = 90;
 
-/// Flows that write state only if it has the version that they have read.
+/// Flows that write state only if its version is still the one that they have read.
 const RELYING: [&str; 1] = ["send"];
 
 const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
 
-/// What somebody outside was told, in whatever life of the process.
+/// The reports of all processes to the outside.
 #[derive(Clone, Default)]
 pub(crate) struct Claims {
-    /// Runs that were accepted.
+    /// Accepted runs.
     pub(crate) accepted: BTreeSet<String>,
-    /// Answers that were recorded: run and text. Each text is said once.
+    /// Acknowledged answers: run and text. Each text is unique.
     pub(crate) answered: BTreeSet<(String, String)>,
-    /// Events that were told, by run and number.
+    /// Reported events, by run and sequence number.
     pub(crate) events: BTreeMap<(String, u64), Value>,
-    /// Every life's events that contradicted what an earlier one was told.
+    /// Events that contradict an earlier report.
     pub(crate) contradictions: Vec<String>,
 }
 
 impl Claims {
-    /// An event was told.
+    /// Records a reported event.
     pub(crate) fn told(&mut self, event: Value) {
         let run = event["runId"].as_str().unwrap_or_default().to_owned();
         let seq = event["seq"].as_u64().unwrap_or_default();
@@ -44,7 +44,7 @@ impl Claims {
     }
 }
 
-/// One run as the tables have it.
+/// A run, as the tables hold it.
 #[derive(Debug)]
 pub(crate) struct Run {
     id: i64,
@@ -53,7 +53,7 @@ pub(crate) struct Run {
     pub(crate) parent: Option<String>,
     pub(crate) standing: String,
     pub(crate) attention: bool,
-    /// Where its journal ended when it parked or was over.
+    /// The end of its journal when it parked or ended.
     next_seq: u64,
     units: Vec<Unit>,
 }
@@ -67,7 +67,7 @@ struct Unit {
     cuts: Option<String>,
     checksum: u32,
     place: i64,
-    /// As the index has it.
+    /// The place of the unit in the index.
     noted: Option<i64>,
 }
 
@@ -76,14 +76,14 @@ impl Run {
         ENDED.contains(&self.standing.as_str())
     }
 
-    /// The facts, each with its name.
+    /// Returns the records of the journal, each with its name.
     pub(crate) fn facts(&self) -> Vec<(String, Value)> {
         let units = self.units.iter().map(|unit| serde_json::from_str(&unit.body).unwrap_or_default());
         units.flat_map(|facts: Vec<Value>| facts).map(named).collect()
     }
 }
 
-/// `{ "Name": members }` or `"Name"`.
+/// Splits `{ "Name": members }`, or `"Name"` without members.
 fn named(fact: Value) -> (String, Value) {
     match fact {
         Value::Object(members) => members.into_iter().next().unwrap_or_default(),
@@ -99,16 +99,16 @@ pub(crate) fn open(store: &Path) -> Connection {
     connection
 }
 
-/// Every run of a store. The facts are read with it.
+/// Reads all runs of a store, with their records.
 pub(crate) fn runs(store: &Path) -> Vec<Run> {
     if !store.join("flowcell.db").exists() {
         return Vec::new();
     }
     let mut connection = open(store);
-    // All of it as it is at one time.
+    // Read everything in one transaction.
     let reading = connection.transaction().unwrap();
     let sql = "SELECT id, run, flow, parent, standing, attention, next_seq FROM runs ORDER BY id";
-    // A process that died while it made the tables has accepted nothing.
+    // A process that died while it created the tables has accepted no run.
     let Ok(mut select) = reading.prepare(sql) else { return Vec::new() };
     let rows = select.query_map([], |row| {
         Ok(Run {
@@ -149,7 +149,7 @@ pub(crate) fn runs(store: &Path) -> Vec<Run> {
     runs
 }
 
-/// What is wrong about a request that has just arrived: a call leaves only after it is recorded, and not once its reply is.
+/// Checks a request that has just arrived: its call has to be recorded, and must not have a reply yet.
 pub(crate) fn check_arrival(store: &Path, key: &str) -> Option<String> {
     let connection = open(store);
     let mut select = connection.prepare("SELECT body FROM units WHERE run = ? ORDER BY first_seq").unwrap();
@@ -168,7 +168,7 @@ pub(crate) fn check_arrival(store: &Path, key: &str) -> Option<String> {
     (!open).then(|| "a call was made again whose reply is recorded".into())
 }
 
-/// The calls of a run, in order.
+/// The recorded calls of a run, in order.
 pub(crate) struct Calls(pub(crate) Vec<Call>);
 
 /// One recorded call.
@@ -179,12 +179,12 @@ pub(crate) struct Call {
     pub(crate) key: String,
     effect: String,
     about: String,
-    /// `{ "Ok": … }` or `{ "Err": … }`, the latest.
+    /// The latest reply, `{ "Ok": … }` or `{ "Err": … }`.
     reply: Option<Value>,
 }
 
 impl Call {
-    /// Nobody knows how it ended, or nobody waited for it: it may have been on its way then.
+    /// Returns whether the outcome of the call is unknown, so that its request may still be on the way.
     fn is_open(&self) -> bool {
         let unknown = |reply: &Value| matches!(reply["Err"]["code"].as_str(), Some("abandoned" | "ambiguous"));
         self.reply.as_ref().is_none_or(unknown)
@@ -222,14 +222,14 @@ impl Calls {
         Calls(calls)
     }
 
-    /// The key of the call of which a task asks what became.
+    /// Returns the key of the ambiguous call that a task asks about.
     pub(crate) fn ambiguous(&self, task: &Value, attempt: u64, ordinal: u64) -> Option<&str> {
         let same = |call: &&Call| call.task == *task && (call.attempt, call.ordinal) == (attempt, ordinal);
         self.0.iter().find(same).map(|call| call.key.as_str())
     }
 }
 
-/// Everything that is wrong. `events` are those that the store tells now, by run and number.
+/// Returns all violations. `events` are those of the store, by run and sequence number.
 pub(crate) fn check(
     store: &Path,
     claims: &Claims,
@@ -268,7 +268,7 @@ pub(crate) fn check(
     wrong
 }
 
-/// I5: nothing is missing, nothing is changed.
+/// I5: the journal has no gap and no changed record.
 fn check_journal(run: &Run, wrong: &mut Vec<String>) {
     let (mut next, mut tail) = (0, 0);
     for unit in &run.units {
@@ -296,7 +296,7 @@ fn check_journal(run: &Run, wrong: &mut Vec<String>) {
     }
 }
 
-/// I5: what is noted of where units are is right, and what is not noted are the last ones.
+/// I5: the index of units is correct, and only the last units are not indexed yet.
 fn check_places(connection: &Connection, runs: &[Run], wrong: &mut Vec<String>) {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     let upto = number("SELECT upto FROM noted");
@@ -315,7 +315,8 @@ fn check_places(connection: &Connection, runs: &[Run], wrong: &mut Vec<String>) 
     }
 }
 
-/// As the store documents it: CRC-32, begun with the checksum before, over number, time, text and cuts.
+/// Computes a unit's checksum as the store documents it: CRC-32 that starts with the previous checksum, over number,
+/// time, text and cuts.
 pub(crate) fn checksum(before: u32, first_seq: u64, ts: u64, body: &str, cuts: Option<&str>) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
     hasher.update(&first_seq.to_le_bytes());
@@ -325,7 +326,7 @@ pub(crate) fn checksum(before: u32, first_seq: u64, ts: u64, body: &str, cuts: O
     hasher.finalize()
 }
 
-/// I2, I3, I7: every run has ended, every task has one outcome, and nothing comes after the end.
+/// I2, I3, I7: every run has ended, every task has one outcome, and no record follows the end.
 fn check_facts(run: &Run, wrong: &mut Vec<String>) {
     let facts = run.facts();
     if facts.first().is_some_and(|(name, _)| name != "RunStarted") {
@@ -367,7 +368,7 @@ fn check_facts(run: &Run, wrong: &mut Vec<String>) {
     check_wakes(&facts, wrong);
 }
 
-/// A timer, an answer or a child wakes each pause once.
+/// Checks that a timer, an answer or a child wakes each pause once.
 fn check_wakes(facts: &[(String, Value)], wrong: &mut Vec<String>) {
     let mut paused = HashSet::new();
     for (name, fact) in facts {
@@ -380,13 +381,13 @@ fn check_wakes(facts: &[(String, Value)], wrong: &mut Vec<String>) {
     }
 }
 
-/// What the world answered is what is recorded.
+/// Checks that each recorded reply is the one that the server gave.
 fn check_calls(run: &Run, book: &Book, wrong: &mut Vec<String>) {
     for call in Calls::of(run.facts()).0 {
         let Some(reply) = &call.reply else { continue };
         let Some(text) = reply["Ok"]["body"]["text"].as_str() else { continue };
         let recorded: Value = serde_json::from_str(text).unwrap_or_default();
-        // What `--simulate http` answers has not left.
+        // `--simulate http` sends no request.
         if recorded["simulated"] == true {
             continue;
         }
@@ -399,7 +400,7 @@ fn check_calls(run: &Run, book: &Book, wrong: &mut Vec<String>) {
     }
 }
 
-/// I6: what the world has seen.
+/// I6: checks the requests that the server has received.
 fn check_effects(runs: &[Run], book: &Book, wrong: &mut Vec<String>) {
     let recorded: HashSet<String> = runs.iter().flat_map(|run| Calls::of(run.facts()).0).map(|call| call.key).collect();
     let mut keys: BTreeMap<&str, Vec<&crate::ledger::Arrival>> = BTreeMap::new();
@@ -429,7 +430,7 @@ fn check_effects(runs: &[Run], book: &Book, wrong: &mut Vec<String>) {
     }
 }
 
-/// Answers that were acknowledged are there, once.
+/// Checks that each acknowledged answer is recorded once.
 fn check_answers(runs: &[Run], claims: &Claims, wrong: &mut Vec<String>) {
     for (run, text) in &claims.answered {
         let facts = runs.iter().find(|kept| kept.name == *run).map(Run::facts).unwrap_or_default();
@@ -441,8 +442,8 @@ fn check_answers(runs: &[Run], claims: &Claims, wrong: &mut Vec<String>) {
     }
 }
 
-/// State is written once for each outcome that wrote it. Whoever relies on a version is told the one that it wrote; others
-/// may be told one that somebody else wrote meanwhile.
+/// Checks that each outcome writes its state once. A run that depends on a version gets the version that it wrote;
+/// other runs may get the version of a later writer.
 fn check_state(store: &Path, runs: &[Run], wrong: &mut Vec<String>) {
     let connection = open(store);
     let mut select = connection.prepare("SELECT flow, version FROM state").unwrap();
@@ -468,7 +469,7 @@ fn check_state(store: &Path, runs: &[Run], wrong: &mut Vec<String>) {
     }
 }
 
-/// I9: nothing is left in the folder but the store.
+/// I9: the folder contains only the files of the store.
 fn check_left_over(store: &Path, wrong: &mut Vec<String>) {
     let known = ["flowcell.db", "flowcell.db-wal", "flowcell.db-shm", "owner.lock", "epoch", "control.sock"];
     for entry in std::fs::read_dir(store).unwrap() {

@@ -1,4 +1,4 @@
-//! A calendar's clock that is wrong when a process starts: timers fire once all the same, and no wait is below zero.
+//! Starts processes with a wrong clock: timers still fire once, and no wait is negative.
 
 #![cfg(target_os = "linux")]
 
@@ -16,10 +16,10 @@ use crate::{
 
 const HOUR: i64 = 3_600;
 const YEARS: i64 = 10 * 365 * 24 * HOUR;
-/// No wait took longer than the clock was wrong.
+/// Limit of a wait in milliseconds: the largest error of the clock.
 const LONGEST_MS: u64 = 11 * 365 * 24 * 3_600_000;
-/// By how many seconds the clock is wrong, life after life. Before the last life it never was later than then: what is
-/// due by a clock that was too late is due when that time has come.
+/// Errors of the clock in seconds, one for each process. Before the last process, the clock is never ahead of the last
+/// one's. A timer that a fast clock has set fires only when that time comes.
 const CLOCKS: [&[i64]; 5] =
     [&[0, HOUR, HOUR], &[0, -HOUR, 0], &[0, YEARS, YEARS], &[0, -HOUR, 0, -HOUR, 0], &[-HOUR, HOUR, -HOUR, HOUR]];
 
@@ -47,11 +47,11 @@ fn r12_timers_fire_once_whatever_the_calendar_says() {
                 Life::of(command.env("LD_PRELOAD", &library).env("BAD_CLOCK", clock.to_string()))
             };
             let (last, before) = clocks.split_last().unwrap();
-            // A life that was fast may have ended the run, by its own clock.
+            // A process with a fast clock may have ended the run, by its own clock.
             let mut ending = None;
             for (index, clock) in before.iter().enumerate() {
                 let life = live(&place, *clock);
-                // A life in the past waits until it has caught up.
+                // A process with a slow clock waits until it has caught up.
                 life.await_lines(if index == 0 { events } else { 3 }, Duration::from_millis(300));
                 place.kill(life);
                 let has_ended = || place.events().values().any(|event| event["type"] == "harness:complete");

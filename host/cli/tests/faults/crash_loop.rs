@@ -1,4 +1,4 @@
-//! A run that takes its process down again and again is put aside, and the others go on.
+//! A run that repeatedly kills its process is parked, and the other runs continue.
 
 use std::time::Duration;
 
@@ -7,9 +7,10 @@ use crate::{
     process::{PACKS, Place, told},
 };
 
-/// A run that was taken in is driven twice beside others and twice alone without moving on, and then left alone.
+/// The other flows in each process. An accepted run that makes no progress is driven twice with others, twice alone,
+/// and then parked.
 const LIVES: [&str; 4] = ["each", "send", "wait", "each"];
-/// The first life in which the run is tried alone.
+/// The first process that drives the run alone.
 const ALONE: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -21,20 +22,20 @@ fn accept(place: &mut Place, run: &str, flow: &str) {
     place.claims.accepted.insert(run.to_owned());
 }
 
-/// R25: a run takes its process down wherever it is driven.
+/// R25: a run kills every process that drives it.
 #[test]
 fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     let mut place = Place::new(1, 0);
     let packs = PACKS.to_str().unwrap();
     accept(&mut place, "poison", "send");
-    // Its request never has an answer: wherever it is driven, the process dies.
+    // Its request never gets a response, and the test kills each process that drives it.
     place.ledger.hold(Some("poison"));
     let poisoned =
         |place: &Place| place.ledger.book().arrivals.iter().filter(|one| one.errand == "poison/send").count();
     for (life, other) in LIVES.iter().enumerate() {
         accept(&mut place, &format!("{other}{life}"), other);
         let driving = place.start(&["drive", "--packs", packs]);
-        // One line says that it drives, one that the other run has ended, unless the run is tried alone.
+        // One line reports the start, and one the end of the other run, unless the poisoned run is driven alone.
         let told = if life < ALONE { 2 } else { 1 };
         assert!(driving.await_lines(told, PATIENCE), "{:?}", driving.errors());
         let arrivals = |count: usize| place.ledger.await_arrivals(count, Duration::from_millis(50));
@@ -58,7 +59,7 @@ fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     let events = place.events();
     let parked = events.values().rfind(|event| event["type"] == "harness:parked").unwrap();
     assert_eq!((&parked["runId"], &parked["reason"]), (&"poison".into(), &"crash_loop".into()));
-    // Somebody has looked at it, and it works now.
+    // A person has repaired the cause, so the run works now.
     place.ledger.hold(None);
     let resumed = place.done(&["runs", "resume", "poison", "--quiet"]);
     assert!(resumed.status.success(), "{}", told(&resumed));
@@ -67,14 +68,14 @@ fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// R25: what was under way each time beside such a run is not taken for one.
+/// R25: a healthy run next to such a run is not blamed.
 #[test]
 fn r25_a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_process() {
     let mut place = Place::new(1, 0);
     let packs = PACKS.to_str().unwrap();
     accept(&mut place, "poison", "send");
     accept(&mut place, "beside", "send");
-    // Nobody is answered before the process dies.
+    // No request gets a response before the process dies.
     place.ledger.hold(Some(""));
     let arrived = |place: &Place, errand: &str| {
         place.ledger.book().arrivals.iter().filter(|one| one.errand == format!("{errand}/send")).count()

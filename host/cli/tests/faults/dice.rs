@@ -1,6 +1,6 @@
-//! Chance that can be had again.
+//! Reproducible random numbers.
 
-/// Numbers that follow from a seed.
+/// A generator of numbers from a seed.
 #[derive(Clone, Default)]
 pub(crate) struct Dice(pub(crate) u64);
 
@@ -13,7 +13,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below another.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.draw() % end
     }

@@ -1,5 +1,5 @@
-//! The process dies at every commit to its store, for flows that together use every node type there is: in the middle of its
-//! first write, and when all is written and not durable.
+//! The process dies at every commit to its store: in the middle of the first write, and after all writes but before
+//! they are durable. The flows use every node type of the catalog.
 
 #![cfg(target_os = "linux")]
 
@@ -17,14 +17,14 @@ use crate::{
     process::{Life, Place, scale},
 };
 
-/// Every so many moments; `FLOWCELL_TEST_SCALE` divides it.
+/// Interval in commits between two kill points. `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 2;
-/// So many flows at least.
+/// Minimum number of flows.
 const FLOWS: usize = 10;
-/// Capabilities that no node type of the catalog has are called by these.
+/// Node types that call the capabilities which no node type of the catalog uses.
 const COURIERS: [&str; 3] = ["courier.pay", "courier.scatter", "courier.send"];
 
-/// The flows of these tests, and all examples.
+/// Returns the flows of these tests and all examples.
 fn reference() -> Vec<Case> {
     let mut cases = cases();
     let known: BTreeSet<_> = cases.iter().map(|case| PathBuf::from(&case.flow)).collect();
@@ -45,14 +45,14 @@ fn reference() -> Vec<Case> {
     cases
 }
 
-/// The node types that a run of the flow would use, and those of the flows that it calls.
+/// Returns the node types of a flow.
 fn used(place: &Place, case: &Case) -> BTreeSet<String> {
     let text = fs::read_to_string(place.folder().join(&case.flow)).unwrap();
     let types = text.split("type: ").skip(1).filter_map(|rest| rest.split([',', ' ', '\n', '}']).next());
     types.filter(|name| name.contains('.')).map(str::to_owned).collect()
 }
 
-/// Runs a flow until its process dies at this moment, and ends it then. True: it died.
+/// Runs a flow until its process dies at this commit, and then completes it. Returns whether the process died.
 fn tell(case: &Case, library: &Path, number: usize, wrong: &mut Vec<String>) -> bool {
     let mut place = Place::new(1, 0);
     let mut arguments = Place::watched(&case.flow, RUN);
@@ -84,7 +84,7 @@ fn r1_a_run_survives_the_end_of_its_process_at_every_commit() {
     let (mut kills, mut wrong) = (0, Vec::new());
     let cases = reference();
     for (index, case) in cases.iter().enumerate() {
-        // Each flow dies at other moments.
+        // Each flow dies at other commits.
         for number in (1 + index % step..).step_by(step) {
             if !tell(case, &library, number, &mut wrong) {
                 break;

@@ -1,5 +1,5 @@
-//! The flows that a run calls, when the run was parked, killed or repeated before it called them, and goes on in another
-//! folder, where other flows have the same names.
+//! Tests the flows that a run calls after it was parked, killed or repeated. It then continues in another folder, whose
+//! flows have the same names.
 
 use std::{
     fs,
@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 
 use crate::process::{Place, told};
 
-/// How the caller names the flow, and which text it says after the flow's file has changed.
+/// Each caller's form of the flow's name, and the expected text after the called flow's file has changed.
 const CALLERS: [(&str, &str, &str); 3] = [
     // A literal name is pinned when the run is accepted.
     ("literal", "kid", "pinned"),
-    // A computed name is looked up in the home of the run when it is called.
+    // A computed name is resolved in the run's home folder at the time of the call.
     ("computed", "{{ flow.input.n }}", "changed"),
-    // It is pinned when the child is created.
+    // The flow is pinned when the child run is created.
     ("made", "{{ flow.input.n }}", "pinned"),
 ];
 
-/// Flows in a folder, and another folder with flows of the same names.
+/// A folder of flows, and another one with flows of the same names.
 struct Homes {
     place: Place,
     other: tempfile::TempDir,
@@ -46,7 +46,7 @@ impl Homes {
         self.place.folder().join(format!("{name}.json"))
     }
 
-    /// Does something from the other folder, in the store of the first one.
+    /// Runs a command in the other folder with the store of the first one.
     fn elsewhere(&self, arguments: &[&str]) -> Output {
         let store = self.place.store();
         let mut command = self.place.flowcell(arguments);
@@ -61,7 +61,7 @@ impl Homes {
     }
 }
 
-/// A flow that asks, and then calls a flow; the one that is called `made` calls it, and then asks in it.
+/// Returns a flow that asks and then calls a flow. The one named `made` first calls and then asks.
 fn caller(name: &str, called: &str) -> Value {
     let call = |id: &str| json!({ "id": id, "type": "control.subflow", "input": { "name": called, "input": {} } });
     let ask = json!({ "id": "ask", "type": "control.gate", "input": { "prompt": "Now?", "choices": ["yes"] } });
@@ -73,7 +73,7 @@ fn caller(name: &str, called: &str) -> Value {
     json!({ "flow": flow, "nodes": nodes, "edges": [edge] })
 }
 
-/// The flow that is called, which calls another one that reads a file.
+/// Writes the called flow, which calls another one that reads a file.
 fn write_kid(folder: &Path, says: &str) {
     let kid = json!({
         "flow": { "name": "kid", "outputs": { "said": "{{ sub.outputs.said }}" } },
@@ -95,7 +95,7 @@ fn grand(name: &str, says: &str) -> Value {
 #[test]
 fn y16_a_run_that_rests_calls_the_flows_that_it_was_accepted_with() {
     for (name, _, expected) in CALLERS {
-        // Answered and resumed at once, or answered and driven by another process.
+        // Resume in the same command, or drive in another process.
         for drives in [false, true] {
             let homes = Homes::new();
             let flow = homes.flow(name);
@@ -168,8 +168,8 @@ fn y16_a_run_that_is_killed_calls_the_flows_that_it_was_accepted_with() {
     assert!(kills > 0, "no process was killed before its run had ended");
 }
 
-/// An agent that may call a flow, by its name or by a pattern, if a person allows it. It is in the flow that is run, or in one that
-/// was found under a computed name.
+/// An agent may call a flow, by its name or by a pattern, if a person allows it. The agent is in the flow itself, or in
+/// a flow with a computed name.
 #[test]
 fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
     for (granted, below) in [("flow:kid", false), ("flow:k*", false), ("flow:kid", true), ("flow:k*", true)] {
@@ -209,7 +209,7 @@ fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
     }
 }
 
-/// A run of a version that recorded no home has the texts of the flows that it calls.
+/// A run of an older version, which recorded no home folder, has the texts of the called flows.
 #[test]
 fn y16_a_run_that_an_older_version_accepted_goes_on() {
     let homes = Homes::new();
@@ -222,7 +222,7 @@ fn y16_a_run_that_an_older_version_accepted_goes_on() {
     assert_eq!(homes.said(&ended), "pinned");
 }
 
-/// Takes out of a store what older versions did not pin.
+/// Removes the data from a store that older versions did not pin.
 fn age(store: &Path) {
     let database = rusqlite::Connection::open(store.join("flowcell.db")).unwrap();
     let (hash, bytes): (String, Vec<u8>) = database
@@ -242,8 +242,8 @@ fn age(store: &Path) {
     assert_eq!(changed, 1);
 }
 
-/// A flow that was found under a computed name has pinned what it calls when it is resumed, driven, or repeated before it called
-/// that.
+/// A flow with a computed name has pinned the flows that it calls, whether it is resumed, driven or repeated before the
+/// call.
 #[test]
 fn y16_a_flow_with_a_computed_name_calls_the_flows_that_it_was_accepted_with() {
     for goes_on in ["resumed", "driven", "repeated"] {

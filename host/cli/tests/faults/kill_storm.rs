@@ -1,5 +1,4 @@
-//! A server that is killed again and again under load: the runs that it drives are healthy, and none of them is taken for the one
-//! that kills it.
+//! Kills a server repeatedly under load. All its runs are healthy, and none is blamed for the deaths.
 
 use std::{
     io::{Read, Write},
@@ -16,16 +15,16 @@ use crate::{
     process::{Life, PACKS, Place, scale, told},
 };
 
-/// Times that the server is killed, times `FLOWCELL_TEST_SCALE`: 70 at a scale of 10.
+/// Number of kills, multiplied by `FLOWCELL_TEST_SCALE`: 70 at a scale of 10.
 const KILLS: usize = 7;
-/// Runs that are started in each of its lives, about 600 at that scale.
+/// Runs started in each process, about 600 in total at that scale.
 const RUNS: usize = 12;
-/// Calls after which the server is killed at the earliest. The first call of a life may be that of a run which is tried alone; it
-/// has moved on when the third one arrives.
+/// Minimum of calls before a kill. The first call may be of a run that is driven alone. That run has made progress when
+/// the third call arrives.
 const FIRST: u64 = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Two calls with a pause between them, as JSON.
+/// Returns a flow of two calls with a pause between them, as JSON.
 pub(crate) fn flow(origin: &str) -> Value {
     let send = |id: &str| {
         json!({ "id": id, "type": "courier.send", "grants": { "http": [origin] },
@@ -36,7 +35,7 @@ pub(crate) fn flow(origin: &str) -> Value {
         "edges": [{ "from": "first", "to": "rest" }, { "from": "rest", "to": "second" }] })
 }
 
-/// Starts a run, again for as long as the server is full; true if it has said that the run is accepted.
+/// Starts a run, and retries while the server is full. Returns true if the server has accepted it.
 pub(crate) fn post(address: &str, body: &str) -> bool {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
@@ -58,12 +57,12 @@ pub(crate) fn post(address: &str, body: &str) -> bool {
     !answer.is_empty()
 }
 
-/// The arguments of a server.
+/// Returns the arguments of a server.
 pub(crate) fn serves() -> [&'static str; 5] {
     ["serve", "--listen", "127.0.0.1:0", "--packs", PACKS.to_str().unwrap()]
 }
 
-/// Where a server listens, once it does.
+/// Waits until a server listens. Returns its address.
 pub(crate) fn address(life: &Life) -> String {
     let mut lines = 0;
     loop {
@@ -76,7 +75,7 @@ pub(crate) fn address(life: &Life) -> String {
     }
 }
 
-/// R25: a run that was only there when the process died is no suspect for good.
+/// R25: a run that was only present when the process died is not suspected for good.
 #[test]
 fn r25_no_healthy_run_is_parked_however_often_the_process_is_killed() {
     let mut place = Place::new(1, 0);

@@ -1,4 +1,4 @@
-//! `kill -9` at random times, again and again, while runs are taken in, answered and driven.
+//! Kills processes at random times while they accept, answer and drive runs.
 
 use std::{collections::BTreeMap, sync::mpsc, thread, time::Duration};
 
@@ -8,40 +8,40 @@ use crate::{
     process::{Life, PACKS, Place, scale, told},
 };
 
-/// Processes that are killed in one store.
+/// Killed processes in each store.
 const ROUNDS: usize = 30;
-/// Stores, times `FLOWCELL_TEST_SCALE`.
+/// Stores, multiplied by `FLOWCELL_TEST_SCALE`.
 const STORES: usize = 6;
-/// Runs that are under way at a time.
+/// Limit of the unfinished runs.
 const UNDER_WAY: usize = 8;
-/// Of a hundred requests so many are refused, and so many done and not answered.
+/// Percentage of requests that are refused, and of those that are done without a response.
 const TROUBLE: u64 = 5;
 const FLOWS: [&str; 8] = ["ask", "each", "loop", "parent", "pay", "scatter", "send", "wait"];
-/// What is to come comes within this time.
+/// Time limit for an expected event.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 fn seed() -> u64 {
     std::env::var("FLOWCELL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
 
-/// When a process dies.
+/// The moment at which a process dies.
 #[derive(Clone, Copy)]
 enum Moment {
-    /// When so many requests have arrived, in whatever life.
+    /// After this number of requests, counted over all processes.
     Arrivals(usize),
-    /// When it has said so many lines.
+    /// After this number of lines of output.
     Lines(usize),
-    /// At any time.
+    /// After this time.
     Time(Duration),
 }
 
-/// One store, and those who use it.
+/// One store and its users.
 struct Story {
     place: Place,
     dice: Dice,
-    /// The flows of the runs that were asked for.
+    /// The flow of each requested run.
     asked: BTreeMap<String, &'static str>,
-    /// Runs that were asked for and not accepted, as far as anybody knows.
+    /// Requested runs that are not known to be accepted.
     open: Vec<String>,
     said: usize,
     resolved: usize,
@@ -76,7 +76,7 @@ impl Story {
         life.strike();
     }
 
-    /// A run that nobody has accepted yet.
+    /// Returns a run that is not accepted yet, and its flow.
     fn next_run(&mut self) -> (String, String) {
         if let Some(run) = self.open.pop() {
             let flow = self.asked[&run];
@@ -88,7 +88,7 @@ impl Story {
         (run, format!("{flow}.yaml"))
     }
 
-    /// Has a run taken in by whoever drives.
+    /// Starts a run in the process that drives.
     fn take_in(&mut self) {
         let (run, flow) = self.next_run();
         let errand = format!("errand={run}");
@@ -99,13 +99,13 @@ impl Story {
             assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{run}\n"));
             self.place.claims.accepted.insert(run);
         } else {
-            // Whoever drives has died over it.
+            // The process that drives has died meanwhile.
             assert!(!told(&output).contains("panicked"), "{}", told(&output));
             self.open.push(run);
         }
     }
 
-    /// Answers whoever asks.
+    /// Answers all open gates.
     fn answer(&mut self) {
         let asking: Vec<_> = self.place.unfinished().into_iter().filter(|run| run.flow == "ask").collect();
         for run in asking {
@@ -118,7 +118,7 @@ impl Story {
         }
     }
 
-    /// Somebody drives all runs while others take runs in, answer and decide; then it dies.
+    /// Drives all runs while other processes start, answer and resolve runs. Then the driver dies.
     fn drive(&mut self) {
         let moment = self.moment(4);
         let life = self.place.start(&["drive", "--packs", PACKS.to_str().unwrap()]);
@@ -134,7 +134,7 @@ impl Story {
                 killer.kill();
                 tell.send(()).unwrap();
             });
-            // Before it has the store, those who ask would take it.
+            // Wait until the driver owns the store, since another process would take it.
             life.await_lines(1, Duration::from_secs(60));
             while dead.try_recv().is_err() {
                 match self.dice.below(4) {
@@ -148,7 +148,7 @@ impl Story {
         self.place.kill(life);
     }
 
-    /// A run is watched by whoever runs it, and dies with it.
+    /// Runs one run in its own process until that process dies.
     fn watch(&mut self) {
         let unfinished = self.place.unfinished();
         let old = unfinished.iter().filter(|run| !run.attention).map(|run| run.name.clone()).collect::<Vec<_>>();
@@ -168,7 +168,7 @@ impl Story {
         }
     }
 
-    /// Nobody dies any more, and the world answers: everything ends.
+    /// Ends all trouble, and completes all runs.
     fn end(&mut self) {
         self.place.ledger.end_trouble();
         while !self.open.is_empty() {
@@ -185,7 +185,7 @@ impl Story {
             let resolved = self.place.resolve();
             self.resolved += resolved;
             for run in unfinished.iter().filter(|run| run.attention && resolved == 0) {
-                // It was killed too often without having moved on.
+                // The run was parked because too many of its processes died without progress.
                 self.place.done(&["runs", "resume", &run.name, "--quiet"]);
             }
         }
@@ -196,7 +196,7 @@ impl Story {
 fn r2_nothing_is_lost_when_processes_die_at_any_time() {
     let seeds: Vec<u64> = (0..(STORES * scale()) as u64).map(|story| seed() * 1_000 + story).collect();
     let stories: Vec<_> = thread::scope(|threads| {
-        // Two at a time, as most machines have two cores.
+        // Two stores at a time, for machines with two cores.
         let halves = seeds.chunks(seeds.len().div_ceil(2));
         let halves: Vec<_> =
             halves.map(|half| threads.spawn(|| half.iter().copied().map(tell).collect::<Vec<_>>())).collect();

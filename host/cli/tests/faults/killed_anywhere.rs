@@ -1,4 +1,4 @@
-//! One run at a time, killed after every so many events and every so many requests, and again while it goes on from there.
+//! Kills one run after each number of events and of requests, and again after it has resumed.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use crate::process::{PACKS, Place, flows, scale, told};
 
-/// Every so many events a process is killed; `FLOWCELL_TEST_SCALE` divides it.
+/// Interval in events between two kill points. `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const RUN: &str = "r";
 
-/// What is done to a run.
+/// A flow with its arguments and its expected outputs.
 pub(crate) struct Case {
     pub(crate) flow: String,
     pub(crate) arguments: Vec<String>,
     pub(crate) outputs: Option<Value>,
 }
 
-/// The flows of these tests, and two of the examples, which call nobody.
+/// Returns the flows of these tests, and two examples without calls.
 pub(crate) fn cases() -> Vec<Case> {
     let own = flows().into_iter().map(|flow| Case {
         flow: flow.file_name().unwrap().to_str().unwrap().to_owned(),
@@ -34,7 +34,7 @@ pub(crate) fn cases() -> Vec<Case> {
     });
     let mut cases: Vec<_> = own.chain(examples).collect();
     for case in &mut cases {
-        // Only who has a gate is answered.
+        // Only flows with a gate get an answer.
         if !case.flow.starts_with("ask") && !case.arguments.is_empty() {
             case.arguments.truncate(2);
         }
@@ -42,16 +42,16 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// What ends a life.
+/// The point at which a process is killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum After {
     Events(usize),
     Arrivals(usize),
-    /// Whatever it does, so long after its start.
+    /// This number of microseconds after its start.
     Micros(u64),
 }
 
-/// One life of a run. True: it was killed where it was meant to be.
+/// Runs one process of a run and kills it. Returns true if it reached the kill point.
 pub(crate) fn live(place: &mut Place, case: &Case, after: After) -> bool {
     let mut arguments = Place::watched(&case.flow, RUN);
     arguments.extend(case.arguments.iter().map(String::as_str));
@@ -75,7 +75,7 @@ pub(crate) fn live(place: &mut Place, case: &Case, after: After) -> bool {
     came
 }
 
-/// Nobody dies any more: the same command ends the run, with a person's decisions where it asks.
+/// Completes the run with the same command, without kills. Resolves its ambiguous calls.
 pub(crate) fn end(place: &mut Place, case: &Case) -> Result<Value, String> {
     let mut arguments =
         vec!["run", &case.flow, "--run-id", RUN, "--json", "--quiet", "--packs", PACKS.to_str().unwrap()];
@@ -92,7 +92,7 @@ pub(crate) fn end(place: &mut Place, case: &Case) -> Result<Value, String> {
     Err("it asks again and again".into())
 }
 
-/// Kills a run there, and the next life soon after its start; then looks at what is left.
+/// Kills a run at a point, and its next process soon after the start. Then checks the store.
 fn tell(case: &Case, after: After, again: After, wrong: &mut Vec<String>) -> (bool, usize) {
     let mut place = Place::new(1, 0);
     let came = live(&mut place, case, after);
@@ -116,7 +116,7 @@ fn r3_a_run_survives_being_killed_anywhere_and_again_while_it_recovers() {
     assert!(cases.len() >= 10);
     for case in &cases {
         for events in (1..).step_by(step) {
-            // The first that a life tells is that it goes on.
+            // The first event of a process says that the run is resumed.
             let (came, killed) = tell(case, After::Events(events), After::Events(1 + events % 3), &mut wrong);
             kills += killed;
             if !came {

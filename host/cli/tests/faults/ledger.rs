@@ -1,4 +1,4 @@
-//! The world outside: a server that remembers whatever arrives, and does what a good one does with a key that it knows.
+//! The outside world: a server that records every request, and deduplicates requests by their keys.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,55 +14,55 @@ use serde_json::{Value, json};
 
 use crate::{checker, dice::Dice};
 
-/// What the server does with a request.
+/// The server's treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It does what is asked and answers.
+    /// The server executes the request and answers.
     Answered,
-    /// It does what is asked and hangs up.
+    /// The server executes the request and closes the connection.
     Unanswered,
-    /// It hangs up.
+    /// The server closes the connection without executing the request.
     Refused,
 }
 
-/// One request that arrived whole.
+/// A request that arrived completely.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) key: String,
-    /// What the flow says of its effect: `idempotent`, `at-least-once` or `once`.
+    /// The effect that the flow declares: `idempotent`, `at-least-once` or `once`.
     pub(crate) effect: String,
     pub(crate) errand: String,
     pub(crate) index: u64,
     pub(crate) fate: Fate,
 }
 
-/// What the server remembers.
+/// The server's records.
 #[derive(Clone, Default)]
 pub(crate) struct Book {
     pub(crate) arrivals: Vec<Arrival>,
-    /// Answers of requests that were done, by key.
+    /// Responses to executed requests, by key.
     pub(crate) answers: HashMap<String, Value>,
-    /// How often a person said that a request with this key is to be made again.
+    /// The number of times that a person has allowed to repeat a request, by key.
     pub(crate) repeats: HashMap<String, usize>,
-    /// What was wrong at the time of an arrival.
+    /// Violations at the time of an arrival.
     pub(crate) wrong: Vec<String>,
 }
 
-/// How the server goes on.
+/// The state of the server.
 #[derive(Default)]
 struct Serving {
     book: Book,
-    /// Connections that are open, and the ports that have ever connected.
+    /// The number of open connections, and the ports of all connections so far.
     open: usize,
     ports: HashSet<u16>,
     dice: Dice,
-    /// In how many of a hundred cases a request is refused or not answered.
+    /// Percentage of requests that are refused or not answered.
     trouble: u64,
-    /// Errands that are not answered begin so.
+    /// Prefix of the errands that get no response.
     held: Option<&'static str>,
 }
 
-/// The server. Clones are the same.
+/// The server. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Ledger(Arc<Shared>);
 
@@ -74,7 +74,7 @@ struct Shared {
 }
 
 impl Ledger {
-    /// A server that looks into the store whenever something arrives. Trouble is in percent of requests.
+    /// Starts a server that checks the store at each arrival. `trouble` is a percentage of requests.
     pub(crate) fn new(store: &Path, seed: u64, trouble: u64) -> Ledger {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -97,7 +97,7 @@ impl Ledger {
         ledger
     }
 
-    /// Where the server is, as flows name it.
+    /// Returns the server's origin, for flows.
     pub(crate) fn origin(&self) -> String {
         format!("http://{}", self.address())
     }
@@ -106,7 +106,7 @@ impl Ledger {
         format!("127.0.0.1:{}", self.0.port)
     }
 
-    /// What the server remembers by now.
+    /// Returns a copy of the records.
     pub(crate) fn book(&self) -> Book {
         self.serving().book.clone()
     }
@@ -119,15 +119,15 @@ impl Ledger {
         self.serving().book.arrivals.len()
     }
 
-    /// Waits until so many requests have arrived, or the time is over.
+    /// Waits until `count` requests have arrived. Returns false after `patience`.
     pub(crate) fn await_arrivals(&self, count: usize, patience: Duration) -> bool {
         let waiting = |serving: &mut Serving| serving.book.arrivals.len() < count;
         !self.0.changed.wait_timeout_while(self.serving(), patience, waiting).unwrap().1.timed_out()
     }
 
-    /// Waits until everything that was sent has arrived: whoever sent it is dead.
+    /// Waits until all requests of dead processes have arrived.
     pub(crate) fn await_quiet(&self) {
-        // Whoever connected earlier is accepted earlier.
+        // Connections are accepted in their order.
         let last = TcpStream::connect(self.address()).unwrap();
         let port = last.local_addr().unwrap().port();
         self.await_that(|serving| serving.ports.contains(&port));
@@ -141,23 +141,23 @@ impl Ledger {
         assert!(!waited.1.timed_out(), "a connection outlives whoever opened it");
     }
 
-    /// Does not answer errands that begin so, or all.
+    /// Withholds the responses to errands with this prefix. `None` ends that.
     pub(crate) fn hold(&self, errand: Option<&'static str>) {
         self.serving().held = errand;
         self.0.changed.notify_all();
     }
 
-    /// From now on everything is answered.
+    /// Answers all requests from now on.
     pub(crate) fn end_trouble(&self) {
         self.serving().trouble = 0;
     }
 
-    /// The answer to a request that was done.
+    /// Returns the response to an executed request.
     pub(crate) fn answer_to(&self, key: &str) -> Option<Value> {
         self.serving().book.answers.get(key).cloned()
     }
 
-    /// A person has said that a request did not happen.
+    /// Records a person's decision that a request was not executed.
     pub(crate) fn allow_again(&self, key: &str) {
         *self.serving().book.repeats.entry(key.to_owned()).or_default() += 1;
     }
@@ -191,7 +191,7 @@ impl Ledger {
             };
             self.0.changed.notify_all();
             let Some(answer) = answer else { return };
-            // A slow server.
+            // Simulate a slow server.
             thread::sleep(pause);
             if !self.may_answer(stream, body["errand"].as_str().unwrap_or_default()) {
                 return;
@@ -205,7 +205,7 @@ impl Ledger {
         }
     }
 
-    /// Waits while nobody is answered. False: whoever asked has gone.
+    /// Waits while responses are withheld. Returns false if the client has gone.
     fn may_answer(&self, stream: &TcpStream, errand: &str) -> bool {
         let mut serving = self.serving();
         while serving.held.is_some_and(|held| errand.starts_with(held)) {
@@ -239,7 +239,7 @@ impl Book {
     }
 }
 
-/// Path, key and body of the next request; none if it does not come whole.
+/// Reads the path, key and body of the next request. Returns `None` if it is incomplete.
 fn request(reader: &mut BufReader<&TcpStream>) -> Option<(String, String, Value)> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;

@@ -1,9 +1,9 @@
-//! The real program and its store under faults: processes that die without warning, a disk that is full or fails, a world
-//! that hangs up. After each test a checker that knows nothing of Flowcell but the tables reads the store, and a ledger
-//! outside of the processes tells what the world has seen.
+//! Tests the real program and its store under faults: dying processes, a full or failing disk, and a server that closes
+//! connections. After each test, a checker that only knows the tables reads the store. A ledger outside the processes
+//! has recorded all requests.
 //!
-//! `cargo test -p flowcell --test faults -- --nocapture` prints how often the processes died. `FLOWCELL_TEST_SCALE`
-//! multiplies that, and `FLOWCELL_TEST_SEED` makes it happen otherwise.
+//! `cargo test -p flowcell --test faults -- --nocapture` prints the numbers of killed processes. `FLOWCELL_TEST_SCALE`
+//! multiplies the work, and `FLOWCELL_TEST_SEED` changes the random choices.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]

@@ -1,4 +1,4 @@
-//! The real program: started, told to do something, killed.
+//! Starts, controls and kills the real program.
 
 use std::{
     collections::BTreeMap,
@@ -19,25 +19,25 @@ use crate::{
     ledger::Ledger,
 };
 
-/// The packs of the couriers.
+/// The folder of the packs `courier`.
 pub(crate) static PACKS: LazyLock<PathBuf> = LazyLock::new(|| guests::build("courier", ""));
 
 pub(crate) fn scale() -> usize {
     std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
-/// A folder with flows, a store in it, and the server that the flows call.
+/// A folder with flows, their store, and the server that they call.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
     pub(crate) ledger: Ledger,
     pub(crate) claims: Claims,
     pub(crate) kills: usize,
-    /// What the processes are told beside their arguments.
+    /// Environment variables of the processes.
     pub(crate) settings: Vec<(&'static str, &'static str)>,
 }
 
 impl Place {
-    /// Flows find the server's address where `ORIGIN` stands.
+    /// Copies the flows with the server's address in place of `ORIGIN`.
     pub(crate) fn new(seed: u64, trouble: u64) -> Place {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::new(&folder.path().join(".flowcell"), seed, trouble);
@@ -62,7 +62,7 @@ impl Place {
         command
     }
 
-    /// Gives a command that runs the program what the program needs.
+    /// Sets the environment of a command that runs the program.
     pub(crate) fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
         command.current_dir(self.folder()).env("FLOWCELL_CACHE", cache).stdin(Stdio::null());
@@ -76,17 +76,17 @@ impl Place {
         self.flowcell(arguments).output().unwrap()
     }
 
-    /// Starts a process that is to be killed; what it says is counted.
+    /// Starts a process that the test kills, and counts its lines of output.
     pub(crate) fn start(&self, arguments: &[&str]) -> Life {
         Life::of(&mut self.flowcell(arguments))
     }
 
-    /// The arguments of a run that is watched.
+    /// Returns the arguments of a run that prints its events.
     pub(crate) fn watched<'a>(flow: &'a str, run: &'a str) -> Vec<&'a str> {
         vec!["run", flow, "--run-id", run, "--quiet", "--events", "-", "--packs", PACKS.to_str().unwrap()]
     }
 
-    /// Kills a process, and takes down what it has told.
+    /// Kills a process, and records the events that it has printed.
     pub(crate) fn kill(&mut self, life: Life) -> Vec<Value> {
         self.kills += 1;
         let lines = life.kill();
@@ -94,22 +94,22 @@ impl Place {
         self.note(&lines)
     }
 
-    /// Takes down events that were told.
+    /// Records printed events.
     pub(crate) fn note(&mut self, lines: &[String]) -> Vec<Value> {
-        // The last line of somebody who was killed may not be whole.
+        // The last line of a killed process may be incomplete.
         let events: Vec<Value> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
         events.iter().for_each(|event| self.claims.told(event.clone()));
         events
     }
 
-    /// Runs that somebody outside has started and that have not ended.
+    /// Returns the unfinished top-level runs.
     pub(crate) fn unfinished(&self) -> Vec<Run> {
         let mut runs = checker::runs(&self.store());
         runs.retain(|run| run.parent.is_none() && !run.has_ended());
         runs
     }
 
-    /// Decides what became of calls that nobody knows the end of, by what the world has seen. Answers how many.
+    /// Resolves ambiguous calls by the server's records. Returns their number.
     pub(crate) fn resolve(&self) -> usize {
         let runs = checker::runs(&self.store());
         let mut resolved = 0;
@@ -135,7 +135,7 @@ impl Place {
         resolved
     }
 
-    /// Everything that the store tells of its runs.
+    /// Reads all events of all runs in the store.
     pub(crate) fn events(&self) -> BTreeMap<(String, u64), Value> {
         let mut events = BTreeMap::new();
         for run in checker::runs(&self.store()) {
@@ -149,7 +149,7 @@ impl Place {
         events
     }
 
-    /// Everything that is wrong.
+    /// Returns all violations.
     pub(crate) fn check(&self) -> Vec<String> {
         self.ledger.await_quiet();
         checker::check(&self.store(), &self.claims, &self.ledger.book(), &self.events())
@@ -160,7 +160,7 @@ pub(crate) fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The flows of these tests, in order of their names.
+/// Returns the flows of these tests, sorted by name.
 pub(crate) fn flows() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/flows");
     let mut flows: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -168,7 +168,7 @@ pub(crate) fn flows() -> Vec<PathBuf> {
     flows
 }
 
-/// The tasks of a run that ask what became of a call, and the keys of these calls.
+/// Returns the blocked tasks of a run, and the keys of their ambiguous calls.
 fn blocked(place: &Place, run: &Run) -> Vec<(String, String)> {
     let facts = run.facts();
     let calls = Calls::of(facts.clone());
@@ -189,7 +189,7 @@ fn blocked(place: &Place, run: &Run) -> Vec<(String, String)> {
     if open.is_empty() {
         return Vec::new();
     }
-    // Facts name nodes by their index: events know the names.
+    // Records name nodes by index, while events have the names.
     let output = place.done(&["runs", "events", &run.name]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let events: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -202,7 +202,7 @@ fn blocked(place: &Place, run: &Run) -> Vec<(String, String)> {
     open.filter_map(|key| Some((address(&key)?, key))).collect()
 }
 
-/// The run above all, and the address of a task as it has it.
+/// Returns the top-level run, and the address of a task in it.
 fn from_the_top<'a>(runs: &'a [Run], run: &'a Run, mut address: String) -> (&'a str, String) {
     let mut run = run;
     while let Some(parent) = &run.parent {
@@ -214,7 +214,7 @@ fn from_the_top<'a>(runs: &'a [Run], run: &'a Run, mut address: String) -> (&'a 
     (&run.name, address)
 }
 
-/// What the capability would have answered.
+/// Returns the result of the capability for a response.
 fn response(answer: &Value) -> String {
     let headers = [["content-type", "application/json"]];
     serde_json::json!({ "status": 200, "headers": headers, "body": { "text": answer.to_string() } }).to_string()
@@ -227,7 +227,7 @@ pub(crate) struct Life {
     readers: Vec<thread::JoinHandle<()>>,
 }
 
-/// Who can kill a process, until its end was waited for.
+/// A handle that can kill a process until its end is awaited.
 #[derive(Clone)]
 pub(crate) struct Killer(Arc<Mutex<Child>>);
 
@@ -266,7 +266,7 @@ impl Life {
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
-    /// The number of the process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.0.lock().unwrap().id()
     }
@@ -275,12 +275,13 @@ impl Life {
         self.child.clone()
     }
 
-    /// Kills it without warning.
+    /// Sends SIGKILL.
     pub(crate) fn strike(&self) {
         self.child.kill();
     }
 
-    /// Waits until it has said so many lines, has ended, or the time is over. True if it has said so many.
+    /// Waits until the process has printed `count` lines, has ended, or `patience` is over. Returns true if it has
+    /// printed them.
     pub(crate) fn await_lines(&self, count: usize, patience: Duration) -> bool {
         let (said, changed) = &*self.said;
         let waiting = |said: &mut Said| said.out.len() + said.err.len() < count && said.closed < 2;
@@ -288,17 +289,17 @@ impl Life {
         said.out.len() + said.err.len() >= count
     }
 
-    /// Whether it will not say anything more.
+    /// Returns whether both outputs are closed.
     pub(crate) fn is_silent(&self) -> bool {
         self.said.0.lock().unwrap().closed == 2
     }
 
-    /// What it has said to people so far.
+    /// Returns the lines of standard error so far.
     pub(crate) fn errors(&self) -> Vec<String> {
         self.said.0.lock().unwrap().err.clone()
     }
 
-    /// Kills it without warning. Answers what it has said.
+    /// Sends SIGKILL. Returns the lines of standard output.
     fn kill(mut self) -> Vec<String> {
         self.child.kill();
         self.child.wait();
@@ -306,9 +307,10 @@ impl Life {
         std::mem::take(&mut self.said.0.lock().unwrap().out)
     }
 
-    /// Waits for its end: exit code, what it said, and what it said to people.
+    /// Waits for the end of the process. Returns its exit code, the lines of standard output, and the text of standard
+    /// error.
     pub(crate) fn end(mut self) -> (Option<i32>, Vec<String>, String) {
-        // A process that says nothing more has ended, or is about to.
+        // A process with closed outputs has ended or is about to end.
         self.readers.drain(..).for_each(|reader| reader.join().unwrap());
         let code = self.child.wait();
         let mut said = self.said.0.lock().unwrap();
@@ -318,7 +320,7 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // A test that failed leaves nobody behind.
+        // Leave no process behind after a failed test.
         self.child.kill();
         self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! A database that is brought back from an older copy: what its runs have done since is not done again by itself.
+//! Restores a database from an older copy: the later work of its runs is not repeated automatically.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn good(place: &Place, arguments: &[&str]) -> String {
     told(&output) + &String::from_utf8_lossy(&output.stdout)
 }
 
-/// How the runs stand, by name: that, and whether somebody has to look at them.
+/// Returns the name and status of each run, and whether it needs attention.
 fn standing(place: &Place) -> Vec<(String, String, bool)> {
     let runs = checker::runs(&place.store()).into_iter().filter(|run| run.parent.is_none());
     runs.map(|run| (run.name, run.standing, run.attention)).collect()
@@ -34,7 +34,7 @@ fn t11_runs_of_an_older_copy_are_parked_and_nothing_is_done_again() {
     }
     let drive = ["drive", "--once", "--packs", packs];
     good(&place, &["store", "backup", "saved"]);
-    // A copy that nothing has come after is as good as the store.
+    // A copy without later commits is equivalent to the store.
     let database = place.store().join("flowcell.db");
     let bring_back = || {
         for beside in ["-wal", "-shm"] {
@@ -48,12 +48,12 @@ fn t11_runs_of_an_older_copy_are_parked_and_nothing_is_done_again() {
     assert_eq!(standing(&place), all(runs, "succeeded", false));
     let arrived = place.ledger.arrived();
     assert!(arrived > 0);
-    // The world has seen what the copy knows nothing of.
+    // The server has received requests that the copy does not record.
     bring_back();
     let said = good(&place, &drive);
     assert!(said.contains("brought back from an older copy: 3 runs"), "{said}");
     assert_eq!(standing(&place), all(runs, "parked", true));
-    // Nor does the next process go on with them, which is not told again.
+    // The next process does not drive them either, and does not warn again.
     let said = good(&place, &drive);
     assert!(!said.contains("older copy"), "{said}");
     assert_eq!(standing(&place), all(runs, "parked", true));
@@ -61,7 +61,7 @@ fn t11_runs_of_an_older_copy_are_parked_and_nothing_is_done_again() {
     let shown = good(&place, &["runs", "show", "send"]);
     assert!(shown.contains("the store was brought back from an older copy"), "{shown}");
     assert!(good(&place, &["store", "check"]).contains("\"damage\": []"));
-    // Somebody has looked at one of them, and it may be done again.
+    // A person has examined one of them, and allows to repeat it.
     good(&place, &["runs", "resume", "send", "--quiet", "--packs", packs]);
     assert!(place.ledger.arrived() > arrived);
     assert_eq!(standing(&place)[2], ("send".to_owned(), "succeeded".to_owned(), false));

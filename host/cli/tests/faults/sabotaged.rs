@@ -1,4 +1,4 @@
-//! R34: the checks are worth something. In a build whose promise can be broken they find that it is, and nothing otherwise.
+//! R34: checks the checker itself. It finds violations in a build whose durability is broken, and none otherwise.
 
 use crate::{
     killed_anywhere::{After, Case, cases, end, live},
@@ -7,7 +7,7 @@ use crate::{
 
 const HELD_BACK: (&str, &str) = ("FLOWCELL_TEST_HOLD_BACK", "1");
 
-/// Kills a flow's processes after every few events and every request. Answers what is wrong then.
+/// Kills a flow's processes after every few events and every request. Returns the violations.
 fn found(flow: &str, settings: &[(&'static str, &'static str)]) -> Vec<String> {
     let case: Case = cases().into_iter().find(|case| case.flow == flow).unwrap();
     let mut wrong = Vec::new();

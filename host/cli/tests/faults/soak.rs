@@ -1,4 +1,4 @@
-//! A server under load for long, and one with little memory.
+//! Tests a server under load for a long time, and a server with little memory.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Posts runs, a few at a time, and answers their ids.
+/// Starts runs, eight at a time.
 fn post_all(address: &str, runs: &[(String, Value)]) {
     let parts = runs.chunks(runs.len().div_ceil(8));
     thread::scope(|threads| {
@@ -33,18 +33,18 @@ fn post_all(address: &str, runs: &[(String, Value)]) {
     });
 }
 
-/// R28 in short: random faults are those of the other tests.
+/// R28 in short. Other tests cover random faults.
 #[cfg(target_os = "linux")]
 #[test]
 fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
-    /// Rounds before the memory is measured first.
+    /// Rounds before the first measurement of the memory.
     const WARM: usize = 2;
-    /// Rounds after that, times `FLOWCELL_TEST_SCALE`.
+    /// Rounds after that, multiplied by `FLOWCELL_TEST_SCALE`.
     const ROUNDS: usize = 4;
     const RUNS: usize = 48;
-    /// KiB by which the server may grow in all rounds: what it remembers of runs is bounded, and not yet full.
+    /// Limit in KiB of the server's growth over all rounds. The server's caches are bounded, but not full yet.
     const GROWTH: u64 = 64 << 10;
-    /// Files that the server may have open beyond those of its start: fewer than a leak in one of the rounds would leave.
+    /// Limit of the open files beyond those at the start. A leak in one round would exceed it.
     const FILES: usize = 12;
 
     let mut place = Place::new(1, 0);
@@ -60,7 +60,7 @@ fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
     let round = |place: &mut Place, number: usize| {
         let runs: Vec<_> = (0..RUNS).map(|run| (format!("r{number}-{run}"), flow.clone())).collect();
         post_all(&address, &runs);
-        // Listeners that go without a word.
+        // Clients that disconnect without closing the stream.
         let listeners = runs.iter().take(16).map(|(run, _)| {
             let mut stream = TcpStream::connect(&address).unwrap();
             write!(stream, "GET /v1/runs/{run}/events/stream HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
@@ -76,7 +76,7 @@ fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
     let resident = memory();
     (WARM..rounds).for_each(|number| round(&mut place, number));
     let now = memory();
-    // Unused connections end by themselves.
+    // Unused connections time out.
     let begun = Instant::now();
     while files() > open + FILES && begun.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(20));
@@ -91,19 +91,19 @@ fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
     assert_eq!(place.check(), Vec::<String>::new());
 }
 
-/// R11: with 512 MiB for its data the server takes every run in, or turns it away with 429. `RLIMIT_DATA` needs no rights; that
-/// of the address space would, as sandboxes reserve more of it than there is memory.
+/// R11: a server with 512 MiB for its data accepts each run or answers 429. `RLIMIT_DATA` suits here. A limit of the
+/// address space does not, because sandboxes reserve more addresses than there is memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn r11_a_server_with_little_memory_survives_thousands_of_runs() {
-    /// Runs, times `FLOWCELL_TEST_SCALE`: 10,000 at a scale of 10.
+    /// Runs, multiplied by `FLOWCELL_TEST_SCALE`: 10,000 at a scale of 10.
     const RUNS: usize = 1_000;
 
     let mut place = Place::new(1, 0);
     let mut command = Command::new("sh");
     let limited = "ulimit -d 524288 && exec \"$@\"";
     place.prepare(&mut command).args(["-c", limited, "sh", env!("CARGO_BIN_EXE_flowcell")]).args(serves());
-    // What the allocator reserves and does not use would count.
+    // Memory that the allocator reserves without using it would count.
     command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
     let serving = Life::of(&mut command);
     let address = address(&serving);

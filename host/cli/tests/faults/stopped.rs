@@ -1,4 +1,4 @@
-//! A process that stands still for a while, as on a machine that was suspended, and one that is told to end.
+//! A process that is suspended for a while, as on a sleeping machine, and one that gets SIGTERM.
 
 use std::{thread, time::Duration};
 
@@ -59,14 +59,14 @@ fn a_process_that_is_told_to_end_hears_what_became_of_its_calls() {
     let driving = place.start(&["drive", "--packs", packs]);
     assert!(place.ledger.await_arrivals(1, Duration::from_secs(60)), "{:?}", driving.errors());
     driving.signal("TERM");
-    // One line says that it drives, one that it stops. Only now the call is answered.
+    // One line reports the start, and one the stop. Only then the call gets its response.
     assert!(driving.await_lines(2, Duration::from_secs(60)), "{:?}", driving.errors());
     place.ledger.hold(None);
     let (code, _, said) = driving.end();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("r  parked  pay"), "{said}");
     assert_eq!(place.ledger.arrived(), 1, "a call began while the process was to end");
-    // Nobody has to say what became of the call, though it must not be made twice.
+    // The reply was recorded before the end, so the call is not ambiguous.
     let driven = place.done(&["drive", "--once", "--packs", packs]);
     assert!(driven.status.success(), "{}", told(&driven));
     assert_eq!(place.ledger.arrived(), 2);

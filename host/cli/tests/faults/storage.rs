@@ -1,5 +1,5 @@
-//! A disk that is full, and one that fails: nothing is acknowledged that it does not hold, the process says why it stops,
-//! and when there is room again the same command goes on.
+//! Tests a full disk and a failing one: only durable work is acknowledged, the process reports why it stops, and the
+//! same command continues once the disk works again.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -9,14 +9,14 @@ use crate::{
     process::{Life, Place, scale},
 };
 
-/// The process could not write its store, or could not open it.
+/// Exit codes of a process that could not write or open its store.
 const STOPPED: [i32; 2] = [74, 2];
 
 fn case(flow: &str) -> Case {
     cases().into_iter().find(|case| case.flow == flow).unwrap()
 }
 
-/// What is wrong about a life that met a fault, and about what it has left.
+/// Ends a process that met a fault. Returns whether the fault occurred, and all violations.
 fn look(place: &mut Place, case: &Case, life: Life, hit: impl Fn(&Place) -> bool) -> (bool, Vec<String>) {
     let (code, lines, said) = life.end();
     place.note(&lines);
@@ -26,7 +26,7 @@ fn look(place: &mut Place, case: &Case, life: Life, hit: impl Fn(&Place) -> bool
         Some(0) if !hit => {}
         Some(3) if !hit => {}
         Some(code) if hit && STOPPED.contains(&code) && said.contains("the store") && !said.contains("panicked") => {}
-        // Killed by the signal that a limit sends.
+        // The signal of a resource limit has killed the process.
         None if hit => {}
         other => wrong.push(format!("it ended with {other:?}: {said}")),
     }
@@ -76,14 +76,14 @@ fn r8_a_disk_that_fails_to_make_durable_loses_nothing() {
     assert!(faults > 10);
 }
 
-/// R8: reads that fail. Whoever cannot read what happened does not go on from it.
+/// R8: failing reads. A process that cannot read its history does not continue from it.
 #[cfg(target_os = "linux")]
 #[test]
 fn r8_a_disk_that_cannot_be_read_loses_nothing() {
     let step = 11_usize.div_ceil(scale());
     let (mut faults, mut wrong) = (0, Vec::new());
     for flow in ["send.yaml", "ask.yaml"] {
-        // From the beginning, and from where a run was left.
+        // From the start of the run, and from a later point.
         for left in [false, true] {
             let (found, why) = unreadable(&case(flow), left, step);
             faults += found;
@@ -95,7 +95,7 @@ fn r8_a_disk_that_cannot_be_read_loses_nothing() {
     assert!(faults > 20);
 }
 
-/// Runs a flow on a disk whose reads fail from some point on, for every so many reads.
+/// Runs a flow on a disk whose reads fail after `number` of them, for numbers in steps of `step`.
 #[cfg(target_os = "linux")]
 fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
     let library = crate::guests::bad_machine();
@@ -116,7 +116,7 @@ fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
         let (code, lines, said) = life.end();
         place.note(&lines);
         let hit = place.folder().join("bad-disk").exists();
-        // What SQLite has in memory may be all that a run needs.
+        // SQLite may have all needed pages in memory.
         let clean = matches!(code, Some(0 | 3)) || (hit && said.contains("store") && matches!(code, Some(1 | 2 | 74)));
         let mut found = Vec::new();
         if !clean || said.contains("panicked") {
@@ -133,7 +133,7 @@ fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
     (faults, wrong)
 }
 
-/// Commits of runs that are taken in at the same time are made durable together: with one wait for each of them this would take
+/// The commits of runs that are accepted at the same time share one wait for the disk. One wait for each would take
 /// minutes.
 #[cfg(target_os = "linux")]
 #[test]
@@ -172,7 +172,8 @@ fn r9_a_slow_disk_delays_runs_and_loses_none() {
 fn files_that_may_not_grow_lose_nothing() {
     let case = case("wait.yaml");
     let (mut faults, mut wrong) = (0, Vec::new());
-    // Blocks of 512 bytes. With more, the store has room and the memory of the sandboxes, which are files too, has not.
+    // Blocks of 512 bytes. With a higher limit, the store would fit while the memory of the sandboxes, which are files
+    // too, would not.
     for (blocks, ignored) in (1..150).step_by(12).flat_map(|blocks| [(blocks, true), (blocks, false)]) {
         let mut place = Place::new(1, 0);
         let script = format!("{} ulimit -f {blocks}; exec \"$@\"", if ignored { "trap '' XFSZ;" } else { "" });

@@ -1,4 +1,4 @@
-//! The checker finds what is wrong: it is given stores and ledgers that are.
+//! Checks that the checker finds each violation, in falsified stores and ledgers.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::LazyLock};
 
@@ -11,7 +11,7 @@ use crate::{
     process::Place,
 };
 
-/// A store in which all is well, and what the world and the subscribers know of it.
+/// A correct store, with the ledger's records and the reported events.
 struct Sound {
     place: Place,
     events: BTreeMap<(String, u64), Value>,
@@ -36,7 +36,7 @@ static SOUND: LazyLock<Sound> = LazyLock::new(|| {
     Sound { place, events }
 });
 
-/// What can be falsified.
+/// A copy that a test falsifies.
 struct Copy {
     _folder: tempfile::TempDir,
     connection: Connection,
@@ -45,7 +45,7 @@ struct Copy {
     events: BTreeMap<(String, u64), Value>,
 }
 
-/// Changes the facts of a run as if they had been written so.
+/// Changes the records of a run, with correct checksums.
 fn rewrite(connection: &Connection, run: &str, change: impl FnOnce(&mut Vec<Vec<Value>>)) {
     let id: i64 = connection.query_row("SELECT id FROM runs WHERE run = ?", [run], |row| row.get(0)).unwrap();
     let mut select = connection.prepare("SELECT body FROM units WHERE run = ? ORDER BY first_seq").unwrap();
@@ -66,7 +66,7 @@ fn rewrite(connection: &Connection, run: &str, change: impl FnOnce(&mut Vec<Vec<
     connection.execute("UPDATE runs SET next_seq = ? WHERE id = ?", (next, id)).unwrap();
 }
 
-/// What is found after a change.
+/// Returns the violations after a change.
 fn found(change: impl FnOnce(&mut Copy)) -> Vec<String> {
     let sound = &*SOUND;
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ fn finds(what: &str, change: impl FnOnce(&mut Copy)) {
     assert!(found.iter().any(|why| why.contains(what)), "`{what}` is not among {found:#?}");
 }
 
-/// Makes a fact come once more, right after itself.
+/// Inserts a copy of a record right after it.
 fn double(units: &mut [Vec<Value>], fact: &str) {
     let unit = units.iter_mut().find(|unit| unit.iter().any(|one| one.get(fact).is_some())).unwrap();
     let at = unit.iter().position(|one| one.get(fact).is_some()).unwrap();
@@ -186,7 +186,7 @@ fn what_is_wrong_about_effects_is_found() {
         let arrival = Arrival { fate, ..call(&copy.book, errand).clone() };
         copy.book.arrivals.push(arrival);
     };
-    // What may be repeated may arrive again.
+    // An idempotent request may arrive again.
     assert_eq!(found(|copy| again(copy, "send/send", Fate::Answered)), Vec::<String>::new());
     finds("2 calls arrived, of which 2 were done, instead of once", |copy| again(copy, "pay/pay", Fate::Unanswered));
     finds("2 calls arrived, of which 1 were done, instead of once", |copy| again(copy, "pay/pay", Fate::Refused));

@@ -1,6 +1,6 @@
-//! Packs that nobody has written, installed and used: nothing panics, whatever the bytes are. Each is a pack of the corpus that was changed a
-//! few times at random places, or two of them grown together. `FLOWCELL_TEST_SCALE` multiplies the rounds, and
-//! `FLOWCELL_TEST_SEED` picks others. What has done harm is kept in the corpus, and tried as it is from then on.
+//! Installs and uses mutated packs: no bytes may cause a panic. Each pack is one of the corpus with a few random
+//! changes, or a combination of two. `FLOWCELL_TEST_SCALE` multiplies the rounds, and `FLOWCELL_TEST_SEED` changes the
+//! random choices. A pack that has caused a panic is added to the corpus, which is also tried unchanged.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -20,11 +20,11 @@ use flowcell::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-/// Packs, times `FLOWCELL_TEST_SCALE`.
+/// Packs, multiplied by `FLOWCELL_TEST_SCALE`.
 const ROUNDS: usize = 20_000;
-/// A host holds the packs that it was given; after so many there is another one.
+/// Packs after which a new host replaces the old one, since a host keeps its packs.
 const PACKS_OF_A_HOST: usize = 1_000;
-/// A flow that brings a pack and uses it.
+/// A flow that names a pack and uses its types.
 const FLOW: &str = "
 flow: { name: fuzzed, packs: [pack.wasm] }
 nodes:
@@ -37,7 +37,7 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus")
 }
 
-/// The packs of the corpus: as text with a manifest beside it, or, if they were found here, as they are.
+/// Reads the packs of the corpus: a text with a manifest next to it, or the bytes of an earlier finding.
 fn packs() -> Vec<Vec<u8>> {
     let mut files: Vec<_> = fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -52,7 +52,7 @@ fn packs() -> Vec<Vec<u8>> {
     files.into_iter().filter_map(read).collect()
 }
 
-/// Whoever installs packs and checks flows.
+/// A user who installs packs and checks flows.
 struct User {
     folder: tempfile::TempDir,
     host: Host,
@@ -66,7 +66,7 @@ impl User {
         User { folder, host: host(), packs: 0 }
     }
 
-    /// Answers whether the pack was taken.
+    /// Installs and checks a pack. Returns whether it was accepted.
     fn meets(&mut self, pack: &[u8]) -> bool {
         self.packs += 1;
         if self.packs.is_multiple_of(PACKS_OF_A_HOST) {
@@ -86,7 +86,7 @@ impl User {
         })
     }
 
-    /// Whether the pack may be installed.
+    /// Returns whether the pack can be installed.
     fn installs(&self, pack: &[u8]) -> bool {
         let (store, trust) = (PackStore::at(self.folder.path().join("packs")), Trust::default());
         let mut lock = Lock::read(&self.folder.path().join("flowcell.lock")).unwrap();
@@ -110,6 +110,6 @@ fn n27_no_pack_harms_whoever_installs_and_uses_it() {
         let (one, other) = (&packs[dice.random_range(0..packs.len())], &packs[dice.random_range(0..packs.len())]);
         taken += usize::from(user.meets(&mutation::changed(one, other, &mut dice)));
     }
-    // If all or none were taken, the changes would try nothing.
+    // If all or no packs were accepted, the mutations would test nothing.
     assert!((rounds / 100..rounds * 99 / 100).contains(&taken), "{taken} were taken");
 }

@@ -1,12 +1,12 @@
-//! Changes of a pack's bytes.
+//! Mutations of a pack's bytes.
 
 use rand::{RngExt, rngs::StdRng};
 
-/// At most so many changes at a time.
+/// Limit of the changes of one pack.
 const CHANGES: usize = 6;
-/// The longest part that is moved, doubled or left out.
+/// Limit of the bytes that one change moves, copies or removes.
 const LONGEST: usize = 64;
-/// Numbers at the edges of what is counted: lengths, indices, LEB128 that does not end.
+/// Numbers at the limits: lengths, indices, and LEB128 without an end.
 const NUMBERS: [&[u8]; 8] = [
     &[0],
     &[0x7f],
@@ -17,7 +17,7 @@ const NUMBERS: [&[u8]; 8] = [
     &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80],
     &[0xff; 10],
 ];
-/// What stands in manifests.
+/// Words of manifests.
 const WORDS: [&str; 16] = [
     "name",
     "nodes",
@@ -37,7 +37,7 @@ const WORDS: [&str; 16] = [
     "1e999",
 ];
 
-/// A pack that was changed, or has grown together with another one.
+/// Returns a mutated pack, perhaps with parts of another one.
 pub(crate) fn changed(pack: &[u8], other: &[u8], dice: &mut StdRng) -> Vec<u8> {
     let mut pack = pack.to_vec();
     for _ in 0..dice.random_range(1..=CHANGES) {
@@ -63,7 +63,7 @@ fn change(pack: &mut Vec<u8>, other: &[u8], dice: &mut StdRng) {
         }
         4 => drop(pack.splice(at..at, NUMBERS[dice.random_range(0..NUMBERS.len())].iter().copied())),
         5 => drop(pack.splice(at..at, WORDS[dice.random_range(0..WORDS.len())].bytes())),
-        // What keeps all lengths gets furthest.
+        // A change that keeps all lengths passes the most checks.
         _ if at < pack.len() => {
             pack[at] = if dice.random() { dice.random() } else { pack[at] ^ (1 << dice.random_range(0..8)) }
         }

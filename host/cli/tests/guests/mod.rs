@@ -1,17 +1,17 @@
-//! Packs that live outside of the workspace, built when a test needs them.
+//! Builds packs outside the workspace when a test needs them.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// The folder of a guest.
+/// Returns the folder of a guest.
 pub(crate) fn guest(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests").join(name)
 }
 
-/// Builds a guest and returns the directory of its component. The target directory is one of its own: the outer cargo may
-/// hold the lock of the usual one.
+/// Builds a guest and returns the folder of its component. It has its own target directory, because the outer cargo may
+/// hold the lock of the default one.
 pub(crate) fn build(name: &str, features: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{features}"));
     let built = Command::new(env!("CARGO"))
@@ -36,7 +36,7 @@ pub(crate) fn build(name: &str, features: &str) -> PathBuf {
     target.join("wasm32-wasip2/release")
 }
 
-/// Builds what stands between the program and its machine, and returns the library.
+/// Builds the library that simulates a failing machine below the program. Returns its path.
 #[cfg(target_os = "linux")]
 #[allow(dead_code, reason = "not every test has a bad machine")]
 pub(crate) fn bad_machine() -> PathBuf {

@@ -1,4 +1,4 @@
-//! The real program in a folder of its own: told to do something, watched, killed.
+//! Runs, watches and kills the real program in its own folder.
 
 #![allow(dead_code, reason = "not every test does everything")]
 
@@ -11,17 +11,17 @@ use std::{
 
 use serde_json::Value;
 
-/// The root of the tree.
+/// Returns the root of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// How many times as often faults happen as usual.
+/// Returns the factor of `FLOWCELL_TEST_SCALE`, by default 1.
 pub(crate) fn scale() -> usize {
     std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
-/// The program, which knows nothing of whoever runs the tests. Models answer by a script.
+/// Returns a command of the program that is independent of the user's settings. Models follow a script.
 pub(crate) fn flowcell(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
     command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
@@ -55,55 +55,54 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
     command
 }
 
-/// What comes of a command.
+/// Runs a command. Returns its output.
 pub(crate) fn done(folder: &Path, arguments: &[&str]) -> Output {
     flowcell(folder).args(arguments).output().unwrap()
 }
 
-/// What it said to people.
+/// Returns the text of standard error.
 pub(crate) fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What it said to programs.
+/// Returns the text of standard output.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The events of a run, as its store tells them.
+/// Reads the events of a run from its store.
 pub(crate) fn events(folder: &Path, run: &str) -> Vec<Value> {
     let output = done(folder, &["runs", "events", run]);
     assert!(output.status.success(), "{}", told(&output));
     said(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The same by their numbers.
+/// Reads the events by their sequence numbers.
 pub(crate) fn numbered(folder: &Path, run: &str) -> BTreeMap<u64, Value> {
     events(folder, run).into_iter().map(|event| (event["seq"].as_u64().unwrap(), event)).collect()
 }
 
-/// Runs a command that writes events to standard output until it has told so many, and kills it then. Answers those
-/// events.
+/// Runs a command that writes events to standard output, and kills it after `count` events. Returns those events.
 pub(crate) fn killed_after(command: &mut Command, count: usize) -> Vec<Value> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok).take(count);
     let seen: Vec<Value> = lines.map(|line| serde_json::from_str(&line).unwrap()).collect();
-    // It may have ended by itself.
+    // The process may have ended already.
     let _ = child.kill();
     child.wait().unwrap();
     seen
 }
 
-/// A process that has the store, until it is dropped.
+/// A process that owns the store until the value is dropped.
 pub(crate) struct Owner(Child);
 
 impl Owner {
-    /// Starts it, and waits until it has said this.
+    /// Starts the process, and waits until it has printed `says`.
     pub(crate) fn start(folder: &Path, arguments: &[&str], says: &str) -> Owner {
         let mut child = flowcell(folder).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains(says)), "it never said {says:?}");
-        // What it says later must not fill the pipe.
+        // Read the later output, so that the process does not block.
         std::thread::spawn(move || lines.count());
         Owner(child)
     }

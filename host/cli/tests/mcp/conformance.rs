@@ -1,4 +1,4 @@
-//! What a suite that nobody here wrote finds.
+//! Runs an external conformance suite of MCP.
 
 use std::{
     io::{BufRead, BufReader},
@@ -8,12 +8,12 @@ use std::{
 
 use crate::kit::flowcell;
 
-/// This folder.
+/// Returns the folder of these tests.
 pub(crate) fn here() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp")
 }
 
-/// Puts the flows of these tests into a folder.
+/// Copies the flows of these tests into a folder.
 pub(crate) fn put_flows(folder: &Path) {
     std::fs::create_dir_all(folder.join("flows")).unwrap();
     for entry in std::fs::read_dir(here().join("flows")).unwrap() {
@@ -24,7 +24,7 @@ pub(crate) fn put_flows(folder: &Path) {
 
 #[test]
 fn h3_the_conformance_suite_finds_nothing() {
-    // An older Node than 22 cannot run it.
+    // The suite needs Node 22.
     if !Command::new("conformance").args(["list", "--server"]).output().is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: there is no program `conformance` with Node 22");
         return;

@@ -1,4 +1,4 @@
-//! `/mcp` of a server: who sees which tools, and whose sessions are whose.
+//! Tests `/mcp` of a server: the tools that each token can see, and the separation of sessions.
 
 use std::{
     io::{BufReader, Read},
@@ -15,14 +15,14 @@ use crate::client::{Answer, Served, ask, connect, head, send};
 const SEEN: &str = "flow:read";
 const ALL: [&str; 6] = ["flow:read", "flow:write", "run:create", "run:read", "run:control", "gate:decide"];
 
-/// A server with a token for each of these tenants and scopes.
+/// Starts a server with a token for each of these tenants and scopes.
 fn served(tokens: &[(&str, &[&str])]) -> (Served, Vec<String>) {
     let made = Mutex::new(Vec::new());
     let served = Served::of(
         |host| {
             let tenants = Tenants::of(host);
             for (name, scopes) in tokens {
-                // Some have several tokens.
+                // Some tenants have several tokens, so creating one may fail.
                 let _ = tenants.create(name);
                 let scopes: Vec<_> = scopes.iter().map(|&scope| scope.to_owned()).collect();
                 made.lock().unwrap().push(tenants.create_token(name, &scopes, "", None).unwrap().token);
@@ -35,7 +35,7 @@ fn served(tokens: &[(&str, &[&str])]) -> (Served, Vec<String>) {
     (served, made.into_inner().unwrap())
 }
 
-/// One who speaks MCP with a token.
+/// An MCP client with a token.
 struct Client<'a> {
     address: SocketAddr,
     token: &'a str,
@@ -82,7 +82,7 @@ fn hello() -> Value {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } })
 }
 
-/// Posts a message on a connection of its own, and reads until the server has nothing more to say.
+/// Posts a message on a new connection, and reads the whole response.
 fn post(address: SocketAddr, token: &str, session: &str, body: &Value) -> Answer {
     let token = format!("Bearer {token}");
     let mut headers = vec![
@@ -101,7 +101,7 @@ fn post(address: SocketAddr, token: &str, session: &str, body: &Value) -> Answer
     answer
 }
 
-/// A flow of one node, as its text.
+/// Returns the text of a flow with one node.
 fn greet() -> String {
     [
         "flow: { name: greet, input: { who: world } }",
@@ -144,7 +144,7 @@ fn a_tool_is_for_those_whose_token_allows_it() {
     let starts = Client::begin(&served, &tokens[2]);
     let seen = starts.tools();
     assert!(seen.contains(&"greet".to_owned()) && !seen.contains(&"flowcell_get_run".to_owned()), "{seen:?}");
-    // The token of each request counts, and not the one that the session began with.
+    // Each request is checked against its own token and not that of the session's start.
     let borrowed = Client { session: all.session.clone(), ..Client::begin(&served, &tokens[1]) };
     assert_eq!(borrowed.call("greet", json!({}))["structuredContent"]["error"]["code"], "forbidden");
 }
@@ -275,7 +275,7 @@ fn tools_are_listed_by_page() {
         let flow = json!({ "flow": { "name": name, "description": describe }, "nodes": [{ "id": "n", "type": "control.noop" }] });
         std::fs::write(folder.join(format!("{name}.json")), flow.to_string()).unwrap();
     }
-    // Flows that cannot run count as flows that a page has looked at.
+    // Invalid flows also count towards the flows that one page examines.
     (0..200).for_each(|index| std::fs::write(folder.join(format!("bad{index:03}.json")), "").unwrap());
     let (mut names, mut sizes, mut params) = (Vec::new(), Vec::new(), json!({}));
     loop {

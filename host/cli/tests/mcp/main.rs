@@ -1,4 +1,4 @@
-//! Flows as tools over MCP: the real program on its pipes, and a server over real connections.
+//! Tests flows as tools over MCP: with the real program through pipes, and with a server over real connections.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]

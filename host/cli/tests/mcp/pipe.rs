@@ -1,4 +1,4 @@
-//! `flowcell mcp` on its pipes.
+//! Tests `flowcell mcp` through pipes.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -13,15 +13,15 @@ use crate::{
     kit::{done, flowcell, said},
 };
 
-/// A client of the program, which it has started.
+/// A client that has started the program.
 struct Client {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     last: u64,
-    /// What the program told beside answers.
+    /// The messages of the program other than responses.
     told: Vec<Value>,
-    /// How questions to the person are answered; none: there is no such person.
+    /// The answer to questions for the person. `None` means that the client has no person.
     person: Option<Value>,
 }
 
@@ -45,7 +45,7 @@ impl Client {
         writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    /// Every line is one message of the protocol.
+    /// Reads a line, which is one message of the protocol.
     fn hear(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -59,7 +59,7 @@ impl Client {
         id
     }
 
-    /// Hears the next thing that is told, other than an answer; a question is answered.
+    /// Handles a message other than a response. A question is answered.
     fn hear_told(&mut self, message: Value) {
         if message["method"] == "elicitation/create" {
             let person = self.person.clone().unwrap();
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// Goes, and answers how the program has ended.
+    /// Closes the input. Returns the program's exit code.
     fn leave(mut self) -> Option<i32> {
         drop(self.input.take());
         self.child.wait().unwrap().code()
@@ -199,7 +199,7 @@ fn a_call_that_is_taken_back_cancels_its_run_and_a_killed_one_is_gone_on_with() 
         let id = client.send("tools/call", call.clone());
         client.until_told("notifications/progress");
         client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
-        // Cancelling takes its course; the program is asked until it has.
+        // Cancelling takes time, so ask until it is done.
         assert!((0..10_000).any(|_| status(&mut client) == "cancelled"));
     }
     client.send("tools/call", call);

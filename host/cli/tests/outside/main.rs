@@ -1,4 +1,4 @@
-//! Node types of the catalog that reach outside, in the real program.
+//! Tests node types of the catalog with external effects, in the real program.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

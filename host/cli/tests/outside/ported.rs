@@ -1,4 +1,5 @@
-//! Code that was written for WASI: what it asks of the standard interfaces is granted, guarded and recorded as everything else.
+//! Tests code written for WASI: its use of the standard interfaces is granted, guarded and recorded like any other
+//! call.
 
 use std::{
     fs,
@@ -17,7 +18,7 @@ use crate::{
 
 static PACKS: LazyLock<PathBuf> = LazyLock::new(|| guests::build("ported", ""));
 
-/// Runs a flow of one node, with more arguments.
+/// Runs a flow of one node with further arguments.
 fn run(folder: &Path, node: &str, more: &[&str]) -> Output {
     fs::write(folder.join("one.yaml"), format!("flow: {{ name: one }}\nnodes:\n  - {{ id: it, {node} }}\n")).unwrap();
     let packs = PACKS.to_str().unwrap();
@@ -141,7 +142,7 @@ fn files_are_calls_and_the_tenants_folder_is_all_there_is() {
     assert_eq!(came["outputs"]["it"], json!({ "found": found, "size": 41, "outside": false, "gone": true }), "{came}");
     assert_eq!(fs::read_to_string(own.join("out/all.txt")).unwrap(), "/notes/a.txt: one\n/notes/deep/b.txt: two\n");
 
-    // What may not be read is not there, and what may not be written fails the attempt, with the line to add.
+    // An unreadable file looks missing. A forbidden write fails the attempt, and the error has the grant to add.
     let alone = |grants: &str| {
         let folder = tempfile::tempdir().unwrap();
         let output = run(folder.path(), &node(".", grants), &files);

@@ -1,4 +1,4 @@
-//! `http.request` against a server.
+//! Tests `http.request` with a server.
 
 use std::{fs, path::Path, process::Output};
 
@@ -9,7 +9,7 @@ use crate::{
     server::{Server, answer},
 };
 
-/// Runs a flow of one request to this server.
+/// Runs a flow with one request to this server.
 fn run(folder: &Path, server: &Server, node: &str, grant: &str) -> Output {
     let flow = format!(
         "flow: {{ name: one, input: {{ server: '{}' }} }}\nnodes:\n  - id: ask\n    type: http.request\n    {node}\n    \
@@ -94,7 +94,7 @@ fn what_is_not_granted_is_not_asked() {
     assert!(server.seen().is_empty());
 }
 
-/// JSON with so many rows, each of 40 bytes and more.
+/// Returns JSON with `count` rows, each of at least 40 bytes.
 fn rows(count: usize) -> String {
     let rows: Vec<_> = (0..count).map(|row| format!(r#"{{"row":{row},"text":"{}"}}"#, "x".repeat(32))).collect();
     format!(r#"{{"before":1,"rows":[{}]}}"#, rows.join(","))
@@ -102,9 +102,9 @@ fn rows(count: usize) -> String {
 
 #[test]
 fn json_is_a_value_up_to_3_mib_and_a_file_that_a_node_reads_above() {
-    // 132 KiB was once a file value that nothing could read, and 5 MiB still is a file value.
+    // 132 KiB was once a file value that no node could read. 5 MiB is still a file value.
     let row = |row: usize| json!({ "row": row, "text": "x".repeat(32) });
-    // The last one has 2.4 MB, and more values than an output may have.
+    // The last body has 2.4 MB, and more values than an output may have.
     let numbers = || format!(r#"{{"rows":[{}]}}"#, vec!["1"; 1_200_000].join(","));
     let bodies = [
         (rows(2_500), 2_498, row(2_498), false),
@@ -135,7 +135,7 @@ edges: [{{ from: get, to: some }}]
     }
 }
 
-/// A tree of these values has many times the memory of an attempt.
+/// A tree of these values needs many times the memory of an attempt.
 #[test]
 fn json_that_fits_into_an_output_is_read_whole() {
     let list = |count: usize| format!("[{}2]", "1,".repeat(count));

@@ -1,4 +1,4 @@
-//! Secrets reach the server that they are for, and nobody else. N24 is a case of the catalogue of attacks.
+//! Tests that secrets reach only their own server. N24 is a case of the catalogue of attacks.
 
 use std::{
     fs,
@@ -15,11 +15,12 @@ use crate::{
 
 const CANARY: &str = "kanarienvogel/+7&geheim==";
 
-/// The same, as it may be written elsewhere, and what must not be found of it. The encoders are of this test alone.
+/// Returns encoded forms of the secret, and the part of each that must not be found. Only this test uses these
+/// encoders.
 fn forms() -> Vec<(String, String)> {
     let each = |encoded: fn(char) -> String| CANARY.chars().map(encoded).collect::<String>();
     let base64 = |before: &str| STANDARD.encode(format!("{before}{CANARY}")).replace('=', "");
-    // In base64 the letters at both ends are also about what stands beside the secret.
+    // In base64, the characters at both ends also encode the neighbours of the secret.
     let inner = |text: String| (text.clone(), text[3..text.len() - 3].to_owned());
     let plain = vec![
         CANARY.into(),
@@ -42,7 +43,7 @@ fn forms() -> Vec<(String, String)> {
     plain.chain([(bearer.clone(), bearer[12..bearer.len() - 2].to_owned()), shifted]).collect()
 }
 
-/// Says all that it was told, in every way, in a text, in headers or in bytes.
+/// Returns all received text in every form, as text, headers or bytes.
 fn echo(seen: &Seen) -> String {
     let told = seen.header("authorization").unwrap_or("nothing").to_owned();
     let sent: Vec<String> = forms().into_iter().map(|(sent, _)| sent).collect();
@@ -52,7 +53,7 @@ fn echo(seen: &Seen) -> String {
         "/bytes" => answer("200 OK", &[("content-type", "image/png")], &plain.repeat(500)),
         "/wrong" => answer("400 Bad Request", &[("www-authenticate", &told)], &plain),
         "/away" => answer("302 Found", &[("location", &format!("http://localhost/?{told}"))], ""),
-        // What parsing decodes is the secret itself.
+        // Parsing this JSON decodes it to the secret itself.
         "/json" => answer(
             "200 OK",
             &[("content-type", "application/json")],
@@ -67,7 +68,7 @@ fn echo(seen: &Seen) -> String {
     }
 }
 
-/// A folder with the operator's file, and a flow of one node for each of these lines.
+/// Returns a folder with the operator's file, and a flow of one node for each of these lines.
 fn place(server: &Server, nodes: &[String]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("key"), format!("{CANARY}\n")).unwrap();
@@ -88,7 +89,7 @@ fn run_with(folder: &Path, servers: &[&Server], more: &[&str]) -> Output {
     flowcell(folder).args(arguments).args(["--allow-private", &addresses.join(",")]).args(more).output().unwrap()
 }
 
-/// Keeps the secret in the store of a folder, and takes the operator's file away. Answers what was said.
+/// Puts the secret into the store of a folder, and removes the operator's file. Returns the output of the command.
 fn keep(folder: &Path, server: &Server) -> Output {
     fs::remove_file(folder.join("secrets.yaml")).unwrap();
     fs::remove_file(folder.join("key")).unwrap();
@@ -102,7 +103,7 @@ fn node(id: &str, url: &str, grants: &str) -> String {
     format!("{{ id: {id}, type: http.request, input: {{ url: '{url}', expect: [2xx, 3xx] }}, grants: {{ {grants} }} }}")
 }
 
-/// Every file below a folder but the operator's own.
+/// Returns every file below a folder except the operator's key.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
@@ -220,7 +221,7 @@ fn a_secret_that_the_store_keeps_comes_before_the_operators_and_is_seen_by_check
     let output = run(folder.path(), &[&server]);
     assert!(output.status.success(), "{}", told(&output));
     assert_eq!(server.seen()[0].header("authorization"), Some(&*format!("Bearer {CANARY}")));
-    // Nothing is sent of what cannot be opened.
+    // No request is sent if its secret cannot be decrypted.
     fs::remove_file(folder.path().join(".flowcell/secret.key")).unwrap();
     let arguments = ["run", "one.yaml", "--allow-private", &server.address.to_string()];
     let again = done(folder.path(), &arguments);

@@ -1,4 +1,4 @@
-//! A server on this machine that answers requests, and remembers them.
+//! A local server that answers requests and records them.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-/// A request, as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     /// The request line and the headers.
@@ -16,27 +16,27 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// The value of a header.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.into_iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
 }
 
-/// Listens on a free port of this machine until the test ends.
+/// A server on a free local port until the test ends.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-/// An answer: the rest of the status line, headers, and the body.
+/// Returns a response: the rest of the status line, the headers and the body.
 pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &str) -> String {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
 }
 
 impl Server {
-    /// `react` gets the request, and how many came before.
+    /// Starts the server. `react` receives a request and the number of earlier ones.
     pub(crate) fn start<R: Into<Vec<u8>>>(react: impl Fn(&Seen, usize) -> R + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -51,7 +51,7 @@ impl Server {
         Server { address, seen }
     }
 
-    /// Its origin.
+    /// Returns the server's origin.
     pub(crate) fn origin(&self) -> String {
         format!("http://{}", self.address)
     }

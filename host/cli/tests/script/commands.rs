@@ -1,4 +1,4 @@
-//! What authors see: `inspect`, `validate`, `run`, `test`, and runs that go on.
+//! Tests the commands of script authors: `inspect`, `validate`, `run`, `test` and resuming.
 
 use std::{fs, path::Path};
 

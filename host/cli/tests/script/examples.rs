@@ -1,4 +1,4 @@
-//! Every flow in `flows/script/` runs as its reader would run it, and gives what is written beside it.
+//! Runs every flow in `flows/script/`, and compares the result with the file next to it.
 
 use std::{fs, path::PathBuf};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::kit::{done, root, said, told};
 
-/// The flows; what is in `lib` is part of them.
+/// Returns the flows. Files in `lib` are parts of them.
 fn flows() -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join("flows/script")).unwrap().map(|entry| entry.unwrap().path());
     let is_flow = |path: &PathBuf| {
@@ -18,7 +18,7 @@ fn flows() -> Vec<PathBuf> {
     flows
 }
 
-/// What is beside a flow under its name.
+/// Returns the path next to a flow with another ending.
 fn beside(flow: &std::path::Path, ending: &str) -> PathBuf {
     let name = flow.file_name().unwrap().to_str().unwrap().split('.').next().unwrap();
     flow.with_file_name(format!("{name}.{ending}"))

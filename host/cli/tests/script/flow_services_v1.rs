@@ -1,5 +1,5 @@
-//! What the proposal “Flow Services v1” asks for, in its order: its example, its three tests, and its simulated services. The
-//! endpoint that makes images is asked over HTTP.
+//! Tests the proposal “Flow Services v1” in its order: its example, its three tests, and its simulated services. The
+//! image endpoint is called over HTTP.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::{
     kit::{done, root, said, told},
 };
 
-/// A folder with a script, two images, and the endpoint as the service `img`.
+/// Returns a folder with a script, two images, and the endpoint as the service `img`.
 fn place(script: &str, fake: &Fake) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &[u8]| fs::write(folder.path().join(name), content).unwrap();
@@ -25,14 +25,14 @@ fn place(script: &str, fake: &Fake) -> TempDir {
     folder
 }
 
-/// What `run --json` says of the script in a folder.
+/// Runs the script of a folder. Returns the output of `run --json`.
 fn run(folder: &TempDir, more: &[&str]) -> Value {
     let run = ["run", "flow.flow.js", "--json", "--quiet", "--store", "memory:", "--services", "services.yaml"];
     let output = done(folder.path(), &[&run[..], more].concat());
     serde_json::from_str(&said(&output)).unwrap_or_else(|error| panic!("{error}: {}", told(&output)))
 }
 
-/// An endpoint that makes the same image of whatever it is asked for.
+/// Starts an endpoint that returns the same image for each request.
 fn endpoint() -> Fake {
     Fake::start(|_, _| Reply::Image(sample([3, 0, 0])))
 }

@@ -1,4 +1,4 @@
-//! Scripts that mean harm, all in one run: each fails by itself or harms nobody, and the one beside them succeeds.
+//! Runs hostile scripts in one run: each fails alone or harms no other task, and the benign one succeeds.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{done, said, told};
 
-/// What is under the body of `run(services)`, the running time that it is given, and what comes of it.
+/// The case's name, the body of `run(services)`, its time limit in milliseconds, and the result.
 const CASES: [(&str, &str, u32, &str); 16] = [
     ("a loop without end", "for (;;);", 300, "timeout"),
     ("a loop without end in an attempt to catch", "for (;;) { try { null.x } catch {} }", 300, "timeout"),
@@ -83,7 +83,8 @@ fn j9_scripts_are_looked_through_without_harm() {
     }
 }
 
-/// What scripts are nested with: brackets, whose place is told, and what takes less stack of one kind than of the other.
+/// Opening and closing parts that scripts are nested with, and the error. Brackets are reported with their place; other
+/// parts use different amounts of the two stacks.
 const NESTED: [(&str, &str, &str); 8] = [
     ("(", ")", "limit_exceeded"),
     ("[", "]", "limit_exceeded"),
@@ -115,7 +116,7 @@ fn j10_a_script_that_is_too_deep_to_be_read_is_told_so() {
                 assert!(told.contains(part), "{command} {open}: {told}");
             }
         }
-        // One that is computed is looked at when it runs.
+        // A computed script is checked when it runs.
         let node = json!({ "id": "a", "type": "script.run", "input": { "source": "{{ flow.input.text }}" } });
         let flow = json!({ "flow": { "name": "computes", "input": { "text": text } }, "nodes": [node] });
         write("computes.json", &flow.to_string());

@@ -1,4 +1,4 @@
-//! Scripts in the real program: what authors see of them, the examples, and scripts that mean harm.
+//! Tests scripts in the real program: the commands for authors, the examples, and hostile scripts.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -1,4 +1,4 @@
-//! A script whose process is killed goes on with the numbers and the times that it had.
+//! A script whose process is killed continues with the same random numbers and times.
 
 use std::{fs, process::Stdio};
 
@@ -9,7 +9,7 @@ use crate::{
     kit::{done, flowcell, said, told},
 };
 
-/// Draws, tells the endpoint what it has drawn, and waits for its answer; twice.
+/// Draws random numbers, sends them to the endpoint, and waits for the response, twice.
 const DRAWS: &str = "
 const draw = () => ({ random: Math.random(), now: Date.now(), date: new Date().toISOString() });
 
@@ -26,7 +26,7 @@ export async function run(services) {
 #[test]
 fn what_a_killed_script_has_drawn_it_draws_again() {
     let fake = Fake::start(|_, before| match before {
-        // The process is killed while it waits for the second answer.
+        // The process is killed while it waits for the second response.
         1 => Reply::Silence,
         _ => Reply::Image(flowcell_services::images::sample([1, 2, 3])),
     });

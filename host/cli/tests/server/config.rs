@@ -1,4 +1,4 @@
-//! `flowcell serve --config`: which setting wins, and what is wrong with a file.
+//! Tests `flowcell serve --config`: the precedence of settings, and errors in the file.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::{
     process::{serve, stop},
 };
 
-/// What `--check` says with this file.
+/// Runs `--check` with this file. Returns the exit code and both outputs.
 fn check(text: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("flowcell.yaml"), text).unwrap();

@@ -1,4 +1,4 @@
-//! Attacks on the program: cases of the catalogue, whose ids the names of the tests begin with.
+//! Attacks on the program. The name of each test begins with the id of its case in the catalogue.
 
 mod bodies;
 mod crowd;

@@ -1,4 +1,4 @@
-//! `flowcell serve`: the program as a server.
+//! Tests `flowcell serve`: the program as a server.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]

@@ -1,4 +1,4 @@
-//! The program `flowcell serve`: how it begins and how it ends.
+//! Tests the start and the end of `flowcell serve`.
 
 use std::{
     io::{BufRead, BufReader},
@@ -16,13 +16,13 @@ use crate::{
     samples::{asks, hello},
 };
 
-/// A server, and where it listens.
+/// Starts a server. Returns the process and its address.
 pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr) {
     let (child, address, _) = heard(folder, arguments);
     (child, address)
 }
 
-/// A server, where it listens, and what it says after that, until its end.
+/// Starts a server. Returns the process, its address, and a thread that collects its later output.
 pub(crate) fn heard(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr, JoinHandle<Vec<String>>) {
     let mut command = flowcell(folder);
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).stderr(Stdio::piped());
@@ -36,11 +36,11 @@ pub(crate) fn heard(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr, Jo
         }
         seen.push(line);
     };
-    // What it says later is read, so that it can say it.
+    // Read the later output, so that the process does not block.
     (child, address, std::thread::spawn(move || lines.collect()))
 }
 
-/// What the system tells of the memory of a process, in KiB: `VmRSS`, or `VmHWM` for the most that it ever had.
+/// Returns the memory of a process in KiB: `VmRSS` now, or `VmHWM` at its peak.
 pub(crate) fn memory(process: u32, what: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;
@@ -77,10 +77,10 @@ fn a_server_ends_in_good_order_and_the_next_goes_on() {
     assert_eq!(reply.status, 200, "{reply:?}");
     let body = json!({ "flow": asks(), "runId": "g" }).to_string();
     assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &body).json()["outputs"]["said"], "yes");
-    // One that was put down while it was driven is taken up again, and then put away.
+    // A run that was parked by the server's end is resumed, and then evicted.
     let status = || get(address, "/v1/runs/t").json()["status"].clone();
     assert!((0..20_000).any(|_| status() == "parked"), "{}", status());
-    // Another terminal asks the server over its socket, and the server drives what was answered.
+    // Another process sends a command through the socket, and the server drives the run.
     let cancelled = done(folder.path(), &["runs", "cancel", "t"]);
     assert!(cancelled.status.success(), "{}", told(&cancelled));
     let stream = ask_until_end(address, "t");
@@ -88,7 +88,7 @@ fn a_server_ends_in_good_order_and_the_next_goes_on() {
     assert_eq!(stop(child), Some(0));
 }
 
-/// Waits for the end of a run, which ends its stream.
+/// Waits for the end of a run's event stream. Returns the events.
 fn ask_until_end(address: SocketAddr, run: &str) -> String {
     let stream = crate::client::connect(address);
     let path = format!("/v1/runs/{run}/events/stream");
@@ -123,12 +123,12 @@ fn a_server_asks_for_tokens_from_the_first_tenant_on() {
     assert!(second.status.success() && !told(&second).contains("token"), "{}", told(&second));
     let token = done(folder.path(), &["token", "create", "a"]);
     let token: serde_json::Value = serde_json::from_str(&said(&token)).unwrap();
-    // Whoever shows a token is known by it at once, and from then on nobody is without one.
+    // The first token makes every request without one fail.
     assert_eq!(runs(Some("fct_a_b")).fault(), (401, "unauthorized".into()));
     assert_eq!(runs(None).fault(), (401, "unauthorized".into()));
     assert_eq!(runs(token["token"].as_str()).status, 200);
     assert_eq!(stop(child), Some(0));
-    // So does the next server, which goes on with what the operator runs, too.
+    // The next server also refuses them. It drives the operator's own runs, too.
     let detached = done(folder.path(), &["run", "--detach", "--run-id", "l", &hello_file(folder.path())]);
     assert!(detached.status.success(), "{}", told(&detached));
     let (child, address) = serve(folder.path(), &[]);

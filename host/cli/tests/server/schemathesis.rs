@@ -1,10 +1,10 @@
-//! The document of the server, against the server.
+//! Tests the server against its OpenAPI document.
 
 use std::process::Command;
 
 use crate::process;
 
-/// A tester that nobody here wrote makes requests from the document, and looks whether the answers are what it says.
+/// Schemathesis, an external tester, generates requests from the document and checks the responses.
 #[test]
 fn schemathesis_finds_nothing() {
     if Command::new("schemathesis").arg("--version").output().is_err() {
@@ -15,7 +15,7 @@ fn schemathesis_finds_nothing() {
     let (child, address) = process::serve(folder.path(), &[]);
     let output = Command::new("schemathesis")
         .args(["run", &format!("http://{address}/openapi.json"), "--max-examples", "20", "--seed", "1"])
-        // What a flow is, and which ids there are, is not for a schema to say.
+        // A schema cannot express valid flows or existing ids.
         .args(["--exclude-checks", "positive_data_acceptance"])
         .args(["--exclude-path-regex", "/(stream|socket)$", "--no-color"])
         .current_dir(folder.path())

@@ -1,4 +1,4 @@
-//! The session with curl in the page `serve` of the manual, as it is printed there.
+//! Runs the session with curl from the page `serve` of the manual.
 
 use std::{path::Path, process::Command};
 
@@ -9,7 +9,7 @@ use crate::{
     process::{serve, stop},
 };
 
-/// The session of the page.
+/// Returns the printed session.
 fn printed() -> String {
     let page = std::fs::read_to_string(root().join("host/server/manual/serve.md")).unwrap();
     let (_, section) = page.split_once("\n## A session\n").unwrap();
@@ -17,7 +17,7 @@ fn printed() -> String {
     block.split_once("```\n").unwrap().0.to_owned()
 }
 
-/// Commands with what they print: a command begins with `$ `, and goes on to the end of its here-document.
+/// Splits the session into commands and their outputs. A command begins with `$ ` and includes its here-document.
 fn steps(block: &str) -> Vec<(String, String)> {
     let mut steps: Vec<(String, String)> = Vec::new();
     let mut inside = false;

@@ -1,4 +1,4 @@
-//! What a server tells a collector and its log: traces of runs, and nothing of what they are about.
+//! Tests a server's telemetry and log: traces of runs, without the content of the runs.
 
 mod collector;
 
@@ -14,11 +14,11 @@ use crate::{
     samples::asks,
 };
 
-/// Is in the input, in the output and in a secret, and must be nowhere else.
+/// A text in the input, the output and a secret, which must not appear in any telemetry.
 const CANARY: &str = "canary-7f3a91c2";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// A flow with an agent that calls tools, and a request with a secret.
+/// Returns a flow with an agent that calls tools, and a request with a secret.
 fn traced(origin: &str) -> Value {
     json!({
         "flow": { "name": "traced", "input": { "about": "" } },
@@ -143,7 +143,7 @@ fn a_run_that_goes_on_elsewhere_goes_on_in_its_trace() {
 fn a_collector_that_is_not_there_costs_a_warning() {
     let (folder, collector) = (tempfile::tempdir().unwrap(), Collector::start());
     let origin = collector.origin();
-    // Nobody listens there any more.
+    // The collector is gone.
     drop(collector);
     let (child, address, log) = heard(folder.path(), &["--otlp", &origin, "--log-format", "text"]);
     for run in 0..20 {

@@ -1,4 +1,4 @@
-//! What a component is answered: by models, tools and flows, and where there is nothing to answer.
+//! Tests the responses that a component gets from models, tools and flows, and without a service.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! An endpoint that makes images, on this machine. It remembers what it was asked for.
+//! A local endpoint that makes images and records its requests.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,7 +10,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-/// A request, as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) path: String,
@@ -23,7 +23,7 @@ impl Seen {
         self.headers.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
     }
 
-    /// The parts of a form: the line that says what each is, and its bytes.
+    /// Returns the parts of a form: the headers and the bytes of each.
     pub(crate) fn parts(&self) -> Vec<(String, Vec<u8>)> {
         let boundary = self.header("content-type").split_once("boundary=").unwrap().1;
         let mark = format!("--{boundary}");
@@ -36,7 +36,7 @@ impl Seen {
         parts.collect()
     }
 
-    /// The prompt, of a form or of JSON.
+    /// Returns the prompt of a form or of JSON.
     pub(crate) fn prompt(&self) -> String {
         match serde_json::from_slice::<Value>(&self.body) {
             Ok(json) => json["prompt"].as_str().unwrap().to_owned(),
@@ -54,28 +54,28 @@ fn places(bytes: &[u8], mark: &[u8]) -> Vec<usize> {
     windows.filter(|(_, window)| *window == mark).map(|(place, _)| place).collect()
 }
 
-/// What the endpoint answers.
+/// A response of the endpoint.
 pub(crate) enum Reply {
     /// An image, as base64.
     Image(Vec<u8>),
-    /// An image behind a path of the endpoint.
+    /// An image at a path of the endpoint.
     Behind(&'static str),
-    /// The bytes of one.
+    /// The bytes of an image.
     Bytes(Vec<u8>),
     /// A status and a message.
     Refused(u16, &'static str),
-    /// Nothing, until the other side has gone.
+    /// No response until the client disconnects.
     Silence,
 }
 
-/// Listens on a free port of this machine until the test ends.
+/// An endpoint on a free local port until the test ends.
 pub(crate) struct Fake {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 impl Fake {
-    /// `react` gets a request, and how many came before.
+    /// Starts the endpoint. `react` receives a request and the number of earlier ones.
     pub(crate) fn start(react: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -129,7 +129,7 @@ fn serve(stream: TcpStream, address: SocketAddr, seen: &Mutex<Vec<Seen>>, react:
                 continue;
             }
             Reply::Silence => {
-                // Whoever asked closes the connection.
+                // The client closes the connection.
                 let _ = reader.read(&mut [0]);
                 return;
             }
@@ -140,6 +140,6 @@ fn serve(stream: TcpStream, address: SocketAddr, seen: &Mutex<Vec<Seen>>, react:
 
 fn write(stream: &mut TcpStream, status: u16, body: &[u8]) {
     let head = format!("HTTP/1.1 {status} So\r\ncontent-length: {}\r\n\r\n", body.len());
-    // Whoever asked may have gone.
+    // The client may have gone.
     let _ = stream.write_all(&[head.as_bytes(), body].concat());
 }

@@ -1,4 +1,4 @@
-//! Images over HTTP: what is sent, what is kept, and what a crash does to both.
+//! Tests images over HTTP: the requests, the stored files, and both after a crash.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::{
     place::Place,
 };
 
-/// A PNG of one pixel of this colour.
+/// Returns a PNG of one pixel in this colour.
 fn png(colour: u8) -> Vec<u8> {
     flowcell_services::images::sample([colour, 0, 0])
 }
@@ -70,7 +70,7 @@ fn a_prompt_alone_is_json_and_the_image_may_be_behind_a_url() {
 
 #[test]
 fn calls_are_made_at_a_time() {
-    // Neither is answered before both are there.
+    // Answer only after both requests have arrived.
     let both = Barrier::new(2);
     let fake = Fake::start(move |seen, _| {
         both.wait();
@@ -97,13 +97,13 @@ fn an_image_that_is_recorded_is_not_made_again() {
     let mut child = place.command(&["--events", "-"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let (mut called, mut ended) = (0, 0);
-    // The end of one call is recorded, and the beginning of the other.
+    // Wait for the recorded end of one call and the start of the other.
     while called < 2 || ended < 1 {
         let event: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
         called += usize::from(event["type"] == "service:call");
         ended += usize::from(event["type"] == "service:result");
     }
-    // The one that is slow has left.
+    // The request of the slow call has arrived.
     while fake.seen().len() < 2 {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! Services of the operator's, in the real program: a component calls them, and an endpoint over HTTP makes images.
+//! Tests the operator's services in the real program: a component calls them, and an endpoint makes images over HTTP.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod answers;

@@ -1,4 +1,4 @@
-//! A folder with a flow of one node, which calls services.
+//! A folder with a flow of one node that calls services.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct Place(TempDir);
 
 impl Place {
-    /// The node makes these calls, and is granted these services. The operator has `settings`.
+    /// Creates a flow whose node makes these calls with these granted services. `settings` are the operator's services.
     pub(crate) fn new(calls: &Value, granted: &[&str], settings: &Value) -> Place {
         let place = Place(tempfile::tempdir().unwrap());
         let flow = json!({
@@ -32,7 +32,7 @@ impl Place {
         place
     }
 
-    /// The settings of a service that makes images here.
+    /// Returns the settings of a service that uses the fake endpoint.
     pub(crate) fn images(fake: &Fake) -> Value {
         let base = format!("http://{}/v1", fake.address);
         json!({ "img": { "images": { "baseUrl": base, "model": "fake", "keyEnv": "IMAGES_KEY", "maxRetries": 0,
@@ -58,14 +58,14 @@ impl Place {
         self.command(more).output().unwrap()
     }
 
-    /// The outputs of the flow, which must have succeeded.
+    /// Runs the flow, which has to succeed. Returns its outputs.
     pub(crate) fn outputs(&self, more: &[&str]) -> Value {
         let output = self.run(more);
         assert!(output.status.success(), "{}", told(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The kinds of the run's events about services, each with the service.
+    /// Returns the run's events about services.
     pub(crate) fn events(&self) -> Vec<Value> {
         let events = kit::events(self.0.path(), "a").into_iter();
         events.filter(|event| event["type"].as_str().unwrap().starts_with("service:")).collect()

@@ -1,4 +1,4 @@
-//! Stand-ins: flows are tried without anything behind their services.
+//! Tests simulated services: flows run without real ones.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ fn stand_ins_answer_as_it_is_written() {
     assert_eq!(answers[2], text);
     assert_eq!(answers[3]["value"], "simulated reply to: Hi");
     assert_eq!(answers[3]["meta"]["inputSummary"], r#"{"prompt":"Hi","system":"Be short."}"#);
-    // It is a file like any other.
+    // A simulated image is a real file.
     let png = fs::read(place.path().join("made/first.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.ends_with(b"IEND\xae\x42\x60\x82"), "{png:?}");
 }
@@ -79,7 +79,7 @@ fn a_case_gives_what_services_answer() {
         command.args(["test", "ask.json", "--packs"]).arg(build("courier", "")).args(more).output().unwrap()
     };
     assert!(test(&[]).status.success(), "{}", told(&test(&[])));
-    // What a case does not give is simulated, if somebody asks for that.
+    // Calls without a reply in the case are simulated only if the command says so.
     let cases = json!({ "cases": [{ "name": "half", "calls": [{ "service": "img", "result": 1 }],
         "expect": { "outputs": { "first": 1, "answers": [
             { "kind": "flow-service-response", "callId": "0", "ok": true, "result": 1 },

@@ -1,4 +1,4 @@
-//! The command line: where flows are found, what wins, what is refused.
+//! Tests the command line: the search for flows, the precedence of folders, and refused arguments.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn flows_are_found_in_the_folders_of_the_project_and_then_of_the_user() {
         ".flowcell/flows",
     ];
     let project = Project::new();
-    // Each folder wins over those before it.
+    // A flow in a later folder replaces those in earlier ones.
     for (index, folder) in folders.iter().enumerate() {
         let named = ONE.replace("only", &format!("only-{index}"));
         project.write(&format!("{folder}/found.yaml"), &named);
@@ -95,7 +95,8 @@ fn what_is_wrong_is_told_before_anything_runs() {
     }
 }
 
-/// `-p` gives every flow of agents a prompt, so closed `args` need not declare it. Other arguments are refused as before.
+/// `-p` gives every flow of agents a prompt, so a closed `args` schema need not declare it. Other unknown arguments are
+/// refused.
 #[test]
 fn closed_arguments_let_the_prompt_in() {
     let closed =

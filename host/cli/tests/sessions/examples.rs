@@ -1,4 +1,4 @@
-//! Every flow in `flows/agentic/` is run to its end, by its file and by its name, and its branches with scripted models.
+//! Runs every flow in `flows/agentic/` by its file and by its name, and its branches with scripted models.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/agentic").canonicalize().unwrap()
 }
 
-/// A project with the examples.
+/// Returns a project with the examples.
 fn project() -> Project {
     let project = Project::new();
     for entry in fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()) {
@@ -25,7 +25,7 @@ fn project() -> Project {
     project
 }
 
-/// What each example is given, and which steps it completes if the model knows nothing.
+/// The arguments of each example, and the steps that it completes with a model that has no script.
 const EXAMPLES: [(&str, &[&str], &[&str]); 3] = [
     ("release-notes", &["-A", "version=1.2.3"], &["write-notes"]),
     ("resolve-issue", &[], &["pick-workflow", "analyse-issue", "implement", "check-own-work", "report"]),
@@ -64,7 +64,7 @@ fn a_question_is_answered_and_a_failure_handed_over() {
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     assert_eq!(steps(&run("a"), "completed_steps"), ["pick-workflow", "answer"]);
-    // The example waits before it tries again, which is nothing to wait for here.
+    // Remove the example's delay before a retry.
     let file = project.path().join(".agents/flows/resolve-issue.yaml");
     let text = fs::read_to_string(&file).unwrap().replace("delay: 30", "delay: 0");
     fs::write(&file, text).unwrap();

@@ -1,4 +1,4 @@
-//! A run that somebody drives, one whose process was killed, and ids that two flows would have.
+//! Tests a run that is being driven, a run whose process was killed, and ids that two flows would share.
 
 use std::{
     io::{BufRead, BufReader},
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::project::{Project, SCRIPT, steps, told};
 
-/// The first step takes an hour.
+/// A model that takes an hour for the first step.
 const SLOW: &str = "\n      - { match: 'First', json: { route: go }, delayMs: 3600000 }\n";
 
-/// A process that is in the middle of the first step.
+/// Starts a process, and waits until it is in the first step.
 fn busy(project: &Project) -> Child {
     project.model(SLOW);
     let arguments = ["-F", "matrix", "-s", "p", "-q", "-p", "go", "--events", "-"];
@@ -86,7 +86,7 @@ fn two_flows_do_not_share_a_session() {
     assert!(told(&refused).contains("`p-a-b-c` belongs to another flow"), "{}", told(&refused));
 }
 
-/// What owns the store drives flows of agents for others, and they print what they always do.
+/// The owner of the store drives flows of agents for other processes, and these print the same output.
 #[test]
 fn a_flow_beside_an_owner_of_the_store_is_handed_over_and_followed() {
     for owner in [&["drive"][..], &["-F", "matrix", "-s", "own", "-q", "-p", "go", "--events", "-"]] {
@@ -103,7 +103,7 @@ fn a_flow_beside_an_owner_of_the_store_is_handed_over_and_followed() {
         }
         let (exit, printed) = project.run("go", &[]);
         assert_eq!((exit, steps(&printed, "completed_steps")), (0, vec!["first".into(), "second".into()]));
-        // The next run of the prefix goes on with its sessions, and another one begins anew.
+        // The next run of the prefix continues its sessions. A run with `-D` begins anew.
         let (exit, printed) = project.run("later", &["-D"]);
         assert_eq!((exit, steps(&printed, "postponed_steps")), (0, vec!["third".into()]), "{printed}");
         let (exit, printed) = project.run("ignored", &[]);

@@ -1,4 +1,4 @@
-//! The journal and the tables beside it are never apart, wherever the process is killed.
+//! The journal and the session tables agree wherever the process is killed.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 use super::project::{Project, steps};
 
-/// What the journal says of the steps, in the words of the table.
+/// Returns the status of the steps from the journal, in the words of the table.
 fn by_the_journal(project: &Project) -> Vec<String> {
     let mut steps = BTreeMap::new();
     for event in project.events("p-matrix-first:1") {
@@ -27,7 +27,7 @@ fn is_over(project: &Project) -> bool {
     project.events("p-matrix-first:1").iter().any(|event| event["type"] == "harness:complete")
 }
 
-/// Runs until so many events were told, and kills the process then. Answers whether it was alive.
+/// Kills a run after `count` events. Returns whether it was still alive.
 fn killed_after(project: &Project, count: usize) -> bool {
     let arguments = ["-F", "matrix", "-s", "p", "-q", "-p", "go", "--events", "-"];
     let mut command = project.command(&arguments);

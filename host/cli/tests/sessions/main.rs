@@ -1,5 +1,5 @@
-//! Agentic flows in sessions, with the real program: what one run leaves to the next, and what becomes of it whatever becomes
-//! of the process.
+//! Tests agentic flows in sessions with the real program: the state that one run leaves to the next, and its safety
+//! when the process dies.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]

@@ -1,16 +1,16 @@
-//! What a run under a used prefix does, by what the run before has come to.
+//! Tests runs under a used prefix, for each result of the previous run.
 
 use serde_json::{Value, json};
 
 use super::project::{MATRIX, Project, SCRIPT, steps, told};
 
-/// One run: its prompt, further arguments, what the model says instead, and what comes of it.
+/// One run: its prompt, its further arguments, another script of the model, and the expected result.
 struct Run {
     prompt: &'static str,
     more: &'static [&'static str],
     model: Option<&'static str>,
     exit: i32,
-    /// The steps that this run has run.
+    /// The steps that ran in this run.
     ran: &'static [&'static str],
     completed: &'static [&'static str],
     failed: &'static [&'static str],
@@ -22,7 +22,7 @@ const RUN: Run =
 const GOES: Run = Run { ran: &["first", "second"], completed: &["first", "second"], ..RUN };
 const LATER: Run = Run { prompt: "later", ran: &["first"], completed: &["first"], postponed: &["third"], ..RUN };
 
-/// The second step fails, and is not tried again.
+/// The second step fails and is not retried.
 const FAILS: &str = "
       - { match: 'Second', error: { code: model_invalid_request, message: no such luck } }
       - { match: 'First: go', json: { route: go } }
@@ -109,7 +109,7 @@ fn deleting_leaves_nothing_of_what_was_said() {
     assert_eq!(project.said("first").len(), 2);
     assert!(project.said("second").is_empty());
     assert_eq!(project.asked("SELECT id FROM sessions"), ["p-matrix-first"]);
-    // Neither failed nor postponed steps keep it from beginning with the first one.
+    // With failed or postponed steps, a run can still begin with the first step.
     let failing = Run {
         exit: 1,
         model: Some(FAILS),
@@ -177,7 +177,7 @@ flow:
     assert_eq!(steps(&printed, "failed_steps"), ["use"]);
     assert!(printed["failed_steps"][0]["output"].as_str().unwrap().contains("missing"), "{printed}");
     assert_eq!(steps(&printed, "completed_steps"), ["gather", "mend"]);
-    // A failure that another step took over is none to come back to.
+    // A failure that another step has handled is not resumed.
     let again = project.done(&["-F", "lacking", "-s", "p", "-q", "-p", "go"]);
     assert!(project.events("p-lacking-gather:2").iter().any(|event| event["taskId"] == "gather"), "{}", told(&again));
 }

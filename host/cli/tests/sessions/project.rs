@@ -1,4 +1,4 @@
-//! A project with flows and models of its own, and a home in which there is nothing.
+//! A project with its own flows and models, and an empty home folder.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Goes on as its prompt says, and leaves a step to the next run if that is wanted.
+/// A flow that branches by its prompt, and may postpone a step to the next run.
 pub(crate) const MATRIX: &str = r#"
 name: Matrix
 flow:
@@ -26,7 +26,7 @@ flow:
 
 const HELPER: &str = "---\ndescription: Helps\n---\nYou help.\n";
 
-/// What the model says, unless a test says something else.
+/// The default script of the model.
 pub(crate) const SCRIPT: &str = r"
       - { match: 'Second', text: second is done }
       - { match: 'Third', text: third is done }
@@ -38,7 +38,7 @@ pub(crate) const SCRIPT: &str = r"
 pub(crate) struct Project(tempfile::TempDir);
 
 impl Project {
-    /// A project with the flow `matrix`.
+    /// Creates a project with the flow `matrix`.
     pub(crate) fn new() -> Project {
         let project = Project(tempfile::tempdir().unwrap());
         project.write(".flowcell/flows/matrix.yaml", MATRIX);
@@ -58,7 +58,7 @@ impl Project {
         fs::write(path, text).unwrap();
     }
 
-    /// From now on the model says this.
+    /// Replaces the script of the model.
     pub(crate) fn model(&self, script: &str) {
         let head = "default: scripted\nprofiles:\n  scripted:\n    dialect: simulated\n    model: one\n    script:\n";
         self.write("providers.yaml", &format!("{head}{script}"));
@@ -78,7 +78,7 @@ impl Project {
         self.command(arguments).output().unwrap()
     }
 
-    /// Runs the flow `matrix` under the prefix `p`. Answers the exit code and what was printed.
+    /// Runs the flow `matrix` under the prefix `p`. Returns the exit code and the printed JSON.
     pub(crate) fn run(&self, prompt: &str, more: &[&str]) -> (i32, Value) {
         let arguments = [&["-F", "matrix", "-s", "p", "-q", "-p", prompt], more].concat();
         let output = self.done(&arguments);
@@ -90,7 +90,7 @@ impl Project {
         self.path().join(".flowcell/flowcell.db")
     }
 
-    /// Texts that the database answers a question with.
+    /// Runs a query on the database. Returns the texts of its first column.
     pub(crate) fn asked(&self, sql: &str) -> Vec<String> {
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
         let database = rusqlite::Connection::open_with_flags(self.database(), flags).unwrap();
@@ -99,7 +99,7 @@ impl Project {
         rows.map(Result::unwrap).collect()
     }
 
-    /// Who said what in the session of a step, and how it begins.
+    /// Returns the roles of the messages in a step's session.
     pub(crate) fn said(&self, step: &str) -> Vec<String> {
         let sql = format!("SELECT value FROM state WHERE key = 'session/matrix/{step}/p'");
         let values = self.asked(&sql);
@@ -108,12 +108,12 @@ impl Project {
         messages.iter().map(|message| message["role"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// `step status` of all states, in the order of the steps.
+    /// Returns `step status` of all states, in the order of the step ids.
     pub(crate) fn states(&self) -> Vec<String> {
         self.asked("SELECT step_id || ' ' || status FROM flow_states ORDER BY step_id")
     }
 
-    /// The events of a run.
+    /// Returns the events of a run.
     pub(crate) fn events(&self, run: &str) -> Vec<Value> {
         let output = self.done(&["runs", "events", run]);
         assert!(output.status.success(), "{}", told(&output));
@@ -126,7 +126,7 @@ pub(crate) fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The steps of one list of what was printed.
+/// Returns the step ids in one list of the printed JSON.
 pub(crate) fn steps(printed: &Value, list: &str) -> Vec<String> {
     let lines = printed[list].as_array().unwrap_or_else(|| panic!("{list} in {printed}"));
     lines.iter().map(|line| line["step_id"].as_str().unwrap().to_owned()).collect()

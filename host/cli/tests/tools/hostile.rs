@@ -1,4 +1,4 @@
-//! Models that ask for what they should not have, people who answer what nobody asks any more, and texts that look like code.
+//! Tests models that request forbidden calls, people who answer closed questions, and texts that look like code.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     place::{Place, calling, saying},
 };
 
-/// What a reply of the model asks for, and the errors that its calls lead to, by tool.
+/// Runs an agent whose model makes these calls. Returns the errors of the calls, by tool.
 fn errors_of(calls: &[(&str, Value)], granted: &[&str], config: &Value) -> Vec<String> {
     let input = json!({ "prompt": "go", "tools": ["*"] });
     let place = Place::new(&input, config, granted, &[calling(calls), saying("done")]);
@@ -17,7 +17,7 @@ fn errors_of(calls: &[(&str, Value)], granted: &[&str], config: &Value) -> Vec<S
     place.events("agent:tool:error").into_iter().map(error).collect()
 }
 
-/// H17.
+/// H17: each call of a model is checked before it is made.
 #[test]
 fn what_a_model_asks_for_is_checked_before_it_is_done() {
     let allow = json!({ "permissions": { "default": "allow", "rules": [{ "tool": "data.set", "action": "deny" }] } });
@@ -33,7 +33,7 @@ fn what_a_model_asks_for_is_checked_before_it_is_done() {
     }
 }
 
-/// H17: however many calls one reply has, so many are made.
+/// H17: a reply with many calls makes no more than the agent's limit.
 #[test]
 fn a_thousand_calls_at_once_are_as_many_as_the_agent_may_make() {
     let call = ("data_pick", json!({ "object": {}, "keys": ["a"] }));
@@ -45,7 +45,7 @@ fn a_thousand_calls_at_once_are_as_many_as_the_agent_may_make() {
     assert_eq!(place.events("agent:tool:result").len(), 20);
 }
 
-/// H17: what a tool answers changes nothing of what has to be asked.
+/// H17: the result of a tool never changes which calls need an approval.
 #[test]
 fn a_text_that_gives_orders_is_a_text() {
     let config = json!({ "permissions": { "rules": [{ "tool": "data.template", "action": "allow" }] } });
@@ -66,7 +66,7 @@ fn a_text_that_gives_orders_is_a_text() {
     assert_eq!(question("the weather is fine"), question(orders));
 }
 
-/// T5.
+/// T5: an agent with a used-up budget makes no further model calls.
 #[test]
 fn nothing_is_asked_of_a_model_when_the_budget_is_used_up() {
     let spending = json!({ "match": "", "toolCalls": [{ "name": "data_pick", "input": { "object": {}, "keys": [] } }],
@@ -129,7 +129,7 @@ fn w3_a_question_shows_every_argument_and_marks_what_is_cut() {
     assert!(!late.status.success() && told(&late).contains("no question is open"), "{}", told(&late));
 }
 
-/// Nobody answered in time.
+/// T6: an approval that comes too late counts as a denial.
 #[test]
 fn t6_an_approval_that_is_too_late_is_a_denial() {
     let input = json!({ "prompt": "go", "tools": ["data.set"] });
@@ -145,7 +145,7 @@ fn t6_an_approval_that_is_too_late_is_a_denial() {
     assert!(place.events("agent:tool:result").is_empty());
 }
 
-/// A tool whose agent has run out of time is not waited for, and its run ends with the agent's.
+/// A tool whose agent has timed out ends with the agent's run.
 #[test]
 fn a_tool_that_nobody_waits_for_ends_with_the_run() {
     let input = json!({ "prompt": "go", "tools": ["flow:slow"] });
@@ -165,7 +165,7 @@ fn a_tool_that_nobody_waits_for_ends_with_the_run() {
     assert!(shown.contains("cancelled") && !shown.contains("waiting"), "{shown}");
 }
 
-/// Y7.
+/// Y7: an input with template syntax stays a plain text.
 #[test]
 fn what_comes_in_is_never_read_as_an_expression() {
     let text = "{{ 6 * 7 }} ${args.secret} {% raw %} {{ flow.input }}";

@@ -1,4 +1,5 @@
-//! What agents may call, in the real program: tools of an operator's servers, and models that ask for what they should not have.
+//! Tests the tools of agents in the real program: those of the operator's servers, and models that request forbidden
+//! calls.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]

@@ -1,4 +1,4 @@
-//! Tools of an operator's server.
+//! Tests tools of an operator's MCP server.
 
 use std::{
     io::{BufRead, BufReader},
@@ -15,7 +15,7 @@ use crate::{
     place::{Place, calling, saying},
 };
 
-/// A place beside a server that is named `fake`.
+/// A place, and an MCP server with the name `fake`.
 struct World {
     place: Place,
     _fake: Fake,
@@ -36,7 +36,7 @@ impl World {
         World { place, _fake: fake, _runtime: runtime }
     }
 
-    /// Runs the errand until it tells that this tool was called, and kills it then.
+    /// Runs the errand, and kills it at the event that this tool is called.
     fn killed_at(&self, tool: &str) {
         let arguments = ["run", "errand.json", "--run-id", "a", "--quiet", "--events", "-", "--mcp", "mcp.yaml"];
         let mut command = self.place.command(&arguments);
@@ -85,12 +85,12 @@ fn a_tool_that_may_have_run_is_not_called_again() {
     assert_eq!(world.place.events("agent:tool:result")[0]["summary"], "it did");
 }
 
-/// W11d.
+/// W11d: the tool server and its children end with a killed host.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_program_and_what_it_started_end_with_a_host_that_is_killed() {
     let world = World::new(&["mcp:*"], &[]);
-    // It never reads its input, and neither do its children; one of them is in a session of its own.
+    // The server and its children never read their input. One child is in its own session.
     let script = "sleep 600 & echo $! > child; setsid sleep 600 & echo $! > other; echo $$ > own; exec sleep 600";
     let server = json!({ "command": "/bin/sh", "args": ["-c", script], "env": ["PATH"] });
     world.place.write("mcp.yaml", &json!({ "fake": server }).to_string());
@@ -105,7 +105,7 @@ fn a_program_and_what_it_started_end_with_a_host_that_is_killed() {
     until(|| !ids.iter().any(|id| runs(id)));
 }
 
-/// Whether a process runs; one that ended and was not yet asked how does not.
+/// Returns whether a process runs. A zombie does not.
 fn runs(id: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))

@@ -24,7 +24,8 @@ pub(crate) fn saying(text: &str) -> Value {
 }
 
 impl Place {
-    /// The agent has this input and config, and these tools are granted. Its result is the flow's.
+    /// Creates a flow of one agent with this input, this config and these granted tools. The agent's result is the
+    /// flow's.
     pub(crate) fn new(input: &Value, config: &Value, granted: &[&str], replies: &[Value]) -> Place {
         let folder = tempfile::tempdir().unwrap();
         let models = json!({ "default": "scripted", "profiles": { "scripted": {
@@ -46,7 +47,7 @@ impl Place {
         fs::write(self.0.path().join(name), text).unwrap();
     }
 
-    /// The text of a file, if it is there.
+    /// Returns the text of a file, if it exists.
     pub(crate) fn read(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.0.path().join(name)).ok()
     }
@@ -61,19 +62,19 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// Runs the flow as the run `a`, or goes on with it.
+    /// Runs the flow as the run `a`, or resumes it.
     pub(crate) fn run(&self, more: &[&str]) -> Output {
         self.done(&[&["run", "errand.json", "--run-id", "a", "--quiet"], more].concat())
     }
 
-    /// The outputs of the flow, which must have succeeded.
+    /// Runs the flow, which has to succeed. Returns its outputs.
     pub(crate) fn outputs(&self, more: &[&str]) -> Value {
         let output = self.run(more);
         assert!(output.status.success(), "{}", told(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The events of the run that are of this kind.
+    /// Returns the events of this kind.
     pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
         let events = kit::events(self.0.path(), "a").into_iter();
         events.filter(|event| event["type"] == kind).collect()

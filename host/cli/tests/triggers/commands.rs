@@ -1,4 +1,4 @@
-//! Triggers as people see and change them: on the command line, and over HTTP.
+//! Tests the commands and HTTP requests that show and change triggers.
 
 use std::{path::Path, sync::Arc};
 
@@ -87,7 +87,7 @@ fn a_server_starts_what_was_asked_for_and_what_follows() {
     let fired = served.post("/v1/triggers/build/yearly/fire", &json!({}));
     assert_eq!(fired.status, 202, "{fired:?}");
     let run = fired.json()["runId"].as_str().unwrap().to_owned();
-    // The end of what was asked for starts the other flow.
+    // The end of this run starts the other flow.
     let both = loop {
         let runs = served.get("/v1/runs?status=succeeded").json()["runs"].as_array().unwrap().clone();
         if runs.len() == 2 {

@@ -1,11 +1,11 @@
-//! The end of a run starts another: once, also after a crash, and not for ever.
+//! Tests triggers on the end of a run: each starts a run once, even after a crash, and loops are stopped.
 
 use flowcell::RunOptions;
 use serde_json::json;
 
 use crate::household::{Household, look, process, write};
 
-/// Runs a flow to its end, as anybody might.
+/// Runs a flow of the library to its end.
 async fn run(household: &Household, flow: &str, id: &str) {
     let library = flowcell::triggers::Owners::library(household, household.host.tenant());
     let flow = library.load(&household.host, flow, None).unwrap();
@@ -26,7 +26,7 @@ async fn the_end_of_a_run_starts_another_once() {
     let now = household.host.now();
     assert!(look(&triggers, now + 1).await.is_empty(), "what was before the trigger starts nothing");
     run(&household, "build", "b1").await;
-    // The process dies before anybody has looked.
+    // The process ends before the triggers are examined.
     drop((household, triggers));
     let (household, triggers) = process(folder.path()).await;
     let started = look(&triggers, household.host.now()).await;
@@ -37,7 +37,7 @@ async fn the_end_of_a_run_starts_another_once() {
     let told = &result.outputs.to_serde()["say"]["value"];
     assert_eq!((&told["run"], &told["flow"], &told["status"]), (&json!("b1"), &json!("build"), &json!("succeeded")));
     assert!(told["outputs"]["say"].is_object(), "{told}");
-    // An hour later, all of it is looked at again, and starts nothing; another end does.
+    // An hour later the same ends start no run. A new end does.
     run(&household, "build", "b2").await;
     let started = look(&triggers, household.host.now() + 3_600_000).await;
     assert_eq!(started.len(), 1, "{started:?}");

@@ -1,4 +1,4 @@
-//! Posts: whoever has no key finds out nothing, and starts nothing; what comes twice starts once.
+//! Tests webhooks: a request without the key learns and starts nothing, and a repeated request starts one run.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ fn served() -> Served {
     write(folder.path(), "posted", hook);
     let host = builder().state_dir(folder.path()).secrets_file(secrets).build().unwrap();
     let served = Served::over(host, folder, Arc::new(Local), Limits::default());
-    // What is in the folder is seen by now.
+    // The server has found the triggers of the folder.
     assert_eq!(served.get("/v1/triggers").json()["triggers"].as_array().unwrap().len(), 4);
     for (cursor, left) in [("posted/hook", 3), ("posted/nightly", 1), ("posted/other", 0), ("post", 4)] {
         let page = served.get(&format!("/v1/triggers?cursor={cursor}")).json();
@@ -54,7 +54,7 @@ fn post(served: &Served, path: &str, headers: &[(&str, String)], body: &str) -> 
     ask(served.address, "POST", path, &headers, body)
 }
 
-/// The headers of a post that is as it should be.
+/// Returns the headers of a correctly signed request.
 fn signed(id: &str, timestamp: u64, body: &str) -> Vec<(&'static str, String)> {
     let signature = signature(SECRET, id, timestamp, body);
     vec![("webhook-id", id.into()), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signature)]
@@ -111,7 +111,7 @@ fn h7_what_comes_again_starts_nothing_again() {
     let altered = post(&served, PATH, &signed("m1", now, r#"{"order":8}"#), r#"{"order":8}"#);
     assert_eq!(altered.fault(), (409, "webhook_conflict".into()));
     assert_eq!(runs(&served), 1);
-    // Many at one moment are one.
+    // Simultaneous repetitions start one run.
     let headers = signed("m2", now, body);
     let ids: Vec<_> = std::thread::scope(|scope| {
         let posts: Vec<_> = (0..8).map(|_| scope.spawn(|| post(&served, PATH, &headers, body))).collect();
@@ -133,11 +133,11 @@ fn a_run_of_a_post_begins_with_the_runner_that_was_opened_for_it() {
     let events = served.get(&format!("/v1/runs/{run}/events")).json();
     let kinds: Vec<_> = events["events"].as_array().unwrap().iter().map(|event| event["type"].clone()).collect();
     assert!(kinds.iter().any(|kind| kind == "harness:complete"), "{kinds:?}");
-    // Each time that a run is opened from its journal and driven, it tells that it was resumed.
+    // The first event after a run is opened from its journal says that it was resumed.
     assert!(kinds.iter().all(|kind| kind != "harness:resumed"), "{kinds:?}");
 }
 
-/// What came of a run, once it has ended: whoever asks for its events is answered until then.
+/// Waits for the end of a run, which closes its event stream. Returns the run.
 fn json_of(served: &Served, run: &str) -> serde_json::Value {
     let stream = crate::client::connect(served.address);
     let path = format!("/v1/runs/{run}/events/stream");
@@ -165,7 +165,7 @@ fn h7_a_post_without_a_key_finds_out_nothing() {
         assert_eq!((answer.status, &answer.body), (wrong.status, &wrong.body), "{place}");
         assert!(sent.elapsed() >= REFUSED_AT, "{place}: the time tells whether a key was looked for");
     }
-    // A trigger that is there refuses at the same time.
+    // An existing trigger takes the same time to refuse a request.
     let sent = Instant::now();
     assert_eq!(post(&served, PATH, &signed("m1", now, "another body"), body).status, 401);
     assert!(sent.elapsed() >= REFUSED_AT);

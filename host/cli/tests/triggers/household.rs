@@ -1,4 +1,4 @@
-//! A tenant with flows in a folder, whose triggers are looked at when a test says so.
+//! A tenant with flows in a folder. The tests decide when its triggers are examined.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use flowcell::{
 };
 use futures_util::future::BoxFuture;
 
-/// The tenant `local`, and its flows.
+/// The tenant `local` and its flows.
 pub(crate) struct Household {
     pub(crate) host: Host,
     flows: PathBuf,
@@ -38,7 +38,7 @@ impl Owners for Household {
     }
 }
 
-/// Writes a flow into the folder of the flows below this one.
+/// Writes a flow with these triggers into the folder `flows` below this one.
 pub(crate) fn write(folder: &Path, name: &str, triggers: &str) {
     let flows = folder.join("flows");
     fs::create_dir_all(&flows).unwrap();
@@ -48,19 +48,19 @@ pub(crate) fn write(folder: &Path, name: &str, triggers: &str) {
     fs::write(flows.join(format!("{name}.yaml")), text).unwrap();
 }
 
-/// A process that has the store of a folder.
+/// Opens the store of a folder, as a new process would.
 pub(crate) async fn process(folder: &Path) -> (Arc<Household>, Triggers) {
     loop {
         match builder().state_dir(folder.join("store")).build() {
             Ok(host) => return over(host, folder),
-            // What the one before has driven lets go of the store when its tasks have been polled to their ends.
+            // The previous host releases the store once its tasks have been polled to their ends.
             Err(flowcell::Error::Store(flowcell::OpenStoreError::Owned { .. })) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
         }
     }
 }
 
-/// A process that has a host of its own.
+/// Creates triggers on another host.
 pub(crate) fn over(host: Host, folder: &Path) -> (Arc<Household>, Triggers) {
     let household = Arc::new(Household { host, flows: folder.join("flows") });
     (household.clone(), Triggers::new(household))
@@ -71,27 +71,27 @@ pub(crate) fn builder() -> flowcell::HostBuilder {
     Host::builder().cache_dir(cache).instances(4)
 }
 
-/// A point in time, in milliseconds since 1970.
+/// Parses a time to milliseconds since 1970.
 pub(crate) fn at(text: &str) -> u64 {
     text.parse::<jiff::Timestamp>().unwrap().as_millisecond() as u64
 }
 
 impl Household {
-    /// Drives a run that was accepted to its end.
+    /// Drives an accepted run to its end.
     pub(crate) async fn drive(&self, run: &RunId) -> RunResult {
         let runner = self.host.resume(run, RunOptions::default()).unwrap();
         runner.start_session();
         runner.run().await
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub(crate) fn count(&self) -> usize {
         let filter = flowcell::Filter { limit: 1_000, ..flowcell::Filter::default() };
         self.host.runs().unwrap().runs(&Tenant::local(), &filter).unwrap().len()
     }
 }
 
-/// Looks as if it were this time, and tells which runs were started.
+/// Examines the triggers at this time. Returns the ids of the started runs.
 pub(crate) async fn look(triggers: &Triggers, now: u64) -> Vec<String> {
     let started = triggers.look(&Tenant::local(), now).await.unwrap();
     started.iter().map(ToString::to_string).collect()

@@ -1,4 +1,4 @@
-//! Flows that start by themselves: at times, by posts, after other runs. Time is the tests' own.
+//! Tests flows that start automatically: at times, by webhooks, and after other runs. The tests control the time.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]

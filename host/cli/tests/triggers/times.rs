@@ -1,4 +1,4 @@
-//! Times: each starts its flow once, whoever looks, and however often.
+//! Tests triggers at times: each time starts its flow once, however many processes examine it.
 
 use flowcell_runtime::sql::Dialect;
 use serde_json::json;
@@ -18,7 +18,7 @@ async fn r30_a_time_starts_its_flow_once_over_restarts() {
     let (household, triggers) = process(folder.path()).await;
     assert!(look(&triggers, at("2026-03-28T12:00:00Z")).await.is_empty(), "a new trigger starts nothing for the past");
     assert!(look(&triggers, at("2026-03-29T00:59:59Z")).await.is_empty());
-    // 02:00 does not exist on that day: it is due at 03:00, which is 01:00 UTC.
+    // 02:00 does not exist on that day, so the time is 03:00, which is 01:00 UTC.
     let started = look(&triggers, at("2026-03-29T01:00:03Z")).await;
     assert_eq!(started, ["cron.report.nightly.20260329T010000Z"]);
     assert!(look(&triggers, at("2026-03-29T01:00:03Z")).await.is_empty());
@@ -28,7 +28,7 @@ async fn r30_a_time_starts_its_flow_once_over_restarts() {
     drop((household, triggers));
     let (household, triggers) = process(folder.path()).await;
     assert!(look(&triggers, at("2026-03-29T01:00:10Z")).await.is_empty());
-    // Nobody was there for three nights, and the clock is wrong by a day for a while.
+    // No process examines the triggers for three nights, and the clock is wrong by a day for a while.
     assert_eq!(look(&triggers, at("2026-04-01T12:00:00Z")).await, ["cron.report.nightly.20260401T000000Z"]);
     assert!(look(&triggers, at("2026-03-31T12:00:00Z")).await.is_empty());
     assert!(look(&triggers, at("2026-04-01T12:00:01Z")).await.is_empty());
@@ -50,7 +50,7 @@ async fn r30_missed_times_are_made_up_for_as_each_trigger_says() {
         ["20280228T220000Z", "20280228T230000Z", "20280229T000000Z"].map(|slot| format!("cron.hourly.all.{slot}"));
     assert_eq!(started[..3], all, "a leap day begins like any other");
     assert_eq!(started[3..], ["cron.hourly.latest.20280229T000000Z"]);
-    // In time nothing is missed.
+    // Times that are examined soon enough are not missed.
     assert_eq!(look(&triggers, at("2028-02-29T01:00:05Z")).await.len(), 3);
     assert_eq!(household.count(), 7);
 }
@@ -81,7 +81,7 @@ async fn r30_two_that_look_at_one_moment_start_a_time_once() {
     assert_eq!(household.count(), 4);
 }
 
-/// Two processes on one store start each time once, also where one of them is gone and another looks again.
+/// Two processes on one store start one run for each time, even if one ends and another examines the time again.
 fn two_on(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Bodies that are too much.
+//! Sends oversized bodies.
 
 use std::{
     io::{Read, Write},
@@ -13,7 +13,7 @@ use crate::{
     samples::hello,
 };
 
-/// Sends pieces without end, and says how the server answers.
+/// Sends an endless chunked body. Returns the server's response.
 fn endless(address: SocketAddr) -> String {
     let mut stream = connect(address);
     let start = format!(
@@ -24,7 +24,7 @@ fn endless(address: SocketAddr) -> String {
     let mut sends = stream.try_clone().unwrap();
     let sending = std::thread::spawn(move || {
         let piece = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
-        // A server that reads on would have 10 GiB of it.
+        // A server that never stops reading would receive 10 GiB.
         (0..160_000).take_while(|_| sends.write_all(piece.as_bytes()).is_ok()).count()
     });
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
@@ -43,7 +43,7 @@ fn h5_bodies_without_end_are_cut_off_and_kept_nowhere() {
     let run = json!({ "flow": hello() }).to_string();
     assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &run).status, 201);
     let before = memory(child.id(), "VmHWM");
-    // Too many values, and so few that they are read.
+    // Above the limit of values, and below it.
     let deep = [(1_000_000, (413, "too_large")), (100_000, (400, "bad_request"))];
     let deep = deep.map(|(depth, fault)| ["[".repeat(depth), r#"{"a":"#.repeat(depth)].map(|text| (text, fault)));
     for _ in 0..5 {
@@ -67,7 +67,7 @@ fn h5_bodies_without_end_are_cut_off_and_kept_nowhere() {
         let bomb = ask(address, "POST", "/v1/validate", &packed, "\u{1f}\u{8}\u{8}\0\0\0\0\0\0\u{3}");
         assert_eq!(bomb.status, 400, "nothing is unpacked: {bomb:?}");
     }
-    // A whole one that is deep is refused where it is read as a flow.
+    // A complete but deep body is refused when it is parsed as a flow.
     let whole = format!("{{\"flow\":{}{}}}", "[".repeat(1_000_000), "]".repeat(1_000_000));
     assert_eq!(ask(address, "POST", "/v1/runs", &[], &whole).fault(), (413, "too_large".to_owned()));
     let whole = format!("{{\"flow\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));

@@ -1,4 +1,4 @@
-//! Thousands who listen to one run of one tenant.
+//! Thousands of clients listen to one run of one tenant.
 
 use std::{
     io::BufReader,
@@ -17,21 +17,21 @@ use crate::{
     stream::Stream,
 };
 
-/// Those who come.
+/// Clients that connect.
 const LISTENERS: u64 = 10_000;
-/// Those who are let in: half of the places of a server.
+/// Clients that are accepted: half of the server's places.
 const PLACES: usize = 2_000;
-/// Memory that one of them costs the server at most, in KiB.
+/// Limit of the server's memory for each client, in KiB.
 const EACH: u64 = 48;
 
-/// Lets this process have as many connections as it can, and says how many.
+/// Raises the limit of this process's open connections. Returns the usable number.
 fn connections() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     limit.maximum.unwrap_or(u64::MAX).saturating_sub(500)
 }
 
-/// A token of a new tenant.
+/// Creates a tenant. Returns a token of it.
 fn token(folder: &Path, tenant: &str) -> String {
     let ask = |arguments: &[&str]| {
         let output = done(folder, arguments);
@@ -74,7 +74,7 @@ fn h4_r26_thousands_who_listen_cost_little_and_leave_room_for_others() {
     if let (Some(before), Some(after)) = (before, memory(child.id(), "VmRSS")) {
         assert!(after < before + EACH * PLACES as u64, "{before} KiB became {after} KiB");
     }
-    // Whoever was turned away holds no connection, and whoever was let in hears all of it, once and in order.
+    // A rejected client holds no connection. An accepted client receives all events, once and in order.
     all.retain(|(answer, _)| answer.status == 200 || answer.header("connection") != Some("close"));
     assert_eq!(all.len(), come.min(PLACES));
     assert_eq!(post(&a, "/v1/runs/g/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);

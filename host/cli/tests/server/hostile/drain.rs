@@ -1,4 +1,4 @@
-//! A server that is stopped while it has much to do.
+//! Stops a server under load.
 
 use std::{
     collections::BTreeSet,
@@ -16,10 +16,10 @@ use crate::{
     samples::{asks, hello},
 };
 
-/// How long calls that have left are waited for, and a second.
+/// The server's time limit for pending external calls, plus one second.
 const GRACE: Duration = Duration::from_secs(11);
 
-/// What is answered to a request, if anything is: the status and the body.
+/// Sends a request. Returns the status and the body, or `None` without a response.
 fn asked(address: SocketAddr, body: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     let length = body.len();
@@ -29,13 +29,13 @@ fn asked(address: SocketAddr, body: &str) -> Option<(u16, String)> {
     );
     stream.write_all((head + body).as_bytes()).ok()?;
     let mut text = String::new();
-    // What had come is there even if the end was cut off.
+    // The received part counts, even if the connection was cut.
     let _ = stream.read_to_string(&mut text);
     let status = text.split(' ').nth(1)?.parse().ok()?;
     Some((status, text.split_once("\r\n\r\n")?.1.to_owned()))
 }
 
-/// Begins runs until the server has gone; the ids of those that were acknowledged.
+/// Starts runs until the server has gone. Returns the ids of the acknowledged runs.
 fn flood(address: SocketAddr, who: usize, acknowledged: &AtomicUsize) -> Vec<String> {
     let mut begun = Vec::new();
     for number in 0.. {
@@ -49,7 +49,7 @@ fn flood(address: SocketAddr, who: usize, acknowledged: &AtomicUsize) -> Vec<Str
             Some((503, body)) => {
                 assert!(body.contains("\"draining\"") || body.contains("\"too_many_connections\""), "{body}")
             }
-            // There is a limit to what waits for its turn.
+            // The queue of waiting runs is limited.
             Some((429, body)) => assert!(body.contains("\"too_many_runs\""), "{body}"),
             Some(other) => panic!("{other:?}"),
             None => break,
@@ -86,7 +86,7 @@ fn r23_a_server_that_is_stopped_under_load_loses_nothing_that_it_has_acknowledge
         let failed = runs.iter().find(|run| ["failed", "cancelled"].iter().any(|bad| run["status"] == *bad));
         assert_eq!(failed, None);
     }
-    // The next one goes on with all of them.
+    // The next process resumes all of them.
     let driven = done(folder.path(), &["drive", "--once"]);
     assert!([Some(0), Some(3)].contains(&driven.status.code()), "{}", told(&driven));
     let listed = done(folder.path(), &["runs", "list", "--json", "--limit", "100000"]);

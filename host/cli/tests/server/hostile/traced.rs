@@ -1,4 +1,4 @@
-//! What a server does while it checks what somebody has sent it, as the system sees it.
+//! Traces the system calls of a server while it checks a request.
 
 use std::{
     fs,
@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use crate::{client::ask, kit::flowcell, samples::hello};
 
-/// Set to skip this test where there is no `strace`, or where it may not watch others.
+/// Set this variable to skip the test if `strace` is missing or not permitted.
 const WITHOUT: &str = "FLOWCELL_TEST_WITHOUT_STRACE";
 
-/// A server whose calls of the system that concern files, programs and connections are written down; none: they cannot be.
+/// Starts a server whose system calls on files, programs and connections are traced. Returns `None` if tracing is
+/// impossible.
 fn traced(folder: &Path, log: &Path) -> Option<(Child, SocketAddr)> {
     let calls = "trace=%file,execve,execveat,connect,bind,sendto,socket";
     let tries = Command::new("strace").args(["-f", "-o", "/dev/null", "-e", calls, "true"]).output();
@@ -39,7 +40,7 @@ fn traced(folder: &Path, log: &Path) -> Option<(Child, SocketAddr)> {
     Some((child, address.unwrap()))
 }
 
-/// Flows that would like something to happen while they are checked.
+/// Returns flows that try to cause effects while they are checked.
 fn hostile(target: SocketAddr, canary: &Path) -> Vec<Value> {
     let (url, file) = (format!("http://{target}/x"), format!("file://{}", canary.display()));
     let of = |node: Value| json!({ "flow": { "name": "hostile" }, "nodes": [node] });
@@ -73,7 +74,7 @@ fn hostile(target: SocketAddr, canary: &Path) -> Vec<Value> {
     ]
 }
 
-/// Flows that name a file beside their folder.
+/// Returns flows that name a file outside their folder.
 fn kept(canary: &Path) -> Vec<Value> {
     let paths =
         [canary.display().to_string(), "../../canary".into(), "./../../canary".into(), "x/../../../canary".into()];
@@ -104,7 +105,7 @@ fn y15_what_is_checked_reaches_nothing() {
         assert!(!answer.body.contains("the-canary"), "{answer:?}");
         answer
     };
-    // What is made ready at the first time is ready now.
+    // Warm up: complete the lazy initialization.
     check(&hello());
     check(&json!("flow: ["));
     let start = fs::read_to_string(&log).unwrap();
@@ -114,7 +115,7 @@ fn y15_what_is_checked_reaches_nothing() {
     }
     assert!(check(&hello()).json()["valid"] == true);
     let traced = fs::read_to_string(&log).unwrap();
-    // Of the server's own the store and the library are looked at meanwhile, and threads ask what machine this is.
+    // Meanwhile the server reads its own store and library, and its threads read facts about the machine.
     let place = place.to_string_lossy();
     let known = [&*place, "\"flows", ".flowcell", "\"/sys/devices/", "\"/proc/", "\"/sys/fs/cgroup/"];
     let own = |line: &str| known.iter().any(|known| line.contains(known));
@@ -124,7 +125,7 @@ fn y15_what_is_checked_reaches_nothing() {
         line.contains("canary") || !own(line) && (reads || acts.iter().any(|act| line.contains(act)))
     });
     assert_eq!(wrong, None);
-    // A flow that is kept has a folder, and reads files in it, but nothing beside it.
+    // A stored flow may read files in its folder, and none outside.
     let before = fs::read_to_string(&log).unwrap().len();
     for flow in kept(&canary) {
         let answer = ask(address, "POST", "/v1/flows", &[], &json!({ "flow": flow }).to_string());
@@ -138,11 +139,11 @@ fn y15_what_is_checked_reaches_nothing() {
     assert_eq!(wrong, None);
     assert!(listener.accept().is_err(), "somebody has asked");
     assert_eq!(fs::read_to_string(&canary).unwrap(), "the-canary");
-    // The tracer hands on how its program has ended.
+    // The tracer exits with its program's exit code.
     end(child, &traced);
 }
 
-/// Ends the program that is traced: the first of whom something is told.
+/// Ends the traced program. Its process id is the first one in the trace.
 fn end(mut tracer: Child, traced: &str) {
     let program = traced.split_whitespace().next().unwrap();
     assert!(Command::new("kill").args(["-TERM", program]).status().unwrap().success());

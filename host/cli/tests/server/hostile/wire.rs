@@ -1,4 +1,4 @@
-//! Bytes that want to be another line of the log.
+//! Sends bytes that try to forge a line of the log.
 
 use std::io::{Read, Write};
 
@@ -38,7 +38,7 @@ fn h11_a_line_that_is_brought_in_becomes_no_line_of_the_log() {
     assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &run.to_string()).json()["error"]["code"], "denied");
     let mut stream = connect(address);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\nINJECTED: y\rINJECTED\r\n\r\n").unwrap();
-    // Until the server closes the connection.
+    // Wait until the server closes the connection.
     let _ = stream.read_to_end(&mut Vec::new());
     assert_eq!(stop(child), Some(0));
     let text = std::fs::read_to_string(&log).unwrap();

@@ -1,4 +1,4 @@
-//! A collector that keeps what it is sent, and reads as much protobuf as spans are made of.
+//! A collector that records requests, and decodes the protobuf of spans.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// What was posted: the path, and the body.
+/// The path and body of each request.
 type Posts = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 pub(super) struct Collector {
@@ -21,14 +21,14 @@ pub(super) struct Collector {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A span as it was sent. Ids are hexadecimal.
+/// A received span. Ids are hexadecimal.
 #[derive(Debug, Default)]
 pub(super) struct Span {
     pub(super) trace: String,
     pub(super) id: String,
     pub(super) parent: String,
     pub(super) name: String,
-    /// The traces that it is linked to.
+    /// The ids of linked traces.
     pub(super) links: Vec<String>,
     attributes: BTreeMap<String, String>,
 }
@@ -61,13 +61,13 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// Whether something was posted below a path that has these bytes in it.
+    /// Returns whether a request below `path` contains these bytes.
     pub(super) fn posted(&self, path: &str, bytes: &[u8]) -> bool {
         let posts = self.posts.lock().unwrap();
         posts.iter().any(|(to, body)| to.starts_with(path) && body.windows(bytes.len()).any(|part| part == bytes))
     }
 
-    /// The spans that were sent so far.
+    /// Returns the spans received so far.
     pub(super) fn spans(&self) -> Vec<Span> {
         let posts = self.posts.lock().unwrap();
         let bodies = posts.iter().filter(|(path, _)| path == "/v1/traces").map(|(_, body)| body.as_slice());
@@ -81,13 +81,13 @@ impl Collector {
 impl Drop for Collector {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
-        // It wakes up to see that it is over.
+        // The connection wakes the thread, which then sees that it has to end.
         drop(TcpStream::connect(self.address));
         self.thread.take().unwrap().join().unwrap();
     }
 }
 
-/// Takes in what comes over a connection, until it is closed.
+/// Records the requests of a connection until it is closed.
 fn answer(stream: &TcpStream, posts: &Posts) {
     let mut reader = BufReader::new(stream);
     loop {
@@ -105,13 +105,13 @@ fn answer(stream: &TcpStream, posts: &Posts) {
     }
 }
 
-/// What a field of a message holds.
+/// The value of a protobuf field.
 enum Held<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message with their numbers.
+/// Returns the fields of a message with their numbers.
 fn fields(mut message: &[u8]) -> Vec<(u64, Held<'_>)> {
     let mut all = Vec::new();
     while !message.is_empty() {
@@ -151,7 +151,7 @@ fn varint(message: &mut &[u8]) -> u64 {
     }
 }
 
-/// The messages that a field of a message holds.
+/// Returns the messages in a field of a message.
 fn messages(message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
     fields(message).into_iter().filter_map(move |(found, held)| match held {
         Held::Bytes(bytes) if found == number => Some(bytes),
