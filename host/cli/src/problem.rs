@@ -14,7 +14,7 @@ use crate::terminal::{Paint, inert};
 /// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Success.
+    /// The command has succeeded.
     Good,
     /// The run or the host has failed.
     Failed,

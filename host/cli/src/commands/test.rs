@@ -179,8 +179,8 @@ fn compare(case: &Case, result: &RunResult, route: &[String], graph: &Graph) -> 
     wrong
 }
 
-/// Returns whether two routes have the same nodes, in the same order wherever edges connect them. The order of
-/// unconnected nodes depends on their durations.
+/// Returns whether two routes have the same nodes, in the same order wherever edges connect them. Nodes without such an
+/// edge may come in any order, because it depends on their durations.
 fn is_same_route(expected: &[String], route: &[String], graph: &Graph) -> bool {
     let sorted = |route: &[String]| {
         let mut nodes = route.to_vec();
