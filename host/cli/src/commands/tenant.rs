@@ -184,7 +184,7 @@ pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit
     Ok(Exit::Good)
 }
 
-/// Warns before the first tenant is created: without tenants a server takes every caller for `local`.
+/// Warns before the first tenant is created. Without tenants, a server treats every caller as the tenant `local`.
 fn announce_first(args: &OneTenant, terminal: Terminal) -> Result<(), Problem> {
     let listed = operate(Operation::ListTenants, &args.store)?;
     if listed.as_array().is_none_or(|tenants| tenants.is_empty()) {

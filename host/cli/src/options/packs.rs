@@ -83,8 +83,8 @@ impl PackArgs {
         Ok(self.builder().build()?)
     }
 
-    /// Returns a host that checks flows. It reads the names of the store's secrets next to the owner. The store may be
-    /// missing.
+    /// Returns a host that checks flows. It reads the names of the store's secrets even if another process owns the
+    /// store. The store may be missing.
     pub(crate) fn checking_host(&self, beside: &BesideArgs) -> Result<Host, Problem> {
         self.host_beside(&beside.state)
     }

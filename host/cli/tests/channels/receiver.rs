@@ -11,7 +11,7 @@ pub(crate) struct Post {
     pub(crate) body: Value,
 }
 
-/// Listens on a free port of this machine until the test ends.
+/// A server on a free local port until the test ends.
 pub(crate) struct Receiver(Server);
 
 impl Receiver {

@@ -50,7 +50,8 @@ struct Told {
     wrong: Vec<String>,
 }
 
-/// Cancels a run after `at` events or commits.
+/// Cancels a run after `at` events, or at commit `at` if the process dies there. Returns the result with its
+/// violations.
 fn tell(case: &Case, at: usize, process: Process) -> Told {
     let mut place = Place::new(1, 0);
     let mut arguments = Place::watched(&case.flow, RUN);

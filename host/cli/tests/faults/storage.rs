@@ -95,7 +95,8 @@ fn r8_a_disk_that_cannot_be_read_loses_nothing() {
     assert!(faults > 20);
 }
 
-/// Runs a flow on a disk whose reads fail after `number` of them, for numbers in steps of `step`.
+/// Runs a flow on a disk whose reads fail from read `number` on, for numbers in steps of `step`. Returns the number of
+/// faults and all violations.
 #[cfg(target_os = "linux")]
 fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
     let library = crate::guests::bad_machine();
