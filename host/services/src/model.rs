@@ -1,55 +1,56 @@
 //! The capability `model`: one turn of a language model, the same for every provider.
 //!
-//! Functions: `generate` and `start-generate`, which differ only in how a node waits. The arguments are the request, the
-//! reply is the turn; both are described with the interface `model` that nodes see. Turns are streamed always: while one is
-//! made, `agent:text` and `agent:thinking` tell `{ delta }`, the first piece at once and later ones at most every 50 ms. A
-//! turn that broke off is tried again, and `agent:retry` with `{ attempt, reason, delayMs }` says that what was told so far
-//! does not count; `attempt` is the one that follows, from 2.
+//! Functions: `generate` and `start-generate`, which differ only in how a node waits. The arguments are the request,
+//! the reply is the turn; the interface `model` that nodes see describes both. Every turn is streamed: `agent:text` and
+//! `agent:thinking` report `{ delta }`, the first piece at once and later ones at most every 50 ms. A turn that breaks
+//! off is retried. `agent:retry` with `{ attempt, reason, delayMs }` then says that the deltas so far do not count;
+//! `attempt` is the number of the next attempt, from 2.
 //!
-//! Which providers there are is the operator's: see [`Providers`]. A flow grants models by patterns of `provider/model`. Keys
-//! are read when a turn is made, and are in no failure, event or log.
+//! The operator configures the providers: see [`Providers`]. A flow grants models by patterns of `provider/model`. The
+//! host reads keys when it makes a turn. Keys never appear in failures, events or logs.
 //!
-//! | what | limit |
+//! | subject | limit |
 //! |---|---|
-//! | body of a request | 32 MiB, images included |
-//! | line, event and whole of a stream | 4 MiB, 8 MiB, 64 MiB |
-//! | texts, thoughts and inputs of tools of a reply | 16 MiB |
+//! | request body | 32 MiB, images included |
+//! | line, event and total of a stream | 4 MiB, 8 MiB, 64 MiB |
+//! | texts, thoughts and tool inputs of a reply | 16 MiB |
 //! | silence within a stream | 90 s ([`Profile::idle_ms`]) |
 //! | a turn with all its attempts | 10 min ([`Profile::timeout_ms`]) |
 //! | attempts | 3 ([`Profile::max_retries`] and the first) |
-//! | wait between two of them | what the provider asks for, or else 0.5 s doubled up to 8 s, less up to a quarter by chance |
+//! | wait between two attempts | as the provider asks, else 0.5 s doubled up to 8 s, minus a random part of up to a quarter |
 //!
-//! Tried again are failed connections, broken streams, timeouts, 408, 409, 429 and everything from 500, unless the provider
-//! says otherwise by `x-should-retry`; never a quota that is used up. Of a provider of the dialects `chat` and `responses` a
-//! wait of more than 60 s is not believed; what is longer than the rest of the time is left to whoever asked (`retryAfterMs`).
+//! Retried are failed connections, broken streams, timeouts, and the statuses 408, 409, 429 and from 500, unless the
+//! provider's `x-should-retry` says otherwise. An exhausted quota is never retried. For the dialects `chat` and
+//! `responses` a requested wait of more than 60 s is ignored. A wait longer than the remaining time is left to the
+//! caller (`retryAfterMs`).
 //!
-//! `usage` counts all attempts together: `input` has the tokens of the cache in it, `output` those of thoughts. What a
-//! provider did not say is guessed, four bytes a token, and `estimated` is true. `costUsd` comes from the provider (basis
-//! `managed`) or from the prices of its profile (`list`); without both the basis is `unknown`. A provider is not believed that
-//! says more than 1,000,000 USD, or 0 for a model that has a price. A turn that was under way when its process ended is asked
-//! again; its `usage` counts the request of the lost one, too, as a guess.
+//! `usage` sums all attempts: `input` includes cached tokens, and `output` includes thoughts. Numbers that the provider
+//! does not report are estimated at four bytes per token, and `estimated` is true. `costUsd` comes from the provider
+//! (basis `managed`) or from the prices of its profile (`list`); without both the basis is `unknown`. A cost is ignored
+//! if the provider reports more than 1,000,000 USD, or 0 for a model that has a price. A turn that was running when its
+//! process ended is requested again. Its `usage` includes an estimate of the lost request.
 //!
-//! Members that a provider does not know are left out if they are hints (`seed`); `stop` is refused where it is not known.
-//! Blocks of type `raw`, and `raw` beside a block, go back to the provider that wrote them, and are left out for others.
-//! Arguments of a tool that are not JSON are a text instead of an object in `input`.
+//! Hints that a provider does not know (`seed`) are left out; `stop` is refused if the provider does not know it.
+//! Blocks of type `raw`, and `raw` beside a block, go back only to the provider that wrote them. Tool arguments that
+//! are not JSON are a string in `input`, not an object.
 //!
-//! A turn is made at least once, unless the node type says that its calls are idempotent or made once. One that is made once
-//! is repeated only if it certainly was not made, and is `ambiguous` otherwise.
+//! A turn is made at least once, unless the node type says that its calls are idempotent or made once. A turn with
+//! effect `once` is repeated only if it certainly was not made. Otherwise it is `ambiguous`.
 //!
 //! | code | when | retryable |
 //! |---|---|---|
-//! | `denied` | the model is not granted, or the provider's address is not public | no |
+//! | `denied` | the flow does not grant the model, or the provider's address is not public | no |
 //! | `invalid_input` | the request has another shape, or names an unknown provider | no |
-//! | `model_auth`, `model_permission` | there is no key, or it is not accepted | no |
+//! | `model_auth`, `model_permission` | the key is missing or rejected | no |
 //! | `model_invalid_request`, `model_not_found`, `model_too_large`, `model_context_exceeded` | the provider refuses the request | no |
-//! | `model_quota` | what was paid for is used up | no |
+//! | `model_quota` | the paid quota is used up | no |
 //! | `model_rate_limited`, `model_overloaded`, `model_timeout`, `model_connect` | the provider does not answer now | yes |
 //! | `model_stream_truncated` | the stream broke off, in every attempt | yes |
-//! | `model_bad_response` | the answer is not what the dialect says, or beyond a limit | no |
-//! | `ambiguous` | a turn of effect `once` may have been made; `details.code` says how it failed | no |
+//! | `model_bad_response` | the answer violates the dialect or exceeds a limit | no |
+//! | `ambiguous` | a turn of effect `once` may have been made; `details.code` holds the original code | no |
 //!
-//! `details` has `provider`, `model`, `attempts`, and where known `status`, `providerCode`, `requestId` and the `usage` of
-//! attempts that came to nothing.
+//! `details` has `provider`, `model`, `attempts`, and where known `status`, `providerCode`, `requestId` and the `usage`
+//! of failed attempts.
 
 mod clock;
 mod dialect;
@@ -97,16 +98,16 @@ use crate::{client::Client, files::Files, preview::cut, secret};
 /// The name of the capability, in calls and in grants.
 pub const INTERFACE: &str = BuiltIn::Model.name();
 
-/// Characters of a text of a request that are shown.
+/// Characters of each text of a request that the preview shows.
 const SHOWN_TEXT: usize = 4_000;
-/// Messages of a request that are shown.
+/// Messages of a request that the preview shows.
 const SHOWN_MESSAGES: usize = 8;
 
 /// The capability `model`. Clones share their connections.
 #[derive(Clone)]
 pub struct ModelCapability {
     providers: Providers,
-    /// One client for each provider: what one may connect to, another may not.
+    /// One client per provider, because each provider may connect to different private addresses.
     clients: Arc<HashMap<Arc<str>, Client>>,
     files: Files,
     clock: Arc<dyn Clock>,
@@ -114,7 +115,7 @@ pub struct ModelCapability {
 }
 
 impl ModelCapability {
-    /// Turns leave behind the guard of this client; images are files of these blobs.
+    /// Creates the capability. Turns pass the guard of `client`; images are files of `blobs`.
     pub fn new(client: &Client, blobs: Arc<dyn Blobs>, providers: Providers) -> ModelCapability {
         let clients = providers.iter().map(|provider| {
             let egress = client.egress().clone().also_private(&provider.private);
@@ -129,22 +130,22 @@ impl ModelCapability {
         }
     }
 
-    /// The same capability with another clock.
+    /// Returns the same capability with another clock.
     pub fn timed_by(self, clock: Arc<dyn Clock>) -> ModelCapability {
         ModelCapability { clock, ..self }
     }
 
-    /// The same capability, which looks variables of the environment up here.
+    /// Returns the same capability, which looks up environment variables in `environment`.
     pub fn with_environment(self, environment: Environment) -> ModelCapability {
         ModelCapability { environment, ..self }
     }
 
-    /// The providers.
+    /// Returns the providers.
     pub fn providers(&self) -> &Providers {
         &self.providers
     }
 
-    /// Reads a request, finds its provider and its model, and checks that the caller may have the turn made.
+    /// Reads a request, finds its provider and model, and checks that the caller may use them.
     fn resolve(&self, call: &Call, caller: &Caller) -> Result<RequestedTurn, Failure> {
         if !matches!(&*call.function, "generate" | "start-generate") {
             return Err(wrong(format!("model has no function `{}`", call.function)));
@@ -160,8 +161,8 @@ impl ModelCapability {
         Ok(RequestedTurn { request: Arc::new(request), provider, model })
     }
 
-    /// Returns the turn that a call asks for, as [`Capability::admit`] has read it. A call that was not admitted by itself is
-    /// read and checked here, and keeps the turn from then on.
+    /// Returns the turn that a call requests, as [`Capability::admit`] read it. If the call was not admitted, this
+    /// method reads and checks the request and stores the turn in the call.
     pub fn turn(&self, outgoing: &mut Outgoing) -> Result<Arc<RequestedTurn>, Failure> {
         if let Some(turn) = outgoing.prepared.get() {
             return Ok(turn);
@@ -181,7 +182,7 @@ impl ModelCapability {
     }
 }
 
-/// A turn that a call asks for, and that its caller may have made.
+/// A requested turn that its caller may make.
 #[derive(Clone)]
 pub struct RequestedTurn {
     request: Arc<Request>,
@@ -200,9 +201,9 @@ impl RequestedTurn {
         &self.provider.profile
     }
 
-    /// Returns the cost of the turn that `outgoing` has made, with all its attempts, in USD, at most; none if its price is not
-    /// known, or how long a reply may be. Every byte of the request counts as a token, and every image as
-    /// [`Price::image_tokens`]. A turn that is made once has one attempt that costs something.
+    /// Returns the maximum cost in USD of the turn that `outgoing` makes, with all its attempts. Returns `None` if the
+    /// price or the maximum length of a reply is unknown. Every byte of the request counts as a token, and every image
+    /// as [`Price::image_tokens`]. A turn with effect `once` has one attempt that costs money.
     pub fn most_it_costs(&self, outgoing: &Outgoing) -> Option<f64> {
         let RequestedTurn { request, model, .. } = self;
         let profile = self.profile();
@@ -214,14 +215,14 @@ impl RequestedTurn {
         Some(price.most(outgoing.call.args.text().len() as u64, images, output) * attempts)
     }
 
-    /// Returns the part of the turn's bill that is for turns lost with their process before it, in USD.
+    /// Returns the part of the turn's bill, in USD, for earlier turns that were lost with their process.
     pub fn lost_usd(&self, outgoing: &Outgoing) -> f64 {
         let usage = Usage::unanswered(outgoing.call.args.text().len(), outgoing.lost);
         self.profile().price_of(&self.model).map_or(0.0, |price| price.of(&usage))
     }
 }
 
-/// Shows what a turn adds to its conversation: the system's text, and the messages since the model spoke last.
+/// Shows the parts that a turn adds to its conversation: the system text, and the messages since the model's last one.
 fn preview(args: &Value) -> Json {
     let shown = |json: &Json| {
         let text = json.as_str().map_or_else(|| json.to_text().into(), Cow::Borrowed);
@@ -239,7 +240,7 @@ fn preview(args: &Value) -> Json {
     Json::object(system.into_iter().chain([("messages", Json::array(asked))]))
 }
 
-/// Refuses what a request wants to pass on, and the operator did not list.
+/// Refuses members of `params` that the operator did not list.
 fn check_params(request: &Request, provider: &Provider) -> Result<(), Failure> {
     let profile = &provider.profile;
     match request.params.keys().find(|name| !profile.lets_pass(name)) {

@@ -1,33 +1,33 @@
-//! The times and the chance of a turn come through one door, so that a test owns them.
+//! The time and randomness of turns, behind a trait so that a test controls both.
 
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 
-/// What is waited for.
+/// The reason for a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// The next attempt.
+    /// The wait before the next attempt.
     Backoff,
-    /// The next bytes of an answer, until they are given up.
+    /// The wait for the next bytes of an answer, until the host gives up.
     Idle,
-    /// The end of a turn, until it is given up.
+    /// The wait for the end of a turn, until the host gives up.
     Total,
-    /// More pieces of text, to be told together.
+    /// The wait for more pieces of text, to report them together.
     Coalesce,
-    /// What a simulated provider takes to answer.
+    /// The time that a simulated provider takes to answer.
     Simulated,
 }
 
-/// Where a turn gets its times and its chance from.
+/// The source of time and randomness of a turn.
 pub trait Clock: Send + Sync {
-    /// Waits. It may be dropped before it ends.
+    /// Waits for `how_long`. The caller may drop the future before it ends.
     fn sleep(&self, why: Wait, how_long: Duration) -> BoxFuture<'static, ()>;
 
-    /// The time of day.
+    /// Returns the time of day.
     fn now(&self) -> SystemTime;
 
-    /// A random number from 0 up to but not 1.
+    /// Returns a random number from 0 (inclusive) to 1 (exclusive).
     fn chance(&self) -> f64;
 }
 

@@ -1,4 +1,4 @@
-//! The languages of providers: what a request becomes, and how a stream becomes a reply.
+//! The languages of providers: they turn a request into a body, and a stream into a reply.
 
 mod chat;
 mod messages;
@@ -24,7 +24,7 @@ use crate::{code, secret::Key, sse::Event};
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const DEFAULT_ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// A turn, with everything that a body is made of.
+/// A turn with everything that its body needs.
 pub(super) struct Asked<'a> {
     pub(super) request: &'a Request,
     pub(super) profile: &'a Profile,
@@ -37,47 +37,47 @@ pub(super) struct Asked<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Pictures(HashMap<Arc<str>, String>);
 
-/// A reply that is put together from the events of a stream.
+/// A reply that is assembled from the events of a stream.
 pub(super) trait Assembly: Send {
-    /// Takes an event. What it adds to the answer is told.
+    /// Takes an event and passes the text and thoughts that it adds to `tell`.
     fn take(&mut self, event: &Event, tell: &mut dyn FnMut(Delta)) -> Result<(), Interrupted>;
 
-    /// Whether its end was seen.
+    /// Returns true once the end of the reply has arrived.
     fn is_complete(&self) -> bool;
 
-    /// Whether it counts as complete if the stream ends here.
+    /// Returns true if the reply counts as complete when the stream ends here.
     fn may_end(&self) -> bool {
         self.is_complete()
     }
 
-    /// What the provider said so far that the turn used.
+    /// Returns the usage that the provider has reported so far.
     fn used(&self) -> Used;
 
-    /// The reply. Called once it is complete.
+    /// Returns the reply. The caller calls this once the reply is complete.
     fn finish(&mut self, blocks: &mut Blocks) -> Result<Outcome, Trouble>;
 }
 
-/// Why a stream does not go on.
+/// The reason that a stream cannot continue.
 #[derive(Debug)]
 pub(super) enum Interrupted {
-    /// The provider says that something went wrong.
+    /// The provider reports an error.
     Reported(Json),
-    /// An event is not what the dialect says.
+    /// An event violates the dialect.
     Nonsense(String),
 }
 
-/// What is known of what a turn used.
+/// The known usage of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Used {
-    /// None until the provider said.
+    /// `None` until the provider reports it.
     pub(super) usage: Option<Usage>,
     pub(super) cost_usd: Option<f64>,
-    /// Bytes of text, thoughts and inputs of tools that came.
+    /// Bytes of text, thoughts and tool inputs received so far.
     pub(super) written: usize,
 }
 
 impl Used {
-    /// The provider's numbers, or guesses.
+    /// Returns the provider's numbers, or `guess` if it reported none.
     pub(super) fn spent(&self, guess: Usage) -> Spent {
         Spent { usage: self.usage.unwrap_or(guess), cost_usd: self.cost_usd }
     }
@@ -96,7 +96,7 @@ impl Pictures {
         self.0.get(file).map_or("", String::as_str)
     }
 
-    /// An image as an address; what is a file becomes a `data:` address.
+    /// Returns an image's address; a file becomes a `data:` URL.
     fn address(&self, image: &Image) -> String {
         match &image.source {
             Source::Url(url) => url.to_string(),
@@ -106,7 +106,7 @@ impl Pictures {
 }
 
 impl Dialect {
-    /// What a request becomes.
+    /// Builds the request body.
     pub(super) fn body(self, asked: &Asked<'_>) -> Result<Json, Failure> {
         let body = match self {
             Dialect::Messages => messages::body(asked),
@@ -116,7 +116,7 @@ impl Dialect {
         with_params(body, &asked.request.params)
     }
 
-    /// What puts a reply together.
+    /// Returns the assembly of this dialect's replies.
     pub(super) fn assembly(self) -> Box<dyn Assembly> {
         match self {
             Dialect::Messages => Box::new(messages::MessagesReply::default()),
@@ -125,7 +125,7 @@ impl Dialect {
         }
     }
 
-    /// Refuses what a provider of this dialect could only ignore, although it matters.
+    /// Refuses members that a provider of this dialect would ignore although they change the meaning.
     pub(super) fn check(self, request: &Request) -> Result<(), Failure> {
         match self == Dialect::Responses && !request.stop.is_empty() {
             true => Err(wrong("`stop` is not known by providers of the dialect `responses`")),
@@ -134,7 +134,7 @@ impl Dialect {
     }
 }
 
-/// Where requests go.
+/// Returns the URL of requests.
 pub(super) fn address(profile: &Profile) -> String {
     let base = profile.base_url.as_deref().unwrap_or_default().trim_end_matches('/');
     let path = match profile.dialect {
@@ -151,7 +151,7 @@ pub(super) fn address(profile: &Profile) -> String {
     }
 }
 
-/// Adds the headers that show a key, and the version of the interface.
+/// Adds the headers with the key and the version of the interface.
 pub(super) fn add_headers(profile: &Profile, key: Option<&Key>, headers: &mut HeaderMap) -> Result<(), Failure> {
     if let Some(key) = key {
         profile.auth.show(key, headers).map_err(|why| Failure::new(code::MODEL_AUTH, why))?;
@@ -167,7 +167,7 @@ fn unsendable<E>(_: E) -> Failure {
     Failure::new(code::MODEL_INVALID_REQUEST, "a header of the provider's profile cannot be sent")
 }
 
-/// A body that is put together. Members without a value are left out.
+/// A request body under construction. It leaves out members without a value.
 #[derive(Default)]
 struct Body(Object);
 
@@ -193,7 +193,7 @@ impl Body {
     }
 }
 
-/// Passes members on. What the request says itself is not replaced: objects are merged, anything else is refused.
+/// Adds the request's `params`. Objects are merged; any other member that the body already has is refused.
 fn with_params(body: Body, params: &Object) -> Result<Json, Failure> {
     let mut members = body.0;
     for (name, value) in params {
@@ -213,22 +213,22 @@ fn with_params(body: Body, params: &Object) -> Result<Json, Failure> {
     Ok(Json::object(members))
 }
 
-/// An object of which every member is a text.
+/// Builds an object whose members are all strings.
 fn texts<const N: usize>(members: [(&str, &str); N]) -> Json {
     Json::object(members.map(|(name, value)| (name, Json::from(value))))
 }
 
-/// The data of an event, as JSON.
+/// Parses the data of an event as JSON.
 fn parsed(event: &Event) -> Result<Json, Interrupted> {
     Json::parse(&event.data).map_err(|error| Interrupted::Nonsense(format!("an event is not JSON: {error}")))
 }
 
-/// A member that is a text, or nothing.
+/// Returns a string member, or an empty string.
 fn text_of<'a>(json: &'a Json, name: &str) -> &'a str {
     json.get(name).and_then(Json::as_str).unwrap_or_default()
 }
 
-/// A number of tokens, or none.
+/// Returns a number of tokens, or `None` if it is missing.
 fn tokens(json: &Json, pointer: &str) -> Option<u64> {
     json.pointer(pointer).and_then(Json::as_u64)
 }

@@ -1,4 +1,4 @@
-//! Which models a flow lets a node use.
+//! The grants of models in a flow.
 
 use flowcell_contract::{Caller, Failure, Json, code};
 

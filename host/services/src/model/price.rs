@@ -1,72 +1,72 @@
-//! What turns use, and what they cost.
+//! The usage of turns, and its cost.
 
 use flowcell_contract::Json;
 use serde::Deserialize;
 
-/// Prices are for this many tokens.
+/// Number of tokens that a price is for.
 const PRICED_TOKENS: f64 = 1_000_000.0;
-/// Costs are rounded to billionths of a dollar: what is below is an artefact of the arithmetic.
+/// Costs are rounded to billionths of a dollar; smaller digits are rounding errors.
 const COST_STEPS: f64 = 1e9;
-/// A token is about this many bytes of text.
+/// Estimated bytes of text per token.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
-/// Tokens that an image takes at most, if the price does not say.
+/// Maximum tokens of an image if the price does not say.
 pub const IMAGE_TOKENS: u64 = 50_000;
-/// The highest cost of an attempt in USD that a provider is believed.
+/// Maximum cost of an attempt in USD; a higher report of a provider is ignored.
 const MAX_COST: f64 = 1e6;
 
-/// What the tokens of some models cost, in USD for a million tokens.
+/// The token prices of some models, in USD per million tokens.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Price {
-    /// A pattern of the names of models; `*` stands for any letters.
+    /// A pattern of model names; `*` matches any letters.
     pub model: String,
-    /// Tokens that were read.
+    /// Price of input tokens.
     pub input: f64,
-    /// Tokens that were written, thoughts included.
+    /// Price of output tokens, thoughts included.
     pub output: f64,
-    /// Tokens that were read from a cache; as `input` by default.
+    /// Price of input tokens read from a cache; as `input` by default.
     pub cache_read: Option<f64>,
-    /// Tokens that were read and put into a cache; as `input` by default.
+    /// Price of input tokens written to a cache; as `input` by default.
     pub cache_write: Option<f64>,
-    /// Tokens that an image of a request takes at most, to reckon what a turn may cost; [`IMAGE_TOKENS`] by default.
+    /// Maximum tokens of an image in a request, for cost estimates; [`IMAGE_TOKENS`] by default.
     pub image_tokens: Option<u64>,
 }
 
-/// Tokens.
+/// The token counts of one attempt or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// All that were read: those of the cache, too.
+    /// All input tokens, cached ones included.
     pub(super) input: u64,
-    /// All that were written: thoughts, too.
+    /// All output tokens, thoughts included.
     pub(super) output: u64,
     pub(super) cache_read: u64,
     pub(super) cache_write: u64,
     pub(super) reasoning: u64,
-    /// Some of these numbers are guesses.
+    /// True if some of these numbers are estimates.
     pub(super) estimated: bool,
 }
 
-/// What an attempt used, and what it cost if the provider said so.
+/// The usage of an attempt, and its cost if the provider reported it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spent {
     pub(super) usage: Usage,
     pub(super) cost_usd: Option<f64>,
 }
 
-/// All attempts at a turn together.
+/// The usage of all attempts at a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Bill(Vec<Spent>);
 
 impl Price {
-    /// Whether all its numbers are prices.
+    /// Returns true if all prices are valid.
     pub(super) fn is_sound(&self) -> bool {
         let optional = [self.cache_read, self.cache_write];
         let numbers = [self.input, self.output].into_iter().chain(optional.into_iter().flatten());
         numbers.into_iter().all(|number| number.is_finite() && number >= 0.0)
     }
 
-    /// What an attempt costs at most that reads and writes so many tokens, and so many images, whatever of it is in a cache.
+    /// Returns the maximum cost of an attempt with these tokens and images, at the highest price that a cache allows.
     pub(super) fn most(&self, input: u64, images: u64, output: u64) -> f64 {
         let highest = [self.cache_read, self.cache_write].into_iter().flatten().fold(self.input, f64::max);
         let input = input.saturating_add(images.saturating_mul(self.image_tokens.unwrap_or(IMAGE_TOKENS)));
@@ -85,13 +85,13 @@ impl Price {
     }
 }
 
-/// How many tokens a text of this many bytes probably is.
+/// Estimates the tokens of a text from its length in bytes.
 pub(super) fn estimated_tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(BYTES_OF_A_TOKEN)
 }
 
 impl Usage {
-    /// What attempts at a request of this many bytes used that broke off so early that nothing of the reply is known.
+    /// Estimates the usage of attempts that broke off before any reply, for a request of this many bytes.
     pub(super) fn unanswered(bytes: usize, attempts: u32) -> Usage {
         let input = estimated_tokens(bytes).saturating_mul(attempts.into());
         Usage { input, estimated: true, ..Usage::default() }
@@ -114,7 +114,7 @@ impl Usage {
 }
 
 impl Bill {
-    /// Adds what an attempt used. An attempt that certainly used nothing is none. A cost beyond [`MAX_COST`] is not believed.
+    /// Adds the usage of an attempt. An attempt that used nothing is skipped. A cost beyond [`MAX_COST`] is ignored.
     pub(super) fn add(&mut self, spent: Spent) {
         let spent = Spent { cost_usd: spent.cost_usd.filter(|cost| (0.0..=MAX_COST).contains(cost)), ..spent };
         if !spent.usage.is_nothing() || spent.cost_usd.is_some() {
@@ -126,11 +126,11 @@ impl Bill {
         self.0.is_empty()
     }
 
-    /// The member `usage` of a reply. The basis is `managed` if the provider itself said what every attempt cost, `list`
-    /// if prices did, and `unknown` if nobody knows of one of them.
+    /// Returns the member `usage` of a reply. The basis is `managed` if the provider reported the cost of every
+    /// attempt, `list` if prices gave it, and `unknown` if the cost of an attempt is unknown.
     pub(super) fn to_json(&self, price: Option<&Price>) -> Json {
         let usage = self.0.iter().fold(Usage::default(), |sum, spent| sum.plus(spent.usage));
-        // Where the operator has a price, a provider that says 0 has not said it.
+        // A reported cost of 0 counts as not reported if the operator has a price.
         let free =
             |spent: &Spent| spent.cost_usd == Some(0.0) && price.is_some_and(|price| price.of(&spent.usage) > 0.0);
         let said = |spent: &Spent| spent.cost_usd.filter(|_| !free(spent));
@@ -186,7 +186,7 @@ mod tests {
             (vec![managed(0.25), managed(0.5)], Some(cached.clone()), Some(0.75), "managed"),
             (vec![managed(0.25), usage(1_000_000, 0, 0, 0)], Some(cached), Some(3.25), "list"),
             (vec![managed(0.25), usage(1, 0, 0, 0)], None, None, "unknown"),
-            // What nobody can cost is not believed, and nothing is free that has a price.
+            // Impossible costs are ignored, and a cost of 0 is ignored for a model with a price.
             (vec![managed(1.7e308)], Some(price(None, None)), Some(0.00018), "list"),
             (vec![managed(-1.0)], Some(price(None, None)), Some(0.00018), "list"),
             (vec![managed(0.0)], Some(price(None, None)), Some(0.00018), "list"),

@@ -1,4 +1,4 @@
-//! What the operator says about a provider.
+//! The operator's profiles of providers.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -8,15 +8,15 @@ use super::{price::Price, script::Entry};
 pub use crate::endpoint::Auth;
 use crate::pattern;
 
-/// Milliseconds that a turn may take, with all its attempts.
+/// Default limit in milliseconds of a turn with all its attempts.
 pub const DEFAULT_TIMEOUT_MS: u64 = 600_000;
-/// Milliseconds without a byte after which a stream is given up.
+/// Default milliseconds without a byte after which a stream is given up.
 pub const DEFAULT_IDLE_MS: u64 = 90_000;
-/// Attempts at a turn after the first.
+/// Default number of attempts at a turn after the first.
 pub const DEFAULT_MAX_RETRIES: u32 = 2;
-/// Turns at once of the tenants of a server, if the profile does not say.
+/// Default limit of concurrent turns of all tenants of a server.
 pub const DEFAULT_MAX_CALLS: usize = 256;
-/// Tokens of a reply, if neither the request nor the profile says.
+/// Limit of output tokens, if neither the request nor the profile sets one.
 pub const DEFAULT_MAX_TOKENS: u64 = 4096;
 
 /// The language that a provider speaks.
@@ -25,90 +25,90 @@ pub const DEFAULT_MAX_TOKENS: u64 = 4096;
 pub enum Dialect {
     /// Anthropic Messages: `POST {baseUrl}/v1/messages`.
     Messages,
-    /// OpenAI Chat Completions, which most servers speak: `POST {baseUrl}/chat/completions`.
+    /// OpenAI Chat Completions, supported by most servers: `POST {baseUrl}/chat/completions`.
     Chat,
     /// OpenAI Responses: `POST {baseUrl}/responses`.
     Responses,
-    /// No network: replies of a script, or deterministic ones.
+    /// Answers from a script or deterministically, without a network.
     Simulated,
 }
 
-/// A provider of models. Members that a profile of the same name as a built-in one leaves out are those of the built-in one.
+/// A provider of models. A profile with the name of a built-in one inherits the members that it leaves out.
 ///
-/// | member | is | default |
+/// | member | meaning | default |
 /// |---|---|---|
-/// | `dialect` | `messages`, `chat`, `responses` or `simulated` | needed |
-/// | `baseUrl` | where requests go, `https://` or `http://`; the dialect adds its path | needed, but by `simulated` |
+/// | `dialect` | `messages`, `chat`, `responses` or `simulated` | required |
+/// | `baseUrl` | base URL, `https://` or `http://`; the dialect adds its path | required, except for `simulated` |
 /// | `model` | the model of requests that name none | none |
 /// | `auth` | `bearer`, `x-api-key`, `none` or `{ header: NAME }` | `bearer` |
 /// | `keyEnv` | the environment variable with the key, read at each call | |
-/// | `keyFile` | the file with the key, read at each call; beside the configuration if relative | |
-/// | `apiVersion` | Messages: the header `anthropic-version`; others: the query member `api-version` | `2023-06-01`; none |
-/// | `headers` | more headers, without secrets | none |
-/// | `params` | patterns of members that requests may pass on in `params`, such as `top_k` or `*` | none |
-/// | `maxTokens` | tokens of a reply, if the request does not say | 4096 in Messages, else the provider's |
-/// | `legacyMaxTokens` | Chat: the limit is sent as `max_tokens`, which older servers know | `false` |
-/// | `reportsUsage` | Chat: asks for `usage` by `stream_options`; without it usage is estimated | `true` |
-/// | `prices` | `[{ model, input, output, cacheRead?, cacheWrite?, imageTokens? }]` in USD for a million tokens; the first pattern that matches counts. `imageTokens` is what an image takes at most, 50,000 unless it says | none |
+/// | `keyFile` | the file with the key, read at each call; relative to the configuration's folder | |
+/// | `apiVersion` | Messages: the header `anthropic-version`; others: the query parameter `api-version` | `2023-06-01`; none |
+/// | `headers` | additional headers, without secrets | none |
+/// | `params` | patterns of members that requests may set in `params`, such as `top_k` or `*` | none |
+/// | `maxTokens` | limit of output tokens, if the request sets none | 4096 in Messages, else the provider's |
+/// | `legacyMaxTokens` | Chat: sends the limit as `max_tokens`, for older servers | `false` |
+/// | `reportsUsage` | Chat: requests `usage` by `stream_options`; without it usage is estimated | `true` |
+/// | `prices` | `[{ model, input, output, cacheRead?, cacheWrite?, imageTokens? }]` in USD per million tokens; the first pattern that matches counts. `imageTokens` is the maximum of an image, 50,000 by default | none |
 /// | `maxRetries` | attempts at a turn after the first, 0 to 10 | 2 |
-/// | `maxCalls` | turns at once of all tenants of a server, 1 to 4,096; others wait, and no tenant has more of them than it leaves | 256 |
+/// | `maxCalls` | concurrent turns of all tenants of a server, 1 to 4,096; others wait, and a tenant holds at most as many as it leaves free | 256 |
 /// | `timeoutMs` | milliseconds for a turn with all its attempts, 1 to 3,600,000 | 600,000 |
 /// | `idleMs` | milliseconds between two bytes of a stream, at least 1 | 90,000 |
-/// | `allowPrivate` | addresses that are not public and may be connected to, such as `127.0.0.1:11434` | none |
+/// | `allowPrivate` | private addresses that the provider may connect to, such as `127.0.0.1:11434` | none |
 /// | `script`, `scriptFile` | `simulated`: the replies, see [`Entry`] | none |
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Profile {
-    /// The language that it speaks.
+    /// The language of the provider.
     pub dialect: Dialect,
-    /// Where requests go.
+    /// The base URL of requests; the dialect adds its path.
     pub base_url: Option<String>,
     /// The model of requests that name none.
     pub model: Option<String>,
-    /// How the key is shown.
+    /// The way that requests carry the key.
     #[serde(default)]
     pub auth: Auth,
-    /// The environment variable with the key.
+    /// The environment variable with the key, read at each call.
     pub key_env: Option<String>,
-    /// The file with the key.
+    /// The file with the key, read at each call.
     pub key_file: Option<PathBuf>,
-    /// The version of the interface.
+    /// The version of the interface, as a header or a query parameter.
     pub api_version: Option<String>,
-    /// More headers, without secrets.
+    /// Additional headers, without secrets.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// Patterns of members that requests may pass on.
+    /// Patterns of members that requests may set in `params`.
     #[serde(default)]
     pub params: Vec<String>,
-    /// Tokens of a reply, if the request does not say.
+    /// Limit of output tokens, if the request sets none.
     pub max_tokens: Option<u64>,
-    /// Whether the limit of tokens is sent under its older name.
+    /// True to send the token limit under its older name `max_tokens`.
     #[serde(default)]
     pub legacy_max_tokens: bool,
-    /// Whether the usage is asked for.
+    /// True to request usage from the provider.
     #[serde(default = "yes")]
     pub reports_usage: bool,
-    /// What tokens cost.
+    /// The token prices of the models.
     #[serde(default)]
     pub prices: Vec<Price>,
     /// Attempts at a turn after the first.
     #[serde(default = "max_retries")]
     pub max_retries: u32,
-    /// Turns at once of all tenants of a server.
+    /// Limit of concurrent turns of all tenants of a server.
     #[serde(default = "max_calls")]
     pub max_calls: usize,
     /// Milliseconds for a turn with all its attempts.
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,
-    /// Milliseconds between two bytes of a stream.
+    /// Maximum milliseconds between two bytes of a stream.
     #[serde(default = "idle_ms")]
     pub idle_ms: u64,
-    /// Addresses that are not public and may be connected to.
+    /// Private addresses that the provider may connect to.
     #[serde(default)]
     pub allow_private: Vec<String>,
     /// The replies of a simulated provider.
     pub script: Option<Vec<Entry>>,
-    /// The file with these replies, YAML or JSON.
+    /// The file with these replies, in YAML or JSON.
     pub script_file: Option<PathBuf>,
 }
 
@@ -133,22 +133,22 @@ fn idle_ms() -> u64 {
 }
 
 impl Profile {
-    /// How long a turn may take, with all its attempts.
+    /// Returns the limit of a turn with all its attempts.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// How long a stream may be silent.
+    /// Returns the limit of silence in a stream.
     pub fn idle(&self) -> Duration {
         Duration::from_millis(self.idle_ms)
     }
 
-    /// Whether requests may pass this member on.
+    /// Returns true if requests may set this member in `params`.
     pub fn lets_pass(&self, member: &str) -> bool {
         self.params.iter().any(|pattern| pattern::matches(pattern, member))
     }
 
-    /// What the tokens of a model cost, if that is listed.
+    /// Returns the price of a model, or `None` if the profile lists none.
     pub fn price_of(&self, model: &str) -> Option<&Price> {
         self.prices.iter().find(|price| pattern::matches(&price.model, model))
     }

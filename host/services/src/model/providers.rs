@@ -1,4 +1,4 @@
-//! The providers that an operator has.
+//! The providers that an operator configures.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -18,20 +18,20 @@ use crate::{
     secret::KeySource,
 };
 
-/// The profiles that are there without configuration. They need their key variable only, and a model from the request.
 /// The model of a simulated profile that names none.
 const SIMULATED: &str = "simulated";
 
+/// The built-in profiles. They need only their key variable, and a model in the request.
 const BUILT_IN: &str = include_str!("providers/built-in.yaml");
 
-/// Retries that a profile may ask for, at most.
+/// Maximum of `maxRetries` in a profile.
 const MAX_RETRIES: u32 = 10;
-/// Turns at once that a profile may allow, at most.
+/// Maximum of `maxCalls` in a profile.
 const MAX_CALLS: usize = 4_096;
-/// Milliseconds that a profile may allow for a turn, at most: an hour.
+/// Maximum of `timeoutMs` in a profile: one hour.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
-/// Profiles by name, and which one requests mean that name none.
+/// Profiles by name, and the default profile of requests that name none.
 ///
 /// ```yaml
 /// default: anthropic
@@ -40,15 +40,16 @@ const MAX_TIMEOUT_MS: u64 = 3_600_000;
 ///   local: { dialect: chat, baseUrl: "http://127.0.0.1:8000/v1", auth: none, allowPrivate: ["127.0.0.1:8000"] }
 /// ```
 ///
-/// Built in are `anthropic` (the default; `ANTHROPIC_API_KEY`), `openai` and `openai-responses` (`OPENAI_API_KEY`), `ollama`
-/// (this machine, port 11434, no key) and `simulated`. A profile of the same name changes the members that it has.
+/// Built in are `anthropic` (the default; `ANTHROPIC_API_KEY`), `openai` and `openai-responses` (`OPENAI_API_KEY`),
+/// `ollama` (this machine, port 11434, no key) and `simulated`. A profile with one of these names overrides the members
+/// that it sets.
 #[derive(Clone, Debug)]
 pub struct Providers {
     profiles: IndexMap<Arc<str>, Arc<Provider>>,
     default: Arc<str>,
 }
 
-/// A profile that was checked.
+/// A checked profile.
 #[derive(Debug)]
 pub(super) struct Provider {
     pub(super) name: Arc<str>,
@@ -61,13 +62,13 @@ pub(super) struct Provider {
 }
 
 impl Providers {
-    /// The built-in profiles.
+    /// Returns the built-in profiles.
     pub fn built_in() -> Result<Providers, Failure> {
         Providers::parse("{}", Path::new(""))
     }
 
-    /// Reads a configuration, YAML or JSON. Relative files are beside it, in this folder; scripts are read at once, keys at
-    /// each call. What is wrong is `invalid_input` and names the member.
+    /// Reads a configuration in YAML or JSON. Relative file names start at `folder`. Scripts are read now, keys at each
+    /// call. An error is `invalid_input` and names the member.
     pub fn parse(text: &str, folder: &Path) -> Result<Providers, Failure> {
         let parse = |text: &str| {
             serde_yaml::from_str::<Json>(text).map_err(|error| wrong(format!("providers: {}", yaml_error(&error))))
@@ -89,7 +90,7 @@ impl Providers {
         Ok(providers)
     }
 
-    /// The same names, models and prices, but nothing leaves the host: every profile answers by this script.
+    /// Returns the same names, models and prices, with every profile answered by this script. Nothing leaves the host.
     pub fn simulated(&self, script: Vec<Entry>) -> Result<Providers, Failure> {
         let script = Script::new(script).map_err(wrong)?;
         let replaced = self.profiles.iter().map(|(name, provider)| {
@@ -100,12 +101,12 @@ impl Providers {
         Ok(Providers { profiles: replaced.collect(), default: self.default.clone() })
     }
 
-    /// The names of the profiles.
+    /// Returns the names of the profiles.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.profiles.keys().map(AsRef::as_ref)
     }
 
-    /// A profile by its name.
+    /// Returns the profile with this name.
     pub fn profile(&self, name: &str) -> Option<&Profile> {
         self.profiles.get(name).map(|provider| &provider.profile)
     }
@@ -123,7 +124,7 @@ impl Providers {
     }
 }
 
-/// The members of a profile over those of the built-in one. A key that is somewhere else now is not where it was.
+/// Merges a profile over the built-in one. A profile that sets one source of the key drops the built-in source.
 fn merged(built_in: Option<&Json>, change: &Json, name: &str) -> Result<Json, Failure> {
     let change = change.as_object().ok_or_else(|| wrong(format!("providers.profiles.{name} is an object")))?;
     let mut members: Object = built_in.and_then(Json::as_object).cloned().unwrap_or_default();

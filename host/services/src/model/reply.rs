@@ -1,4 +1,4 @@
-//! What came of a turn, the same for every provider.
+//! The outcome of a turn, the same for every provider.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -7,12 +7,12 @@ use flowcell_contract::Json;
 use super::request::{Block, Request};
 use crate::redaction::Redaction;
 
-/// The name of a tool that the model called without a name. No tool has it, and the model is told so.
+/// The name given to a tool call without a name. No tool has it, so the call fails with an unknown tool.
 const NAMELESS: &str = "unnamed_tool";
-/// Letters of a call's key that ids are made of.
+/// Letters of the call's key that generated ids contain.
 const KEY_LETTERS: usize = 12;
 
-/// Why a model stopped.
+/// The reason that a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     End,
@@ -29,14 +29,14 @@ pub(super) enum Stop {
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) id: Arc<str>,
-    /// As the provider names it; none if it did not say.
+    /// The model's name as the provider reports it; `None` if it reported none.
     pub(super) model: Option<Arc<str>>,
     pub(super) content: Vec<Json>,
     pub(super) stop: Stop,
     pub(super) raw_stop: Option<Arc<str>>,
 }
 
-/// Makes the blocks of a reply.
+/// Builds the blocks of a reply.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
     provider: Arc<str>,
@@ -45,7 +45,7 @@ pub(super) struct Blocks {
 }
 
 impl Outcome {
-    /// The same turn without keys.
+    /// Returns the same turn with keys redacted.
     pub(super) fn without(self, redaction: &Redaction) -> Outcome {
         if redaction.is_empty() {
             return self;
@@ -92,8 +92,8 @@ impl Stop {
 }
 
 impl Blocks {
-    /// The ids that the conversation has already are not given to other calls of tools. Ids that have to be made come from
-    /// the key of the call, so that they are the same whenever it is made again.
+    /// Creates the builder. New tool calls do not reuse the ids of the conversation. Generated ids derive from the key
+    /// of the call, so that they are the same in every attempt.
     pub(super) fn new(provider: Arc<str>, request: &Request, key: &str) -> Blocks {
         let ids = request.blocks().filter_map(|block| match block {
             Block::ToolUse { id, .. } => Some(id.clone()),
@@ -103,13 +103,13 @@ impl Blocks {
         Blocks { provider, prefix: format!("call_{}", letters.collect::<String>()), used: ids.collect() }
     }
 
-    /// A text, with what the provider wrote if that says more.
+    /// Builds a text block, with the provider's own form if that contains more.
     pub(super) fn text(&self, text: &str, raw: Option<Json>) -> Json {
         self.with_raw(vec![("type", Json::from("text")), ("text", Json::from(text))], raw)
     }
 
-    /// A call of a tool. Missing ids and names are made, and repeated ids replaced; then `raw` is not kept, since it names the
-    /// other.
+    /// Builds a tool call. Missing ids and names are generated, and repeated ids replaced; `raw` is then dropped,
+    /// because it has the original ones.
     pub(super) fn tool_use(&mut self, id: &str, name: &str, input: Json, raw: Option<Json>) -> Json {
         let known = !id.is_empty() && self.used.insert(id.into());
         let id: Arc<str> = if known { id.into() } else { self.made() };
@@ -124,7 +124,7 @@ impl Blocks {
         self.with_raw(members, raw.filter(|_| known))
     }
 
-    /// What only the provider understands.
+    /// Builds a block that only the provider understands.
     pub(super) fn raw(&self, value: Json) -> Json {
         let provider = Json::from(self.provider.clone());
         Json::object([("type", Json::from("raw")), ("provider", provider), ("value", value)])
@@ -150,8 +150,8 @@ impl Blocks {
     }
 }
 
-/// The input of a tool, from the text that a model wrote. What is not JSON stays a text, which no tool's schema allows: the
-/// model is told so by whoever calls the tool.
+/// Parses the tool input that a model wrote. Text that is not JSON stays a string, which no tool's schema allows. The
+/// caller of the tool then reports the error to the model.
 pub(super) fn tool_input(text: &str) -> Json {
     match text.trim() {
         "" => Json::object::<&str>([]),
@@ -159,7 +159,7 @@ pub(super) fn tool_input(text: &str) -> Json {
     }
 }
 
-/// The same input as an object, as providers want it back.
+/// Returns the same input as an object, as providers expect it back.
 pub(super) fn tool_object(input: &Json) -> Json {
     match input {
         Json::Object(_) => input.clone(),

@@ -1,4 +1,4 @@
-//! A request for a turn, checked strictly. It says the same to every provider.
+//! The strictly checked request of a turn. It means the same to every provider.
 
 mod block;
 
@@ -9,9 +9,9 @@ use flowcell_contract::{Failure, Json, Object};
 pub(super) use self::block::{Block, Image, Message, Role, Source};
 use super::shape::{Shape, instead, wrong};
 
-/// Letters of a tool's name, at most.
+/// Maximum letters of a tool's name.
 const MAX_TOOL_NAME: usize = 64;
-/// Texts that end a reply, at most.
+/// Maximum number of texts that end a reply.
 const MAX_STOPS: usize = 16;
 
 const MEMBERS: [&str; 15] = [
@@ -32,7 +32,7 @@ const MEMBERS: [&str; 15] = [
     "agentRunId",
 ];
 
-/// A turn that is asked for.
+/// A requested turn.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) provider: Option<Arc<str>>,
@@ -59,22 +59,22 @@ pub(super) struct Tool {
     pub(super) input_schema: Json,
 }
 
-/// Whether tools are called.
+/// The rule for calling tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum ToolChoice {
     /// The model decides.
     #[default]
     Auto,
-    /// At least one.
+    /// The model calls at least one tool.
     Any,
-    /// None.
+    /// The model calls no tool.
     None,
-    /// This one.
+    /// The model calls this tool.
     Tool(Arc<str>),
 }
 
 impl Request {
-    /// Reads the arguments of a call. What is wrong about them is `invalid_input`.
+    /// Reads the arguments of a call. An error is `invalid_input`.
     pub(super) fn read(args: &Json) -> Result<Request, Failure> {
         let shape = Shape::of(args, "a request", &MEMBERS)?;
         let tools = tools(&shape)?;
@@ -97,7 +97,7 @@ impl Request {
         })
     }
 
-    /// The blocks of every message, those inside results of tools as well.
+    /// Returns the blocks of every message, including those inside tool results.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.messages.iter().flat_map(|message| &message.content).flat_map(|block| {
             let inner = match block {
@@ -108,7 +108,7 @@ impl Request {
         })
     }
 
-    /// The last text that the user wrote; empty if there is none.
+    /// Returns the last text of the user, or an empty string.
     pub(super) fn last_user_text(&self) -> String {
         let texts = self.messages.iter().rev().filter(|message| message.role == Role::User).map(Message::text);
         texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()

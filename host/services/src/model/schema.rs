@@ -1,22 +1,22 @@
-//! Schemas of replies, as providers take them. Whoever asked checks the reply against the schema itself.
+//! The schemas of replies in the forms that providers accept. The caller checks the reply against the original schema.
 
 use flowcell_contract::{Json, Object};
 
-/// What the schema of a reply is called, where it needs a name.
+/// The name of a reply's schema, where a provider requires one.
 pub(super) const NAME: &str = "reply";
 
-/// Objects in objects, at most; deeper schemas are sent as they are.
+/// Maximum nesting of objects; deeper schemas are sent unchanged.
 const MAX_DEPTH: usize = 64;
 
-/// Formats of texts that Anthropic knows.
+/// String formats that Anthropic supports.
 const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
 
-/// Keywords that stay.
+/// Keywords that are kept unchanged.
 const PLAIN: [&str; 8] = ["type", "enum", "const", "title", "description", "default", "required", "$ref"];
 
-/// A schema that Anthropic takes: objects have no other members than those named, `oneOf` is `anyOf`, `minItems` is at most
-/// 1, and every constraint that it does not know is a sentence of the description.
+/// Returns a schema that Anthropic accepts. Objects allow no additional members, `oneOf` becomes `anyOf`, and
+/// `minItems` is at most 1. Every unsupported constraint becomes a sentence of the description.
 pub(super) fn for_anthropic(schema: &Json) -> Json {
     transformed(schema, 0)
 }
@@ -61,7 +61,7 @@ fn transformed(schema: &Json, depth: usize) -> Json {
     Json::object(kept)
 }
 
-/// Adds constraints to what a schema says about itself.
+/// Adds constraints to the description of a schema.
 fn describe(kept: &mut Object, moved: &[String]) {
     if moved.is_empty() {
         return;
@@ -74,7 +74,7 @@ fn describe(kept: &mut Object, moved: &[String]) {
     kept.insert("description".into(), Json::from(text));
 }
 
-/// Whether a schema is what OpenAI takes strictly: every object names all its members, requires them, and allows no others.
+/// Returns true if OpenAI accepts the schema as strict: every object requires all its members and allows no others.
 pub(super) fn is_strict(schema: &Json) -> bool {
     is_object_at_top(schema) && strict(schema, 0)
 }
@@ -95,7 +95,7 @@ fn strict(schema: &Json, depth: usize) -> bool {
     (!is_object(members) || closed(members)) && inner.into_iter().all(|schema| strict(schema, depth + 1))
 }
 
-/// Whether an object has exactly the members that it names.
+/// Returns true if an object requires all its members and allows no others.
 fn closed(members: &Object) -> bool {
     let required = members.get("required").and_then(Json::as_array).unwrap_or_default();
     let named = members.get("properties").and_then(Json::as_object);

@@ -1,21 +1,21 @@
-//! Objects of which every member is known, and the sentences about those that are not.
+//! Objects with a fixed set of members, and the error messages for other members.
 
 use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, Object, code, similar};
 
-/// The members of an object, which stands at a place that messages name.
+/// The members of an object, and its place for error messages.
 pub(super) struct Shape<'a> {
     place: String,
     members: &'a Object,
 }
 
-/// An `invalid_input`.
+/// Returns an `invalid_input` failure.
 pub(super) fn wrong(message: impl Into<String>) -> Failure {
     Failure::new(code::INVALID_INPUT, message)
 }
 
-/// What to write instead of an unknown name: the nearest one, or any of them.
+/// Suggests a replacement for an unknown name: the nearest known one, or the whole list.
 pub(super) fn instead(name: &str, known: &[&str]) -> String {
     match similar(name, known.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
@@ -24,7 +24,7 @@ pub(super) fn instead(name: &str, known: &[&str]) -> String {
 }
 
 impl<'a> Shape<'a> {
-    /// Reads an object that has no other members than these.
+    /// Reads an object that may have only the members in `known`.
     pub(super) fn of(json: &'a Json, place: &str, known: &[&str]) -> Result<Shape<'a>, Failure> {
         let members =
             json.as_object().ok_or_else(|| wrong(format!("{place} is an object, not {}", json.type_name())))?;
@@ -34,13 +34,13 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Says what a member should be.
+    /// Returns the failure that says which value a member should have.
     pub(super) fn refuse(&self, name: &str, expected: &str) -> Failure {
         let found = self.members.get(name).map_or("missing", Json::type_name);
         wrong(format!("`{name}` of {} is {expected}; it is {found}", self.place))
     }
 
-    /// A member that is there and not null.
+    /// Returns a member that is present and not null.
     pub(super) fn get(&self, name: &str) -> Option<&'a Json> {
         self.members.get(name).filter(|value| !value.is_null())
     }
@@ -53,7 +53,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// A text that is there and not empty.
+    /// Returns a string that is present and not empty.
     pub(super) fn required_text(&self, name: &str) -> Result<Arc<str>, Failure> {
         self.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| self.refuse(name, "a text that is not empty"))
     }
@@ -72,7 +72,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// A number from `least` to `most`.
+    /// Returns a number from `least` to `most`, both inclusive.
     pub(super) fn number(&self, name: &str, least: f64, most: f64) -> Result<Option<Json>, Failure> {
         let fits = |value: &Json| value.as_f64().is_some_and(|number| (least..=most).contains(&number));
         match self.get(name) {
@@ -81,7 +81,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// A whole number of at least `least`.
+    /// Returns an integer of at least `least`.
     pub(super) fn whole(&self, name: &str, least: u64) -> Result<Option<u64>, Failure> {
         match self.get(name) {
             None => Ok(None),

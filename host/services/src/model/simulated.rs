@@ -1,11 +1,12 @@
-//! The provider `simulated`: no network, and the same reply whenever the same is asked.
+//! The provider `simulated`: it needs no network and gives the same reply to the same request.
 //!
-//! A script is a list of [`Entry`](super::Entry). Entries with a `match` that the last text of the user contains come first: the first of
-//! them answers it, the second answers after the results of the tools that the first called, and so on. Otherwise the entries
-//! without a `match` answer in their order, one for each turn of the conversation. Nothing is counted outside of the
-//! conversation, so that a conversation that goes on in another process gets the same replies.
+//! A script is a list of [`Entry`](super::Entry). Entries whose `match` is in the user's last text have priority. The
+//! first of them answers that text, the second answers after the results of the tools that the first called, and so on.
+//! Otherwise the entries without a `match` answer in their order, one for each turn of the conversation. The position
+//! depends only on the conversation, so a conversation that continues in another process gets the same replies.
 //!
-//! What no entry answers is answered by `simulated reply to: …`, or by a minimal value of `outputSchema`. No tool is called.
+//! Without a matching entry the reply is `simulated reply to: …`, or a minimal value of `outputSchema`. It calls no
+//! tool.
 
 mod minimal;
 mod sample;
@@ -25,16 +26,16 @@ use super::{
 };
 use crate::code;
 
-/// Letters of a piece of text, unless an entry says.
+/// Default letters of a streamed piece of text.
 const CHUNK: usize = 16;
-/// Letters of the user's text that are repeated.
+/// Maximum letters of the user's text that the default reply repeats.
 const REPEATED: usize = 200;
 
-/// Replies that were written before.
+/// The scripted replies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script(Arc<[Entry]>);
 
-/// What an entry came to.
+/// The result of playing an entry.
 pub(super) struct Played {
     pub(super) outcome: Outcome,
     pub(super) spent: Spent,
@@ -48,7 +49,7 @@ impl Script {
         Ok(Script(entries.into()))
     }
 
-    /// Reads a script, a list in YAML or JSON.
+    /// Parses a script, a list in YAML or JSON.
     pub(super) fn parse(text: &str) -> Result<Script, String> {
         Script::new(serde_yaml::from_str(text).map_err(|error| yaml_error(&error))?)
     }
@@ -82,7 +83,7 @@ impl Script {
         Ok(played(entry, request, thinking, &text, blocks))
     }
 
-    /// The entry that answers a request.
+    /// Returns the entry that answers a request.
     fn entry(&self, request: &Request) -> Option<&Entry> {
         let asked = request.last_user_text();
         let fits = |entry: &&Entry| entry.matches.as_ref().is_some_and(|part| asked.contains(part.as_str()));
@@ -95,7 +96,7 @@ impl Script {
     }
 }
 
-/// How many turns there were since the user wrote this.
+/// Counts the turns since the user wrote this text.
 fn turns_since(request: &Request, asked: &str) -> usize {
     let later = request.messages.iter().rev().take_while(|one| one.role == Role::Assistant || one.text() != asked);
     later.filter(|message| message.role == Role::Assistant).count()

@@ -1,4 +1,4 @@
-//! Pieces of an answer, told while it is made: the first at once, later ones together.
+//! Progress events for the pieces of an answer: the first at once, later ones together.
 
 use std::{future, sync::Arc, time::Duration};
 
@@ -8,26 +8,26 @@ use futures_util::future::BoxFuture;
 use super::clock::{Clock, Wait};
 use crate::redaction::{Pieces, Redaction};
 
-/// After a piece was told, the next ones wait this long for more.
+/// Time to collect further pieces after a piece was reported.
 const COALESCE: Duration = Duration::from_millis(50);
 
-/// A piece of an answer that is told while it is made.
+/// A piece of an answer that is reported while the model writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Delta {
     Text(String),
     Thinking(String),
 }
 
-/// Tells an answer's pieces.
+/// Reports the pieces of an answer.
 pub(super) struct Telling {
     progress: Progress,
     clock: Arc<dyn Clock>,
     waiting: Vec<Delta>,
-    /// What hides keys in texts that come in pieces.
+    /// Redacts keys in texts that arrive in pieces.
     pieces: Pieces,
-    /// The last piece was a thought.
+    /// True if the last piece was a thought.
     thinks: bool,
-    /// The time in which nothing is told.
+    /// The pause before the next report.
     quiet: Option<BoxFuture<'static, ()>>,
 }
 
@@ -37,13 +37,14 @@ impl Telling {
         Telling { progress, clock, waiting: Vec::new(), pieces, thinks, quiet: None }
     }
 
-    /// Hides these keys in what is added from now on.
+    /// Redacts these keys in the pieces added from now on.
     pub(super) fn hide(&mut self, redaction: Redaction) {
         self.pieces = Pieces::new(redaction);
         self.thinks = false;
     }
 
-    /// Tells a piece at once, or soon. Empty ones are nothing. What may be a part of a key waits for what follows.
+    /// Reports a piece, at once or after the pause. Ignores empty pieces. Text that may be part of a key waits for more
+    /// text.
     pub(super) fn add(&mut self, delta: Delta) {
         let (thinks, text) = match delta {
             Delta::Text(text) => (false, text),
@@ -57,7 +58,7 @@ impl Telling {
         self.add_settled(if thinks { Delta::Thinking(told) } else { Delta::Text(told) });
     }
 
-    /// Adds what was kept back.
+    /// Adds the text that was kept back.
     fn settle(&mut self) {
         let rest = self.pieces.end();
         self.add_settled(if self.thinks { Delta::Thinking(rest) } else { Delta::Text(rest) });
@@ -79,7 +80,8 @@ impl Telling {
         }
     }
 
-    /// Tells what waits, as soon as it may. Without anything to wait for it never ends. It may be dropped at any time.
+    /// Reports the waiting text after the pause. Without a pause the future never ends. The caller may drop it at any
+    /// time.
     pub(super) async fn tick(&mut self) {
         match &mut self.quiet {
             Some(quiet) => quiet.await,
@@ -89,13 +91,13 @@ impl Telling {
         self.flush();
     }
 
-    /// Tells everything. Nothing follows.
+    /// Reports everything that waits. No piece may follow.
     pub(super) fn end(&mut self) {
         self.settle();
         self.flush();
     }
 
-    /// Tells what waits.
+    /// Reports the waiting text.
     fn flush(&mut self) {
         if !self.waiting.is_empty() {
             self.quiet = Some(self.clock.sleep(Wait::Coalesce, COALESCE));
@@ -109,7 +111,7 @@ impl Telling {
         }
     }
 
-    /// Tells that what was told so far does not count, and that another attempt begins after a while.
+    /// Reports that the pieces so far do not count, and that another attempt begins after `delay`.
     pub(super) fn retry(&mut self, attempt: u32, reason: &str, delay: Duration) {
         self.waiting.clear();
         self.pieces.end();

@@ -1,4 +1,4 @@
-//! Why an attempt at a turn did not work, and whether another may.
+//! Failures of attempts at a turn, and the rules for retries.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,26 +8,26 @@ use hyper::{HeaderMap, StatusCode};
 use super::profile::Dialect;
 use crate::code;
 
-/// Letters of a provider's message that are repeated.
+/// Maximum letters of a provider's message that a failure repeats.
 const MAX_MESSAGE: usize = 500;
-/// The longest wait that servers of OpenAI's dialects are believed.
+/// The longest wait that is accepted from servers of OpenAI's dialects.
 const MAX_OPENAI_WAIT: Duration = Duration::from_secs(60);
-/// The first wait between two attempts; each one is twice the one before.
+/// The first wait between two attempts, in seconds; each later wait is twice the one before.
 const FIRST_WAIT: f64 = 0.5;
-/// The longest wait between two attempts that nobody asked for, in seconds.
+/// The longest wait between two attempts without a request of the provider, in seconds.
 const LONGEST_WAIT: f64 = 8.0;
-/// A wait is shorter by up to this part, by chance.
+/// The largest random part by which a wait is shortened.
 const JITTER: f64 = 0.25;
 
 /// A failed attempt.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub(crate) failure: Failure,
-    /// How long the provider wants to be left alone.
+    /// The wait that the provider asks for.
     pub(crate) wait: Option<Duration>,
 }
 
-/// What a provider says about an error, in any of their forms.
+/// An error report of a provider, in any of the known forms.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     kind: String,
@@ -37,26 +37,26 @@ pub(crate) struct Report {
 }
 
 impl Trouble {
-    /// A failure of this class. Classes say by themselves whether another attempt may succeed.
+    /// Creates a failure of this class. The class decides if it is retryable.
     pub(crate) fn new(class: &str, message: impl Into<String>) -> Trouble {
         let failure = Failure { retryable: passes(class), ..Failure::new(class, message) };
         Trouble { failure, wait: None }
     }
 
-    /// What came is not what the dialect says.
+    /// Creates the failure for an answer that violates the dialect.
     pub(crate) fn nonsense(message: impl Into<String>) -> Trouble {
         Trouble::new(code::MODEL_BAD_RESPONSE, message)
     }
 }
 
 impl From<Failure> for Trouble {
-    /// A failure that is not the provider's.
+    /// Wraps a failure that did not come from the provider.
     fn from(failure: Failure) -> Trouble {
         Trouble { failure, wait: None }
     }
 }
 
-/// Whether a failure of this class may pass by itself.
+/// Returns true if a failure of this class is transient.
 fn passes(class: &str) -> bool {
     matches!(
         class,
@@ -68,7 +68,7 @@ fn passes(class: &str) -> bool {
     )
 }
 
-/// Whether an exchange that failed may be repeated, and what its failure is called here.
+/// Maps the code of an exchange's failure to a code of this capability. It stays as retryable as before.
 pub(crate) fn of_exchange(failure: Failure, in_body: bool) -> Trouble {
     let class = match (failure.code.as_str(), failure.retryable) {
         (code::CONNECT | code::TLS, _) => code::MODEL_CONNECT,
@@ -98,7 +98,7 @@ impl Report {
         }
     }
 
-    /// The class of the error, and whether another attempt may succeed.
+    /// Returns the class of the error, and true if another attempt may succeed.
     fn class(&self, status: Option<u16>) -> (&'static str, bool) {
         let status = status.or(self.status);
         let class =
@@ -108,12 +108,12 @@ impl Report {
         (class, class != code::MODEL_QUOTA && (may_pass || passes(class)))
     }
 
-    /// The code that the provider gave, the finest that there is.
+    /// Returns the most specific code that the provider gave.
     fn own_code(&self) -> &str {
         if self.code.is_empty() { &self.kind } else { &self.code }
     }
 
-    /// The trouble that it tells of. `hide` takes out what nobody may read.
+    /// Converts the report to a failure. `hide` redacts secrets in the message.
     pub(crate) fn trouble(&self, status: Option<StatusCode>, hide: impl Fn(&str) -> String) -> Trouble {
         let (class, retryable) = self.class(status.map(|status| status.as_u16()));
         let said = match class {
@@ -138,7 +138,7 @@ impl Report {
     }
 }
 
-/// Codes and types that say more than a status.
+/// Maps codes and types that are more specific than a status.
 fn by_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "contract_spend_limit_reached" | "enforced_spend_limit_reached" | "insufficient_quota" | "billing_error" => {
@@ -189,7 +189,7 @@ fn sentence(class: &str) -> &'static str {
     }
 }
 
-/// A text of somebody else's, on one line and not too long.
+/// Cleans a foreign text: one line of limited length.
 pub(crate) fn readable(text: &str) -> String {
     let clean = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     let mut short: String = clean.clone().take(MAX_MESSAGE).collect();
@@ -199,7 +199,7 @@ pub(crate) fn readable(text: &str) -> String {
     short.trim().to_owned()
 }
 
-/// What `x-should-retry` says.
+/// Reads the header `x-should-retry`.
 pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     match headers.get("x-should-retry")?.as_bytes() {
         b"true" => Some(true),
@@ -208,7 +208,7 @@ pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     }
 }
 
-/// How long a provider wants to be left alone: `retry-after-ms`, or `retry-after` in seconds or as a date.
+/// Returns the wait that the provider asks for: `retry-after-ms`, or `retry-after` in seconds or as a date.
 pub(crate) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let seconds = |text: &str, unit: f64| {
@@ -223,7 +223,7 @@ pub(crate) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime)
     (dialect == Dialect::Messages || wait <= MAX_OPENAI_WAIT).then_some(wait)
 }
 
-/// The wait before the attempt after `failed` ones, if nobody asked for another.
+/// Returns the wait after `failed` attempts, if the provider asks for none.
 pub(crate) fn usual_wait(failed: u32, chance: f64) -> Duration {
     let doubled = FIRST_WAIT * 2_f64.powi(failed.saturating_sub(1).min(16) as i32);
     Duration::from_secs_f64(doubled.min(LONGEST_WAIT) * (1.0 - chance * JITTER))

@@ -1,4 +1,4 @@
-//! One turn: attempts until one is answered completely, and what all of them used.
+//! One turn: attempts until one gets a complete answer, and the usage of all attempts.
 
 mod exchange;
 
@@ -27,10 +27,10 @@ use crate::{
     secret::Environment,
 };
 
-/// Bytes of a request's body, at most.
+/// Maximum bytes of a request body.
 pub(super) const MAX_BODY: usize = 32 * 1024 * 1024;
 
-/// A turn that is to be made.
+/// A turn to make.
 pub(super) struct Turn {
     pub(super) provider: Arc<Provider>,
     pub(super) model: Arc<str>,
@@ -42,14 +42,14 @@ pub(super) struct Turn {
     pub(super) files: Files,
 }
 
-/// How far a turn has come.
+/// The progress of a turn.
 struct State {
     telling: Telling,
     bill: Bill,
     attempts: u32,
-    /// What is sent.
+    /// The request body.
     body: Bytes,
-    /// Of this attempt.
+    /// The progress of the current attempt.
     progress: Progress,
     assembly: Box<dyn Assembly>,
     request_id: Option<String>,
@@ -63,7 +63,7 @@ impl State {
         self.request_id = None;
     }
 
-    /// Whether the provider certainly did not make the turn.
+    /// Returns true if the provider certainly did not make the turn.
     fn certainly_nothing(&self) -> bool {
         match self.progress {
             Progress::Unsent => true,
@@ -72,8 +72,8 @@ impl State {
         }
     }
 
-    /// Puts what the attempt used on the bill. An attempt that was refused used nothing; of one that broke off it is a guess,
-    /// unless the provider said.
+    /// Adds the usage of the attempt to the bill. A refused attempt used nothing. The usage of an attempt that broke
+    /// off is an estimate, unless the provider reported it.
     fn settle(&mut self, complete: bool) {
         let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
         if self.progress == Progress::Unsent || refused {
@@ -95,7 +95,7 @@ impl State {
 }
 
 impl Turn {
-    /// Makes the turn, within the time of its provider's profile.
+    /// Makes the turn, within the time limit of its provider's profile.
     pub(super) async fn make(self) -> Result<Value, Failure> {
         let dialect = self.provider.profile.dialect;
         let within = self.provider.profile.timeout();
@@ -124,7 +124,7 @@ impl Turn {
         }
     }
 
-    /// The bill of turns that ended with their process. Where no price is known, they count no money.
+    /// Returns the bill of turns that were lost with their process. Without a price, their cost is zero.
     fn lost(&self) -> Bill {
         let mut bill = Bill::default();
         if self.outgoing.lost > 0 {
@@ -189,7 +189,7 @@ impl Turn {
         }
     }
 
-    /// What is sent, the same for every attempt.
+    /// Builds the body, which is the same for every attempt.
     async fn body(&self) -> Result<Bytes, Failure> {
         let profile = &self.provider.profile;
         if profile.dialect == Dialect::Simulated {
@@ -205,7 +205,7 @@ impl Turn {
         }
     }
 
-    /// The images of the request that are files.
+    /// Reads the request's images that are files.
     async fn pictures(&self) -> Result<Pictures, Failure> {
         let mut pictures = Pictures::default();
         let mut room = MAX_BODY;
@@ -223,7 +223,7 @@ impl Turn {
         Ok(pictures)
     }
 
-    /// A failure of a call that must not be repeated is ambiguous, unless certainly nothing happened.
+    /// Makes the failure ambiguous if the call must not be repeated, unless the provider certainly did nothing.
     fn once(&self, state: &State, failure: Failure) -> Failure {
         if self.outgoing.effect != Effect::Once || state.certainly_nothing() {
             return failure;
@@ -235,7 +235,7 @@ impl Turn {
         }
     }
 
-    /// A failure that tells whose it is, and what was used in vain.
+    /// Adds the provider and the usage of failed attempts to a failure.
     fn told(&self, state: &State, failure: Failure) -> Failure {
         let mut details = with(failure.details, "provider", Json::from(self.provider.name.clone()));
         details = with(details, "model", Json::from(self.model.clone()));
@@ -268,7 +268,7 @@ impl Turn {
     }
 }
 
-/// A failure that says when the provider may be asked again.
+/// Adds the time until the next permitted request to a failure.
 fn after(trouble: Trouble) -> Failure {
     let wait = trouble.wait.map(|wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     Failure { retry_after_ms: wait.filter(|_| trouble.failure.retryable), ..trouble.failure }

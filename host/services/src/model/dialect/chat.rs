@@ -13,7 +13,7 @@ use crate::model::{
     schema,
 };
 
-/// The request's body.
+/// Builds the request body.
 pub(super) fn body(asked: &Asked<'_>) -> Body {
     let (request, profile) = (asked.request, asked.profile);
     let mut body = Body::default();
@@ -37,7 +37,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Body {
     body
 }
 
-/// One message becomes several if it has results of tools.
+/// Converts a message; tool results become messages of their own.
 fn messages(asked: &Asked<'_>, message: &Message) -> Vec<Json> {
     match message.role {
         Role::Assistant => assistant(asked, message).into_iter().collect(),
@@ -48,7 +48,7 @@ fn messages(asked: &Asked<'_>, message: &Message) -> Vec<Json> {
                 match block {
                     Block::ToolResult { tool_use_id, content, is_error } => {
                         all.push(result(tool_use_id, content, *is_error));
-                        // A result is text here; its images are shown after it.
+                        // A tool result is text in this dialect; its images follow in a separate message.
                         parts.extend(
                             content.iter().filter(|inner| inner.text().is_none()).filter_map(|one| part(asked, one)),
                         );
@@ -89,7 +89,7 @@ fn result(id: &str, content: &[Block], is_error: bool) -> Json {
     texts([("role", "tool"), ("tool_call_id", id), ("content", &text)])
 }
 
-/// What only the provider understands are members of the message here.
+/// Converts a message of the model. Raw blocks become members of the message.
 fn assistant(asked: &Asked<'_>, message: &Message) -> Option<Json> {
     let mut body = Body::default();
     body.set("role", "assistant");

@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! The dialect of Anthropic Messages.
 
 mod reply;
 
@@ -13,7 +13,7 @@ use crate::model::{
     schema,
 };
 
-/// The request's body.
+/// Builds the request body.
 pub(super) fn body(asked: &Asked<'_>) -> Body {
     let request = asked.request;
     let mut body = Body::default();
@@ -31,10 +31,10 @@ pub(super) fn body(asked: &Asked<'_>) -> Body {
     body
 }
 
-/// None if nothing of it can be sent.
+/// Converts a message; `None` if no block of it can be sent.
 fn message(asked: &Asked<'_>, message: &Message) -> Option<Json> {
     let mut blocks: Vec<&Block> = message.content.iter().collect();
-    // Results of tools come first, whatever else a message says.
+    // The provider requires tool results before other blocks.
     blocks.sort_by_key(|block| !matches!(block, Block::ToolResult { .. }));
     let content: Vec<Json> = blocks.into_iter().filter_map(|one| block(asked, one)).collect();
     let role = match message.role {

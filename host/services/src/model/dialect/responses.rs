@@ -1,4 +1,4 @@
-//! OpenAI Responses. Nothing is kept by the provider: what it needs to go on travels in the items.
+//! OpenAI Responses. The provider stores nothing: the items carry the state that it needs.
 
 mod reply;
 
@@ -12,7 +12,7 @@ use crate::model::{
     schema,
 };
 
-/// The request's body.
+/// Builds the request body.
 pub(super) fn body(asked: &Asked<'_>) -> Body {
     let request = asked.request;
     let mut body = Body::default();
@@ -32,7 +32,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Body {
     body
 }
 
-/// One message becomes several items: texts and images in a row share one, everything else stands alone.
+/// Converts a message to items. Adjacent texts and images share one item; every other block is an item of its own.
 fn items(asked: &Asked<'_>, message: &Message) -> Vec<Json> {
     let mut items = Vec::new();
     let mut parts = Vec::new();
@@ -60,7 +60,7 @@ fn of_parts(role: Role, parts: &mut Vec<Json>) -> Option<Json> {
     (!content.is_empty()).then(|| Json::object(members))
 }
 
-/// A block that is a part of a message; none if it is an item of its own.
+/// Converts a block to a part of a message; `None` if the block is an item of its own.
 fn part(asked: &Asked<'_>, role: Role, block: &Block) -> Option<Json> {
     match block {
         Block::Text { raw, .. } if raw.as_ref().is_some_and(|raw| raw.for_provider(asked.provider).is_some()) => None,
@@ -93,7 +93,7 @@ fn item(asked: &Asked<'_>, block: &Block) -> Option<Json> {
     }
 }
 
-/// A result is a text, or parts if it has images.
+/// Converts a tool result to text, or to parts if it has images.
 fn output(asked: &Asked<'_>, content: &[Block], is_error: bool) -> Json {
     if content.iter().any(|block| matches!(block, Block::Image(_))) {
         return Json::array(content.iter().filter_map(|block| part(asked, Role::User, block)));

@@ -1,4 +1,4 @@
-//! Messages, and the blocks that they are made of.
+//! Messages and their blocks.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use flowcell_contract::{Failure, Json};
 
 use super::super::shape::{Shape, instead, wrong};
 
-/// Who wrote a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::model) enum Role {
     User,
@@ -25,43 +25,43 @@ pub(in crate::model) struct Message {
 pub(in crate::model) enum Block {
     /// Text that is not empty.
     Text { text: Arc<str>, raw: Option<Raw> },
-    /// The model calls a tool.
+    /// A tool call of the model.
     ToolUse { id: Arc<str>, name: Arc<str>, input: Json, raw: Option<Raw> },
-    /// What came of it: texts, images and raw blocks.
+    /// The result of a tool call: texts, images and raw blocks.
     ToolResult { tool_use_id: Arc<str>, content: Vec<Block>, is_error: bool },
-    /// An image.
+    /// An image for the model.
     Image(Image),
-    /// What only one provider understands.
+    /// A block that only one provider understands.
     Raw(Raw),
 }
 
-/// What a provider wrote, as it wrote it.
+/// A value in a provider's own form.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct Raw {
     provider: Arc<str>,
     value: Json,
 }
 
-/// An image, and what it is.
+/// An image and its media type.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct Image {
     pub(in crate::model) mime: Arc<str>,
     pub(in crate::model) source: Source,
 }
 
-/// Where an image is.
+/// The source of an image.
 #[derive(Clone, Debug)]
 pub(in crate::model) enum Source {
-    /// A file of the tenant's.
+    /// A file of the tenant, by its id.
     File(Arc<str>),
-    /// Where the provider fetches it.
+    /// A URL that the provider loads the image from.
     Url(Arc<str>),
 }
 
 const TYPES: [&str; 5] = ["text", "tool_use", "tool_result", "image", "raw"];
 
 impl Raw {
-    /// What was written, if this provider wrote it. Another one would not understand it.
+    /// Returns the value if this provider wrote it. Other providers do not understand it.
     pub(in crate::model) fn for_provider(&self, name: &str) -> Option<&Json> {
         (&*self.provider == name).then_some(&self.value)
     }
@@ -84,13 +84,13 @@ impl Message {
         }
     }
 
-    /// Its text blocks, joined.
+    /// Returns the message's text blocks, joined by newlines.
     pub(in crate::model) fn text(&self) -> String {
         self.content.iter().filter_map(Block::text).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// The member `content`: a text or a list of blocks. Empty texts are left out: providers refuse them.
+/// Reads the member `content`: a text or a list of blocks. Empty texts are left out because providers refuse them.
 fn blocks(shape: &Shape<'_>, place: &str) -> Result<Vec<Block>, Failure> {
     let blocks = match shape.get("content") {
         Some(Json::String(text)) => vec![Block::Text { text: text.clone(), raw: None }],

@@ -1,4 +1,4 @@
-//! A small value of a JSON Schema.
+//! Generates a small value of a JSON Schema.
 
 use std::cell::Cell;
 
@@ -8,18 +8,18 @@ use serde_json::{Map, Number, Value, json};
 
 use super::sample;
 
-/// Schemas in schemas, at most.
+/// Maximum nesting of schemas.
 const MAX_DEPTH: usize = 32;
-/// Items of a list, at most.
+/// Maximum items of a list.
 const MAX_ITEMS: u64 = 1000;
-/// Letters of a text, at most.
+/// Maximum letters of a string.
 const MAX_LETTERS: usize = 10_000;
-/// Schemas and letters that one value may take, at most: schemas that refer to each other are small, their values are not.
+/// Maximum cost of one value in schemas and letters. Small schemas that refer to each other can have large values.
 const BUDGET: usize = 100_000;
-/// What one schema takes of it.
+/// The cost of one schema.
 const SCHEMA: usize = 10;
 
-/// A value that is valid, checked. The error says why there is none.
+/// Returns a valid, checked value. The error says why none was found.
 pub(super) fn value(schema: &Value) -> Result<Value, String> {
     let compiled = Schema::compile(schema).map_err(|error| format!("`outputSchema` cannot be used: {error}"))?;
     let value = Generator { root: schema, left: Cell::new(BUDGET) }.value(schema, 0);
@@ -38,7 +38,7 @@ struct Generator<'a> {
 }
 
 impl Generator<'_> {
-    /// Whether so much is left, which is taken then.
+    /// Takes `cost` from the budget; returns false if too little is left.
     fn takes(&self, cost: usize) -> bool {
         let left = self.left.get().checked_sub(cost);
         self.left.set(left.unwrap_or(0));
@@ -67,7 +67,7 @@ impl Generator<'_> {
         }
     }
 
-    /// The members of a schema with those that it refers to: all of `allOf`, the first of `anyOf` and `oneOf`.
+    /// Returns the members of a schema with those that it refers to: all of `allOf`, the first of `anyOf` and `oneOf`.
     fn flattened(&self, mut members: Map<String, Value>) -> Map<String, Value> {
         for _ in 0..MAX_DEPTH {
             let mut parts = Vec::new();
@@ -132,7 +132,7 @@ impl Generator<'_> {
     }
 }
 
-/// Adds another schema to one: what both name is put together, or taken from the first.
+/// Merges another schema into one. Members that both have are combined, or taken from the first.
 fn merge(members: &mut Map<String, Value>, part: Value) {
     let Value::Object(part) = part else { return };
     for (key, value) in part {
@@ -201,7 +201,7 @@ fn of_format(format: &str) -> Option<&'static str> {
     })
 }
 
-/// Zero, or the nearest number to it that is allowed.
+/// Returns zero, or the nearest permitted number.
 fn number(members: &Map<String, Value>, whole: bool) -> Value {
     let bound = |key: &str| members.get(key).and_then(Value::as_f64);
     let step = bound("multipleOf").filter(|step| *step > 0.0).unwrap_or(if whole { 1.0 } else { 0.0 });
@@ -219,7 +219,7 @@ fn number(members: &Map<String, Value>, whole: bool) -> Value {
     let mut number = 0.0_f64.max(least).min(most.max(least));
     let open = bound("exclusiveMaximum").filter(|most| number >= *most);
     if let Some(most) = open.or(bound("maximum").filter(|most| number > *most)).filter(|_| step == 0.0) {
-        // Between two bounds that are closer than one.
+        // Handles two bounds that are closer than one.
         number = (bound("exclusiveMinimum").or(bound("minimum")).unwrap_or(most - 2.0) + most) / 2.0;
     }
     match number.fract() == 0.0 && number.abs() < 9e15 {
@@ -228,7 +228,7 @@ fn number(members: &Map<String, Value>, whole: bool) -> Value {
     }
 }
 
-/// An item that differs from those before, if that is simple.
+/// Returns an item that differs from those before, if a simple change suffices.
 fn distinct(item: Value, index: usize, schema: &Value) -> Value {
     if let Some(value) = schema.get("enum").and_then(|one_of| one_of.get(index)) {
         return value.clone();

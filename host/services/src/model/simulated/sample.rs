@@ -1,20 +1,21 @@
-//! A text that a simple pattern matches: letters, classes, groups, the first of alternatives, and least repetitions.
+//! Generates a text for a simple pattern: letters, classes, groups, first alternatives, and minimum repetitions.
 
 use std::{iter::Peekable, str::Chars};
 
-/// Repetitions of one part, at most.
+/// Maximum repetitions of one part.
 const MAX_REPEATED: usize = 256;
-/// Groups in groups, at most.
+/// Maximum nesting of groups.
 const MAX_DEPTH: usize = 16;
 
-/// A text that the pattern probably matches; none if the pattern is not that simple. Whoever asks checks it.
+/// Returns a text that the pattern probably matches; `None` if the pattern is too complex. The caller must check the
+/// text.
 pub(super) fn text(pattern: &str) -> Option<String> {
     let mut letters = pattern.chars().peekable();
     let sample = alternatives(&mut letters, 0)?;
     letters.next().is_none().then_some(sample)
 }
 
-/// The first of some alternatives, up to the end of their group.
+/// Returns the first of several alternatives, and skips the rest of their group.
 fn alternatives(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
     if depth > MAX_DEPTH {
         return None;
@@ -52,7 +53,7 @@ fn group(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
     Some(sample)
 }
 
-/// How often the part before is repeated at least.
+/// Returns the minimum repetitions of the part before.
 fn least(letters: &mut Peekable<Chars<'_>>) -> Option<usize> {
     let least = match letters.peek() {
         Some('*' | '?') => 0,
@@ -82,7 +83,7 @@ fn escaped(letter: char) -> Option<char> {
     }
 }
 
-/// A letter of a class: its first, or one that a negated class does not have.
+/// Returns a letter of a class: its first one, or one that a negated class permits.
 fn class(letters: &mut Peekable<Chars<'_>>) -> Option<char> {
     let negated = letters.next_if_eq(&'^').is_some();
     let mut members = Vec::new();
@@ -97,7 +98,7 @@ fn class(letters: &mut Peekable<Chars<'_>>) -> Option<char> {
     if !negated {
         return members.first().copied();
     }
-    // With ranges it is a guess.
+    // With ranges this is a guess.
     ('a'..='z').chain('0'..='9').chain('A'..='Z').rev().find(|letter| !members.contains(letter))
 }
 

@@ -1,4 +1,4 @@
-//! One attempt over the network: a request, and the stream that answers it.
+//! One attempt over the network: a request and its streamed answer.
 
 use std::time::Duration;
 
@@ -26,22 +26,22 @@ use crate::{
     sse::{Caps, EventStream, Unreadable},
 };
 
-/// Bytes of a line, an event and the whole of a stream, at most.
+/// Maximum bytes of a line, an event and a whole stream.
 const CAPS: Caps = Caps { line: 4 * 1024 * 1024, event: 8 * 1024 * 1024, stream: 64 * 1024 * 1024 };
-/// Bytes of texts, thoughts and inputs of tools of a reply, at most.
+/// Maximum bytes of texts, thoughts and tool inputs of a reply.
 const MAX_WRITTEN: usize = 16 * 1024 * 1024;
-/// Bytes of the body of an error that are read.
+/// Maximum bytes of an error body that are read.
 const MAX_ERROR: usize = 64 * 1024;
-/// Bytes after the end of a reply that are read, so that the connection can be used again.
+/// Maximum bytes that are read after the end of a reply, to make the connection reusable.
 const MAX_REST: usize = 16 * 1024;
-/// How long they may take.
+/// Time limit for reading these bytes.
 const REST: Duration = Duration::from_secs(1);
-/// Headers with the provider's name of a request.
+/// Headers with the provider's id of a request.
 const REQUEST_IDS: [&str; 2] = ["request-id", "x-request-id"];
 
 impl Turn {
-    /// Sends the request and reads the whole stream. After it the reply that is put together is complete.
-    /// Returns what hides the key that the provider was shown.
+    /// Sends the request and reads the whole stream. Afterwards the assembled reply is complete. Returns the redaction
+    /// of the key that the request carried.
     pub(super) async fn exchange(&self, state: &mut State) -> Result<Redaction, Trouble> {
         let key = match &self.provider.key {
             Some(source) => Some(source.read(&self.environment, code::MODEL_AUTH).await?),
@@ -71,7 +71,7 @@ impl Turn {
     fn message(&self, key: Option<&Key>, state: &State) -> Result<Message, Trouble> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        // What is packed could be a bomb, and streams of text are small.
+        // A compressed answer could be a decompression bomb, and text streams are small.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION"))));
@@ -81,7 +81,7 @@ impl Turn {
         Ok(Message { method: Method::POST, headers, body: state.body.clone(), reuse })
     }
 
-    /// An answer that is no stream.
+    /// Converts an answer that is not a stream.
     async fn refused(&self, answer: Answer, hide: impl Fn(&str) -> String) -> Trouble {
         let Answer { status, headers, body } = answer;
         let text = self.error_body(body).await;
@@ -95,7 +95,7 @@ impl Turn {
         trouble
     }
 
-    /// As much of an error as comes.
+    /// Reads an error body, as far as it arrives.
     async fn error_body(&self, mut body: Body) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut idle = self.clock.sleep(Wait::Idle, self.provider.profile.idle());
@@ -141,14 +141,14 @@ impl Turn {
         Ok(())
     }
 
-    /// The next piece of a stream. While it is waited for, what waits is told.
+    /// Returns the next piece of a stream, and reports waiting text in the meantime.
     async fn piece(&self, body: &mut Body, state: &mut State) -> Result<Option<Bytes>, Unread> {
         let within = self.provider.profile.idle();
         let mut idle = self.clock.sleep(Wait::Idle, within);
         loop {
             tokio::select! {
                 biased;
-                // First, so that a stream that never pauses is told as well.
+                // This branch comes first, so that a stream without pauses is reported too.
                 () = state.telling.tick() => {}
                 piece = body.next() => return piece.map_err(|failure| trouble::of_exchange(failure, true).into()),
                 () = &mut idle => {
@@ -160,7 +160,7 @@ impl Turn {
     }
 }
 
-/// Why a stream was not read to its end.
+/// The reason that a stream was not read to its end.
 enum Unread {
     Trouble(Trouble),
     Interrupted(Interrupted),
@@ -182,7 +182,7 @@ fn unreadable(why: Unreadable) -> Unread {
     Trouble::nonsense(message).into()
 }
 
-/// Refuses what is no stream of events, before reading it.
+/// Refuses an answer that is not a stream of events, before reading its body.
 fn check_head(headers: &HeaderMap) -> Result<(), Trouble> {
     let value = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
     let kind = value(CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -199,7 +199,7 @@ fn request_id(headers: &HeaderMap) -> Option<&str> {
     REQUEST_IDS.iter().find_map(|name| headers.get(*name)?.to_str().ok())
 }
 
-/// Reads what comes after the end of a reply, if that is little and comes soon.
+/// Reads the bytes after the end of a reply, if they are few and arrive soon.
 async fn read_rest(mut body: Body) {
     let rest = async {
         let mut bytes = 0;
@@ -210,6 +210,6 @@ async fn read_rest(mut body: Body) {
             }
         }
     };
-    // Whether it came or not, nobody waits for it.
+    // The result does not matter: the reply is complete already.
     drop(tokio::time::timeout(REST, rest).await);
 }

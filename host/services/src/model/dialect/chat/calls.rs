@@ -1,4 +1,4 @@
-//! Calls of tools that arrive in pieces, as servers send them: with an index or without, whole or letter by letter.
+//! Tool calls that arrive in pieces, as servers send them: with or without an index, whole or letter by letter.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use flowcell_contract::Json;
 
 use super::super::text_of;
 
-/// A call of a tool, as far as it came.
+/// A tool call, as far as it has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     pub(super) id: String,
@@ -22,7 +22,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Takes the pieces of one event, and answers how many bytes of arguments they have.
+    /// Takes the pieces of one event, and returns the bytes of arguments in them.
     pub(super) fn take(&mut self, pieces: &[Json]) -> usize {
         pieces.iter().enumerate().map(|(position, piece)| self.piece(position, pieces.len(), piece)).sum()
     }
@@ -57,7 +57,7 @@ impl Calls {
                 call.arguments.push_str(text);
                 text.len()
             }
-            // Some servers send the arguments as they are.
+            // Some servers send the arguments as an object.
             Some(object @ Json::Object(_)) => {
                 call.arguments = object.to_text();
                 call.arguments.len()
@@ -66,8 +66,9 @@ impl Calls {
         }
     }
 
-    /// Which call a piece without index belongs to: with the name of a function it begins another one, unless it has the id
-    /// of the last; otherwise it goes on with the one at its position, or with the last.
+    /// Returns the index of the call that a piece without an index belongs to. A piece with a function name begins a
+    /// new call, unless it has the id of the last one. Other pieces continue the call at their position, or the last
+    /// one.
     fn index_of(&self, position: usize, among: usize, id: &str, name: &str) -> u64 {
         let last = self.calls.get(&self.last);
         let goes_on = last.is_some_and(|last| !id.is_empty() && last.id == id && last.arguments.is_empty());
@@ -84,7 +85,7 @@ mod tests {
 
     use super::Calls;
 
-    /// What it is, the lists of pieces that come, and the calls: id, name, arguments.
+    /// The case's name, the lists of pieces that arrive, and the expected calls: id, name, arguments.
     type Case = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str, &'static str)]);
 
     const CASES: [Case; 9] = [

@@ -1,4 +1,4 @@
-//! The stream of Chat Completions, with the tolerance that its many servers need.
+//! The stream of Chat Completions, with tolerance for the differences of its many servers.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::{
 /// The data of the event that ends a stream.
 const DONE: &str = "[DONE]";
 
-/// Members with thoughts, which some servers send and want back.
+/// Members with thoughts, which some servers send and expect back.
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 
-/// A message that is put together.
+/// A message under assembly.
 #[derive(Debug, Default)]
 pub(in crate::model::dialect) struct ChatReply {
     id: Arc<str>,
@@ -79,7 +79,7 @@ impl ChatReply {
         }
     }
 
-    /// Thoughts as members of the message that is sent back.
+    /// Returns the thoughts as members of the message that is sent back.
     fn raw(&self) -> Option<Json> {
         let thoughts = self.thoughts.iter().zip(THOUGHTS).filter(|(text, _)| !text.is_empty());
         let mut members: Object = thoughts.map(|(text, name)| (name.into(), Json::from(text.as_str()))).collect();
@@ -94,7 +94,7 @@ impl ChatReply {
             Some("length") => Stop::MaxTokens,
             Some("content_filter") => Stop::ContentFilter,
             _ if !self.refusal.is_empty() => Stop::Refusal,
-            // Some servers say `stop` although there are calls.
+            // Some servers report `stop` although the reply has tool calls.
             _ if !self.calls.is_empty() => Stop::ToolCalls,
             _ => Stop::End,
         }

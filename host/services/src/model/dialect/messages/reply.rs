@@ -15,7 +15,7 @@ use crate::{
     sse::Event,
 };
 
-/// A message that is put together.
+/// A message under assembly.
 #[derive(Debug, Default)]
 pub(in crate::model::dialect) struct MessagesReply {
     id: Arc<str>,
@@ -27,7 +27,7 @@ pub(in crate::model::dialect) struct MessagesReply {
     complete: bool,
 }
 
-/// A block, as it began and what was added to it.
+/// A block: its start and the deltas since.
 #[derive(Debug, Default)]
 struct Open {
     start: Object,
@@ -38,7 +38,7 @@ struct Open {
     citations: Vec<Json>,
 }
 
-/// The provider's numbers, which are cumulative: the last ones count.
+/// The provider's token counts. They are cumulative, so the last ones count.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     fresh: u64,
@@ -121,7 +121,7 @@ fn index(event: &Json) -> Result<u64, Interrupted> {
 }
 
 impl Open {
-    /// The block as the provider would have sent it in one piece.
+    /// Returns the block as the provider would send it in one piece.
     fn whole(&self) -> Json {
         let mut members = self.start.clone();
         for (name, added) in [("text", &self.text), ("thinking", &self.thinking), ("signature", &self.signature)] {
@@ -140,10 +140,10 @@ impl Open {
         Json::object(members)
     }
 
-    /// The block for everyone; none for an empty text.
+    /// Returns the neutral block; `None` for an empty text.
     fn block(&self, blocks: &mut Blocks) -> Option<Json> {
         let whole = self.whole();
-        // What says no more than its neutral form does not come along twice.
+        // The raw form is left out if it says no more than the neutral form.
         let more = |known: &[&str]| {
             let own = whole
                 .as_object()

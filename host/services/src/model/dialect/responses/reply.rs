@@ -1,4 +1,4 @@
-//! The stream of OpenAI Responses. Its last event has the whole response; the events before are told.
+//! The stream of OpenAI Responses. Its last event has the whole response; the events before serve for progress reports.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,19 +15,19 @@ use crate::{
     sse::Event,
 };
 
-/// A response that is put together.
+/// A response under assembly.
 #[derive(Debug, Default)]
 pub(in crate::model::dialect) struct ResponsesReply {
-    /// Items that were completed, by their place in the output.
+    /// Completed items, by their index in the output.
     items: BTreeMap<u64, Json>,
-    /// The whole response, once it ended.
+    /// The whole response, once the stream ended.
     last: Option<Json>,
     model: Option<Arc<str>>,
     written: usize,
 }
 
 impl ResponsesReply {
-    /// The last event may leave the items out.
+    /// Returns the output items; the last event may leave them out.
     fn output(&self) -> Vec<&Json> {
         let whole = self.last.as_ref().and_then(|last| last.get("output")).and_then(Json::as_array);
         match whole.filter(|items| !items.is_empty()) {
@@ -56,7 +56,7 @@ fn usage_of(usage: &Json) -> Usage {
     }
 }
 
-/// An item for everyone; none for a message without text.
+/// Returns the neutral block of an item; `None` for a message without text.
 fn block(blocks: &mut Blocks, item: &Json) -> Option<Json> {
     match text_of(item, "type") {
         "message" => {
@@ -81,7 +81,7 @@ fn is_refusal(item: &Json) -> bool {
 
 impl Assembly for ResponsesReply {
     fn take(&mut self, event: &Event, tell: &mut dyn FnMut(Delta)) -> Result<(), Interrupted> {
-        // Servers of the Chat dialect end like this; here it means nothing.
+        // Servers of the Chat dialect end with this event; here it has no meaning.
         if event.data.trim() == "[DONE]" {
             return Ok(());
         }
