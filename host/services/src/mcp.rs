@@ -1,28 +1,29 @@
-//! Tools of other people's servers, which speak the Model Context Protocol.
+//! Tools of external servers that speak the Model Context Protocol (MCP).
 //!
-//! Which servers there are is the operator's: see [`Servers`]. A server is a program that is started, or an address that is
-//! reached over streamable HTTP through the egress guard. It is connected when it is first needed; everybody shares the
-//! connection, of every tenant, and it is made again after it broke. A call is never repeated here once it may have arrived.
+//! The operator configures the servers: see [`Servers`]. A server is a program that the host starts, or an address that
+//! it reaches over streamable HTTP through the egress guard. The host connects on first use. All callers of all tenants
+//! share the connection, and a broken one is replaced. The host never repeats a call that may have arrived.
 //!
-//! The protocol is that of `rmcp`, the official library: version 2026-07-28, and those before it with a handshake. It is
-//! used without its transports. Lines and exchanges are read here, so that every byte passes a limit and the guard, and it
-//! brings no HTTP stack, only a dozen small crates. Of the protocol only tools are used. Servers are offered nothing: texts
-//! of a model, questions to a person, folders and tasks are refused.
+//! The protocol is that of `rmcp`, the official library: version 2026-07-28, and earlier ones with a handshake. The
+//! host does not use the library's transports. It reads lines and exchanges itself, so that every byte passes a limit
+//! and the guard. The library therefore brings only a dozen small crates, and no HTTP stack. The host uses only the
+//! tools of the protocol. It offers nothing to servers: it refuses sampling, elicitation, roots and tasks.
 //!
-//! A program runs in its own process group with the environment that the configuration names, and nothing else of the
-//! host's; it is killed with the connection, and so is what it has started. The [watchdog](crate::watchdog) does so if the host is
-//! killed. What it writes to its standard error is logged at the level `debug`.
+//! A program runs in its own process group. Its environment has only the variables that the configuration names. It is
+//! killed with the connection, together with all processes that it started. The [watchdog](crate::watchdog) kills them
+//! if the host is killed. The standard error of a program is logged at the level `debug`.
 //!
 //! The output of a call is
 //!
-//! * the structured content if there is any,
-//! * the text if there is only text, several blocks joined by a line end,
+//! * the structured content if the result has any,
+//! * the text if the result has only text, several blocks joined by a line end,
 //! * otherwise the list of blocks: `{ "type": "text", "text" }`, `{ "type": "image" or "audio", "file" }`,
-//!   `{ "type": "resource", "uri", "mimeType"?, "text" or "file" }`, and links as they came. A `file` is a file reference.
+//!   `{ "type": "resource", "uri", "mimeType"?, "text" or "file" }`, and unchanged links. A `file` is a file reference.
 //!
-//! While a tool runs, `agent:tool:progress` tells `{ tool, progress, total?, message? }`, 1,000 times a call at most.
+//! While a tool runs, `agent:tool:progress` reports `{ tool, progress, total?, message? }`, at most 1,000 times per
+//! call.
 //!
-//! | what | limit |
+//! | subject | limit |
 //! |---|---|
 //! | servers | [`MAX_SERVERS`] |
 //! | line of a program, or of a stream of events | [`MAX_LINE`] |
@@ -31,26 +32,26 @@
 //! | tools of a server, and pages of their list | [`MAX_TOOLS`], 100 |
 //! | description, title and name of a tool | [`MAX_DESCRIPTION`], [`MAX_TITLE`], [`MAX_TOOL_NAME`] |
 //! | schema | [`MAX_SCHEMA`] |
-//! | time until a server is ready | [`DEFAULT_START_MS`] unless the operator says |
-//! | time of a call | the caller's, [`DEFAULT_TIMEOUT_MS`] at most unless the operator says |
-//! | calls of a server at once, of all tenants | [`DEFAULT_MAX_CALLS`] unless the operator says; others wait |
+//! | time until a server is ready | [`DEFAULT_START_MS`] unless configured |
+//! | time of a call | the caller's, at most [`DEFAULT_TIMEOUT_MS`] unless configured |
+//! | concurrent calls of a server, of all tenants | [`DEFAULT_MAX_CALLS`] unless configured; others wait |
 //!
 //! | code | when | retryable |
 //! |---|---|---|
-//! | `tool_not_found` | no server has this name, or the name of the tool cannot be one | no |
-//! | `invalid_input` | the input is no object or too large, or the server says that it is wrong | no |
+//! | `tool_not_found` | no server has this name, or the tool's name is invalid | no |
+//! | `invalid_input` | the input is not an object, is too large, or the server rejects it | no |
 //! | `denied` | the address is not public | no |
-//! | `mcp_connect` | the server cannot be started, reached or understood; `details.code` may say why | if that may pass |
-//! | `mcp_auth` | a key is missing or not accepted | no |
-//! | `mcp_timeout` | there was no answer in time; the server was told that nobody waits | yes |
-//! | `mcp_broken` | the server or the connection ended in the middle | yes |
+//! | `mcp_connect` | the server cannot be started, reached or understood; `details.code` may give the reason | if transient |
+//! | `mcp_auth` | a key is missing or rejected | no |
+//! | `mcp_timeout` | no answer arrived in time; the host sent the server a cancellation | yes |
+//! | `mcp_broken` | the server or the connection ended during the call | yes |
 //! | `mcp_unavailable` | the server answered 408, 429 or from 500 | yes |
-//! | `mcp_protocol`, `mcp_too_large` | the answer is not what the protocol says, or beyond a limit | no |
+//! | `mcp_protocol`, `mcp_too_large` | the answer violates the protocol or exceeds a limit | no |
 //! | `mcp_error` | the server refused; `details.mcpCode` is its code | no |
-//! | `tool_failed` | the tool says that it failed; the message is its own | no |
+//! | `tool_failed` | the tool reports a failure; the message is its own | no |
 //!
-//! [`certainly_not_called`] tells after which of them the tool certainly did not run. `[key]` replaces
-//! the keys of a server in everything that it says, however it encodes them.
+//! [`certainly_not_called`] returns true for the failures after which the tool certainly did not run. `[key]` replaces
+//! the keys of a server in all its output, in all encodings that the host knows.
 
 mod answer;
 mod child;
@@ -83,14 +84,14 @@ pub use self::{
 pub use crate::secret::Environment;
 use crate::{client::Client, code, files::Files, secret};
 
-/// Bytes of a line, at most: a message of a program, or a line of a stream of events.
+/// Maximum bytes of a line: a message of a program, or a line of a stream of events.
 pub const MAX_LINE: usize = 4 * 1024 * 1024;
-/// Bytes of an answer over HTTP, at most.
+/// Maximum bytes of an answer over HTTP.
 pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
-/// Bytes of the input of a call as JSON text, at most.
+/// Maximum bytes of a call's input as JSON.
 pub const MAX_INPUT: usize = 4 * 1024 * 1024;
 
-/// Reads a message of a server. `wrong` tells of one that is none.
+/// Parses a message of a server. `wrong` is the error message for text that is not one.
 fn read_message(text: &[u8], wrong: &str) -> Result<ServerJsonRpcMessage, Failure> {
     if Json::has_too_many_values(text) {
         return Err(Failure::new(
@@ -101,7 +102,7 @@ fn read_message(text: &[u8], wrong: &str) -> Result<ServerJsonRpcMessage, Failur
     serde_json::from_slice(text).map_err(|_| Failure::new(code::MCP_PROTOCOL, wrong))
 }
 
-/// The tools of the operator's servers. Clones share their connections, which end with the last of them.
+/// The tools of the operator's servers. Clones share their connections, which close with the last clone.
 #[derive(Clone)]
 pub struct McpTools {
     links: Arc<IndexMap<Arc<str>, Link>>,
@@ -110,29 +111,29 @@ pub struct McpTools {
 }
 
 impl McpTools {
-    /// Connections leave behind the guard of this client; files in answers are kept in these blobs. Nothing is connected yet.
+    /// Creates the tools, without connecting. Connections pass the guard of `client`; `blobs` keeps files of answers.
     pub fn new(client: &Client, blobs: Arc<dyn Blobs>, servers: &Servers) -> McpTools {
         let links = servers.iter().map(|server| (server.name.clone(), Link::new(server.clone(), client)));
         McpTools { links: Arc::new(links.collect()), files: Files::new(blobs), environment: secret::environment() }
     }
 
-    /// The same tools, which look variables of the environment up here.
+    /// Returns the same tools, which look up environment variables in `environment`.
     pub fn with_environment(self, environment: Environment) -> McpTools {
         McpTools { environment, ..self }
     }
 
-    /// The names of the servers, in the order of the configuration.
+    /// Returns the names of the servers, in the order of the configuration.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.links.keys().map(AsRef::as_ref)
     }
 
-    /// Calls of a server at once, and how long one may take; none if there is no such server.
+    /// Returns a server's limits: concurrent calls, and the time of one call. `None` if the server does not exist.
     pub fn places(&self, server: &str) -> Option<(usize, Duration)> {
         self.links.get(server).map(|link| (link.server.max_calls, link.server.timeout))
     }
 
-    /// The tools of a server, in its order. They are remembered until it says that they changed, or as long as it says that
-    /// they count. It takes the time of a start at most, and again that of a call.
+    /// Returns the tools of a server, in its order. The list is cached until the server reports a change or the list
+    /// expires. Takes at most the time of a start plus that of a call.
     pub async fn list(&self, server: &str) -> Result<Vec<Tool>, Failure> {
         let link = self.link(server)?;
         let connection = link.connected(&self.environment).await.map_err(|failure| told(server, failure))?;
@@ -141,7 +142,7 @@ impl McpTools {
         listed.map(|tools| tools.to_vec()).map_err(|failure| told(server, failure))
     }
 
-    /// Whether calling a tool twice is as good as once, as far as the server has said so.
+    /// Returns true if the server declares that repeated calls of a tool are harmless.
     pub fn may_be_repeated(&self, server: &str, tool: &str) -> bool {
         let listed = self.links.get(server).and_then(|link| link.made()?.listed());
         let hint = |tool: &Tool, hint: &str| tool.annotations.get(hint).and_then(Json::as_bool) == Some(true);
@@ -151,8 +152,8 @@ impl McpTools {
         })
     }
 
-    /// Calls a tool of a server, with an input that is an object, and answers its output. Files belong to the tenant. It ends
-    /// within `timeout`, and within the time that the operator allows the server.
+    /// Calls a tool with an object as its input, and returns its output. Files belong to the tenant. The call ends
+    /// within `timeout`, and within the server's configured limit.
     pub async fn call(
         &self,
         tenant: &Tenant,
@@ -167,7 +168,7 @@ impl McpTools {
         let within = timeout.min(link.server.timeout);
         let until = Instant::now() + within;
         let ready = async {
-            // Calls wait for their turn before the connection: it may break meanwhile.
+            // A call waits for its turn before it connects, because the connection may break during the wait.
             let turn = link.calls.acquire().await.ok();
             link.connected(&self.environment).await.map(|connection| (turn, connection))
         };
@@ -203,7 +204,7 @@ impl McpTools {
     }
 }
 
-/// Whether a failure of [`McpTools::call`] means that the tool certainly did not run.
+/// Returns true if a failure of [`McpTools::call`] means that the tool certainly did not run.
 pub fn certainly_not_called(failure: &Failure) -> bool {
     matches!(
         failure.code.as_str(),
@@ -226,7 +227,7 @@ fn too_slow(within: Duration) -> Failure {
     Failure::retryable(code::MCP_TIMEOUT, format!("there was no answer within {} ms", within.as_millis()))
 }
 
-/// A failure that tells whose it is. What a tool says for itself stays as it is.
+/// Adds the server's name to a failure. The message of a failed tool stays unchanged.
 fn told(server: &str, failure: Failure) -> Failure {
     match failure.code == code::TOOL_FAILED {
         true => failure,

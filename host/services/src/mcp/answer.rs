@@ -1,4 +1,4 @@
-//! From what a tool answers to what its caller gets.
+//! Conversion of a tool's result to the output of the call.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{BINARY, Failure, Json, Tenant, Value};
@@ -7,10 +7,10 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use super::tool::{MAX_DESCRIPTION, cut};
 use crate::{code, files::Files, redaction::Redaction};
 
-/// The longest media type that a file is kept with, in bytes.
+/// The longest media type of a kept file, in bytes.
 const MAX_MIME: usize = 255;
 
-/// Where files go, and the keys that are hidden.
+/// The store for files, and the keys to redact.
 pub(super) struct Reading<'a> {
     pub(super) files: &'a Files,
     pub(super) tenant: &'a Tenant,
@@ -18,8 +18,8 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The structured output if there is one, the text if there is only text, or else the list of blocks. Keys are in none of
-    /// them.
+    /// Returns the structured output if the result has one, the text if it has only text, or else the list of blocks.
+    /// All of them have keys redacted.
     pub(super) async fn output(&self, result: CallToolResult) -> Result<Json, Failure> {
         let text = text(&result.content);
         if result.is_error == Some(true) {
@@ -55,7 +55,7 @@ impl Reading<'_> {
                 ("file", self.file(&block.data, Some(block.mime_type)).await?),
             ]),
             ContentBlock::Resource(block) => self.resource(block.resource).await?,
-            // A link names a place; nobody follows it here.
+            // The host does not follow links.
             other => Json::from(serde_json::to_value(other).unwrap_or_default()),
         })
     }
@@ -77,7 +77,7 @@ impl Reading<'_> {
         Ok(Json::object(members))
     }
 
-    /// Keeps a file, whose bytes and media type have no keys.
+    /// Stores a file. Keys are redacted in its bytes and media type.
     async fn file(&self, base64: &str, mime: Option<String>) -> Result<Json, Failure> {
         let undecodable = |_| Failure::new(code::MCP_PROTOCOL, "the answer has a file that is not base64");
         let bytes = self.redaction.many_bytes(STANDARD.decode(base64).map_err(undecodable)?).await?;
@@ -87,13 +87,13 @@ impl Reading<'_> {
     }
 }
 
-/// A media type that can be shown.
+/// Returns the media type if it is printable, else a default.
 fn usual(mime: String) -> String {
     let shown = (1..=MAX_MIME).contains(&mime.len()) && mime.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if shown { mime } else { BINARY.to_owned() }
 }
 
-/// The blocks of text, each on its own lines.
+/// Joins the text blocks, each on its own lines. Skips other blocks; `None` without any text block.
 fn text(content: &[ContentBlock]) -> Option<String> {
     let texts = content.iter().filter_map(|block| match block {
         ContentBlock::Text(block) => Some(block.text.as_str()),

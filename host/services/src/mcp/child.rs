@@ -1,4 +1,4 @@
-//! A server that is a program on this machine.
+//! MCP servers that are programs on this machine.
 
 use std::{
     io,
@@ -25,24 +25,24 @@ use crate::{
     secret::{Environment, Key},
 };
 
-/// Bytes of a line that a program writes about itself; the rest of it is skipped.
+/// Maximum bytes of a line on a program's standard error; the rest is skipped.
 const MAX_LOG_LINE: usize = 4 * 1024;
-/// Lines of one program that are logged; others are skipped.
+/// Maximum lines of one program that are logged; later lines are skipped.
 const MAX_LOG_LINES: u32 = 10_000;
 
-/// A program that runs. It is killed when this is dropped or this process ends, with whatever it started itself.
+/// A running program. Dropping this, or the end of this process, kills it and all processes that it started.
 pub(super) struct Child {
     _stop: oneshot::Sender<()>,
 }
 
-/// What is spoken over, and how the program ended.
+/// The pipes of a program, and its exit.
 pub(super) struct Pipes {
     pub(super) input: ChildStdin,
     pub(super) output: ChildStdout,
     pub(super) exit: watch::Receiver<Option<String>>,
 }
 
-/// Starts a program with nothing but the environment that it was given.
+/// Starts a program with only the given environment.
 pub(super) async fn start(
     server: &Server,
     program: &Program,
@@ -79,7 +79,7 @@ pub(super) async fn start(
             ended = child.wait() => drop(tell.send(Some(how(ended)))),
             _ = stopped => {}
         }
-        // What the program started may outlive it otherwise. Right after its end its number is not yet another's.
+        // Processes that the program started could outlive it. Right after its end its process id is not yet reused.
         drop(group);
         drop(child.wait().await);
     });
@@ -90,7 +90,7 @@ fn how(ended: io::Result<std::process::ExitStatus>) -> String {
     ended.map_or_else(|error| error.kind().to_string(), |status| status.to_string())
 }
 
-/// Where the program is: its own environment says nothing about where the host finds it.
+/// Finds the program's file. A plain name is searched in the host's `PATH`, a path starts at the program's folder.
 fn found(program: &Program, environment: &Environment) -> Option<PathBuf> {
     let command = Path::new(&program.command);
     if command.components().count() > 1 {
@@ -100,7 +100,7 @@ fn found(program: &Program, environment: &Environment) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(command)).find(|candidate| candidate.is_file())
 }
 
-/// Logs what a program writes about itself, until it ends.
+/// Logs the standard error of a program, until it ends.
 pub(super) async fn log(name: Arc<str>, errors: ChildStderr, redaction: Redaction) {
     let mut lines = Lines::new(errors, MAX_LOG_LINE);
     let mut left = MAX_LOG_LINES;
@@ -112,7 +112,7 @@ pub(super) async fn log(name: Arc<str>, errors: ChildStderr, redaction: Redactio
         let text = match line {
             Line::Whole(line) => String::from_utf8_lossy(&line).into_owned(),
             Line::Cut(line) => {
-                // Its end may be the beginning of a key, and is left out then.
+                // The end of a cut line may be the beginning of a key, which is then left out.
                 Pieces::new(redaction.clone()).add(&String::from_utf8_lossy(&line))
             }
         };

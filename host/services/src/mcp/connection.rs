@@ -1,4 +1,4 @@
-//! A connection to a server, and what is asked over it.
+//! A connection to a server, and the requests over it.
 
 use std::{
     sync::Arc,
@@ -33,14 +33,14 @@ use super::{
 };
 use crate::{client::Client, code, redaction::Redaction, secret::Environment};
 
-/// Pages of a list of tools, at most.
+/// Maximum pages of a list of tools.
 const MAX_PAGES: usize = 100;
-/// Times that a stream is asked for again after it could not be.
+/// Maximum consecutive attempts to reopen a stream.
 const MAX_RECONNECTS: usize = 5;
-/// How long a stream is left alone first, unless the server says; each time twice as long as the last.
+/// First wait before a stream is reopened, unless the server sets one; each later wait is twice the one before.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// A server that is ready. It ends with this.
+/// A connected server. Dropping this closes the connection.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Host>,
     watch: Arc<Watch>,
@@ -48,7 +48,7 @@ pub(super) struct Connection {
     _child: Option<Child>,
 }
 
-/// Tools that were listed, and until when that counts.
+/// A list of tools, and its expiry.
 struct Listed {
     tools: Arc<[Tool]>,
     changes: u64,
@@ -104,17 +104,17 @@ impl Connection {
         Ok(Connection { service, watch, tools: Mutex::default(), _child: child })
     }
 
-    /// Whether something can be asked.
+    /// Returns true if the connection accepts requests.
     pub(super) fn is_usable(&self) -> bool {
         !self.service.is_closed() && !self.service.peer().is_transport_closed() && self.watch.ending().is_none()
     }
 
-    /// The keys that the server was given.
+    /// Returns the redaction of the keys that the server received.
     pub(super) fn redaction(&self) -> &Redaction {
         &self.watch.redaction
     }
 
-    /// The tools. They are asked for again when the server says that they changed, or when what it said is too old.
+    /// Returns the tools. Requests a new list if the server reported a change, or if the cached list has expired.
     pub(super) async fn tools(&self) -> Result<Arc<[Tool]>, Failure> {
         let changes = self.watch.changes();
         let known = self.tools.lock().as_ref().and_then(|listed| {
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// What the server listed last, if it was asked.
+    /// Returns the last list of tools, or `None` if none was requested yet.
     pub(super) fn listed(&self) -> Option<Arc<[Tool]>> {
         self.tools.lock().as_ref().map(|listed| listed.tools.clone())
     }
@@ -153,7 +153,7 @@ impl Connection {
         Err(Failure::new(code::MCP_TOO_LARGE, format!("the list of tools has more than {MAX_PAGES} pages")))
     }
 
-    /// Servers of versions with a handshake say when their tools change; others say how long a list counts.
+    /// Caches a list. Servers with a handshake announce changes; servers of newer versions give the list a lifetime.
     fn remember(&self, tools: &Arc<[Tool]>, changes: u64, lives: Option<Duration>) {
         let info = self.service.peer_info();
         let tells = info.is_some_and(|info| info.protocol_version.has_initialize());
@@ -162,7 +162,7 @@ impl Connection {
         *self.tools.lock() = Some(listed);
     }
 
-    /// Has a tool run. If this is dropped, the server is told that nobody waits any more.
+    /// Calls a tool. Dropping the future sends the server a cancellation.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -178,7 +178,7 @@ impl Connection {
                     "the server asks for what was not offered: more input from a person or a model, or a task";
                 Err(Failure::new(code::MCP_ERROR, message))
             }
-            // What has no members at all is a result without content.
+            // A result without any members counts as success without content.
             ServerResult::EmptyResult(_) => Ok(CallToolResult::success(Vec::new())),
             _ => Err(trouble::nonsense()),
         }
@@ -199,7 +199,7 @@ impl Connection {
     }
 }
 
-/// A request without an answer.
+/// A pending request.
 struct Open<'a> {
     peer: &'a Peer<RoleClient>,
     watch: &'a Watch,
@@ -214,13 +214,13 @@ impl Drop for Open<'_> {
         if !self.answered {
             let params = CancelledNotificationParam::new(Some(self.id.clone()), Some("nobody waits any more".into()));
             let peer = self.peer.clone();
-            // Whether the server hears it or not, nobody waits for it.
+            // No caller waits for the result of the cancellation.
             tokio::spawn(async move { drop(peer.notify_cancelled(params).await) });
         }
     }
 }
 
-/// How often, and after which times, a stream is asked for again.
+/// The number and the intervals of attempts to reopen a stream.
 #[derive(Debug)]
 struct Patience;
 
@@ -230,12 +230,12 @@ impl SseRetryPolicy for Patience {
     }
 }
 
-/// What a call of a tool tells while it runs.
+/// Creates the progress reports of a tool call.
 pub(super) fn telling(server: &str, tool: &str, progress: Progress) -> Telling {
     Telling::new(format!("mcp:{server}/{tool}"), progress)
 }
 
-/// The input of a tool, which is an object.
+/// Returns the input of a tool, which must be an object.
 pub(super) fn arguments(input: &Json) -> Option<serde_json::Map<String, serde_json::Value>> {
     match input.to_serde() {
         serde_json::Value::Object(members) => Some(members),

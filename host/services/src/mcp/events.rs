@@ -1,7 +1,7 @@
-//! Messages that come as a stream of events.
+//! Messages that arrive as a stream of events.
 //!
-//! A stream that answers a request always does so: if it breaks a limit, brings nonsense, or ends without the answer and
-//! without saying where it goes on, an error stands in the place of the answer, and the watch knows why.
+//! A stream that answers a request always yields an answer. It may break a limit, contain invalid data, or end without
+//! the answer and without a position to resume. An error then replaces the answer, and the watch stores the reason.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -19,19 +19,19 @@ use crate::{
 
 const CAPS: Caps = Caps { line: MAX_LINE, event: MAX_ANSWER, stream: MAX_ANSWER };
 
-/// A stream that is being read.
+/// The state of reading one stream.
 struct Reading {
     body: Body,
     events: EventStream,
     waiting: VecDeque<Sse>,
-    /// The request that it answers, if it answers one, and has not yet.
+    /// The request that still waits for its answer from this stream, if any.
     answers: Option<RequestId>,
     goes_on: bool,
     ended: bool,
     watch: Arc<Watch>,
 }
 
-/// The events of a body. `answers` is the request that it answers, if any.
+/// Reads the events of a body. `answers` is the request that the body answers, if any.
 pub(super) fn of(
     body: Body,
     answers: Option<RequestId>,
@@ -42,7 +42,7 @@ pub(super) fn of(
     stream::unfold(reading, |mut reading| async move { reading.next().await.map(|event| (Ok(event), reading)) }).boxed()
 }
 
-/// Whether a message is the answer to this request.
+/// Returns true if a message is the answer to this request.
 pub(super) fn answers(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
     match message {
         ServerJsonRpcMessage::Response(response) => response.id == *id,
@@ -97,7 +97,7 @@ impl Reading {
         self.waiting.push_back(Sse { event, data: is_message.then_some(data), id, retry });
     }
 
-    /// The stream is over. If it goes on elsewhere, the library asks for the rest.
+    /// Ends the stream. If it can be resumed elsewhere, the library requests the rest.
     fn end(&mut self, failure: Failure) {
         match self.goes_on {
             true => self.ended = true,

@@ -1,4 +1,4 @@
-//! What servers may ask of the host: whether it is there, and nothing else.
+//! The host's side of the protocol: servers may only ping it.
 #![expect(deprecated, reason = "servers of older versions may still ask for folders")]
 
 use rmcp::{
@@ -7,7 +7,7 @@ use rmcp::{
     service::RequestContext,
 };
 
-/// Offers nothing. The library refuses texts of a model, and declines questions to a person, in its name.
+/// Offers nothing to servers. The library refuses sampling and declines elicitation by default.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Host;
 

@@ -1,4 +1,4 @@
-//! Messages over streamable HTTP, through the guard.
+//! Messages over streamable HTTP through the guard.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -29,11 +29,11 @@ use crate::{
     egress::OriginGrants,
 };
 
-/// Bytes of the body of an error that are read.
+/// Maximum bytes of an error body that are read.
 const MAX_ERROR: usize = 64 * 1024;
-/// Time between two requests for a stream.
+/// Minimum time between two requests for a stream.
 const STREAM_GAP: Duration = Duration::from_secs(1);
-/// Bytes of a session's name, at most.
+/// Maximum bytes of a session's id.
 const MAX_SESSION: usize = 1024;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -58,18 +58,18 @@ struct Parts {
     origin: OriginGrants,
     headers: HeaderMap,
     watch: Arc<Watch>,
-    /// When a stream may be asked for next.
+    /// The earliest time of the next request for a stream.
     next_stream: Mutex<Option<Instant>>,
 }
 
 impl Posts {
-    /// The headers are sent with everything.
+    /// Creates the transport, which sends `headers` with every message.
     pub(super) fn new(client: Client, address: &Address, headers: HeaderMap, watch: Arc<Watch>) -> Posts {
         let (url, origin) = (address.url.clone(), address.origin.clone());
         Posts(Arc::new(Parts { client, url, origin, headers, watch, next_stream: Mutex::default() }))
     }
 
-    /// Waits until a stream may be asked for again: a server whose streams end at once would be asked without end.
+    /// Waits until the next request for a stream is due, so that a server whose streams end at once is not flooded.
     async fn wait_for_stream(&self) {
         let now = Instant::now();
         let due = {
@@ -92,7 +92,7 @@ impl Posts {
         let to = client.egress().admit(url, origin).map_err(trouble)?;
         let mut all = HeaderMap::new();
         all.insert(ACCEPT, HeaderValue::from_static(accept));
-        // What is packed could be a bomb.
+        // A compressed answer could be a decompression bomb.
         all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         all.insert(USER_AGENT, HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION"))));
         if !body.is_empty() {
@@ -100,7 +100,7 @@ impl Posts {
         }
         all.extend(own);
         all.extend(headers.clone());
-        // A used connection may be about to be closed: then nobody would know whether a call was made.
+        // The server may be about to close a reused connection. It would then be unknown if a call was made.
         let message = Message { method, headers: all, body, reuse: false };
         let sent = client.send(&Tenant::local(), &to, message, &mut Progress::default()).await;
         let answer = sent.map_err(|failure| trouble(of_exchange(failure)))?;
@@ -116,7 +116,7 @@ impl Posts {
         }
     }
 
-    /// What answers a message with a status that is no success.
+    /// Converts an answer with an unsuccessful status.
     async fn refused(
         &self,
         message: &ClientJsonRpcMessage,
@@ -127,7 +127,7 @@ impl Posts {
         let said = serde_json::from_slice::<ServerJsonRpcMessage>(&text).ok();
         let error = match said {
             Some(ServerJsonRpcMessage::Error(error)) => Some(error.error),
-            // Servers of older versions do not know the first question, and say so in many ways.
+            // Servers of older versions do not know the discovery request, and reject it in many ways.
             _ if is_discovery(message) && status.is_client_error() => Some(ErrorData::invalid_request("unknown", None)),
             _ => None,
         };
@@ -139,7 +139,7 @@ impl Posts {
         }
     }
 
-    /// What answers a message with a success.
+    /// Converts an answer with a successful status.
     async fn accepted(
         &self,
         message: &ClientJsonRpcMessage,
@@ -230,7 +230,7 @@ impl StreamableHttpClient for Posts {
     }
 }
 
-/// Refuses an answer that is encoded, which the host did not ask for.
+/// Refuses an encoded answer, because the host did not request an encoding.
 fn plain(headers: &HeaderMap) -> Result<(), Troubled> {
     match encodings(headers).is_empty() {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! One server: its connection, made when it is first needed, and again after it broke.
+//! One server and its connection, which is opened on first use and again after it broke.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{client::Client, code, secret::Environment};
 
 type Opening = Shared<BoxFuture<'static, Result<Arc<Connection>, Failure>>>;
 
-/// A server, whether it is connected or not.
+/// A server, connected or not.
 pub(super) struct Link {
     pub(super) server: Arc<Server>,
     pub(super) calls: Semaphore,
@@ -29,7 +29,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(server: Arc<Server>, client: &Client) -> Link {
-        // What one server may be reached at, another may not.
+        // Each server may connect to different private addresses.
         let client = match &server.way {
             Way::Address(address) => Client::new(client.egress().clone().also_private(&address.private)),
             Way::Program(_) => client.clone(),
@@ -37,7 +37,7 @@ impl Link {
         Link { calls: Semaphore::new(server.max_calls), server, client, opening: Mutex::default() }
     }
 
-    /// The connection. Whoever asks while it is being made waits for the same one; it goes on being made if nobody does.
+    /// Returns the connection. Concurrent callers share one attempt, which continues even if all of them stop waiting.
     pub(super) fn connected(&self, environment: &Environment) -> Opening {
         let mut slot = self.opening.lock();
         if let Some(opening) = slot.as_ref().filter(|opening| may_be_usable(opening)) {
@@ -60,7 +60,7 @@ impl Link {
         slot.insert(opening).clone()
     }
 
-    /// The connection, if there is one.
+    /// Returns the open connection, if any.
     pub(super) fn made(&self) -> Option<Arc<Connection>> {
         let slot = self.opening.lock();
         slot.as_ref()?.peek()?.as_ref().ok().cloned()

@@ -1,18 +1,18 @@
-//! What the operator writes about one server.
+//! The operator's configuration of one server.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use flowcell_contract::Json;
 use serde::Deserialize;
 
-/// Milliseconds that a call may take at most, if the operator does not say.
+/// Default limit of a call, in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: u64 = 300_000;
-/// Milliseconds until a server is ready, if the operator does not say.
+/// Default limit for a server to become ready, in milliseconds.
 pub const DEFAULT_START_MS: u64 = 30_000;
-/// Calls at once, if the operator does not say.
+/// Default limit of concurrent calls.
 pub const DEFAULT_MAX_CALLS: usize = 16;
 
-/// The members of a server, not yet checked against each other.
+/// The members of a server's configuration, not yet checked against each other.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Profile {

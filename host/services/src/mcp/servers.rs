@@ -1,4 +1,4 @@
-//! The servers of tools that an operator has.
+//! The tool servers that an operator configures.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,15 +13,15 @@ use indexmap::IndexMap;
 use super::{profile::Profile, setting::Setting};
 use crate::egress::{AddressRange, OriginGrants};
 
-/// Servers that a configuration may have, at most.
+/// Maximum servers of a configuration.
 pub const MAX_SERVERS: usize = 64;
-/// Letters of a server's name, at most.
+/// Maximum letters of a server's name.
 pub const MAX_SERVER_NAME: usize = 64;
-/// Milliseconds that a configuration may allow for a call or a start, at most: an hour.
+/// Maximum of a configured time limit of a call or a start: one hour.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
-/// Calls at once that a configuration may allow, at most.
+/// Maximum of `maxCalls` in a configuration.
 const MAX_CALLS: usize = 256;
-/// Headers that say how a message is sent, or what the protocol sets.
+/// Headers about the transfer of a message, or set by the protocol.
 const OWN_HEADERS: [&str; 12] = [
     "accept",
     "accept-encoding",
@@ -37,7 +37,7 @@ const OWN_HEADERS: [&str; 12] = [
     "user-agent",
 ];
 
-/// Servers of tools by name.
+/// Tool servers by name.
 ///
 /// ```yaml
 /// files:
@@ -49,26 +49,26 @@ const OWN_HEADERS: [&str; 12] = [
 ///   headers: { Authorization: { keyEnv: TICKETS_TOKEN } }
 /// ```
 ///
-/// | member | is | default |
+/// | member | meaning | default |
 /// |---|---|---|
 /// | `command` | a program that speaks the protocol on its standard input and output; found in the host's `PATH` | this or `url` |
 /// | `args` | its arguments | none |
 /// | `env` | its whole environment: names of the host's variables to pass on, or `{ NAME: setting }` | empty |
-/// | `cwd` | the folder that it runs in, beside the configuration if relative | the configuration's |
-/// | `url` | where a server speaks streamable HTTP, `https://` or `http://` | this or `command` |
+/// | `cwd` | its working folder, relative to the configuration's folder | the configuration's |
+/// | `url` | the URL of a server that speaks streamable HTTP, `https://` or `http://` | this or `command` |
 /// | `headers` | `{ NAME: setting }`, sent with every message | none |
-/// | `allowPrivate` | addresses that are not public and may be connected to, such as `127.0.0.1:3001` | none |
-/// | `timeoutMs` | milliseconds for a call at most, 1 to 3,600,000 | 300,000 |
+/// | `allowPrivate` | private addresses that the server may connect to, such as `127.0.0.1:3001` | none |
+/// | `timeoutMs` | maximum milliseconds for a call, 1 to 3,600,000 | 300,000 |
 /// | `startMs` | milliseconds until the server is ready for the first call, 1 to 3,600,000 | 30,000 |
-/// | `maxCalls` | calls at once of all tenants, 1 to 256; others wait, and on a server with tenants none has more of them than it leaves | 16 |
+/// | `maxCalls` | concurrent calls of all tenants, 1 to 256; others wait, and on a server with tenants each holds at most as many as it leaves free | 16 |
 ///
-/// A setting is a text, or `{ keyEnv }` or `{ keyFile }` with an optional `prefix`: a secret that is read whenever the server
-/// is connected, and that is taken out of whatever the server says. The prefix of `Authorization` is `Bearer ` unless it says
-/// otherwise. Names have letters, digits, `_`, `-` and `.`, 64 at most; there are at most 64 servers.
+/// A setting is a string, or `{ keyEnv }` or `{ keyFile }` with an optional `prefix`. The latter two are secrets: the
+/// host reads them at each connection, and redacts them in the server's output. The prefix of `Authorization` defaults
+/// to `Bearer `. Names have at most 64 letters, digits, `_`, `-` and `.`. A configuration has at most 64 servers.
 #[derive(Clone, Debug, Default)]
 pub struct Servers(Arc<IndexMap<Arc<str>, Arc<Server>>>);
 
-/// A server that was checked.
+/// A checked server.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) name: Arc<str>,
@@ -78,7 +78,7 @@ pub(super) struct Server {
     pub(super) max_calls: usize,
 }
 
-/// How a server is reached.
+/// The way to reach a server.
 #[derive(Debug)]
 pub(super) enum Way {
     Program(Program),
@@ -104,15 +104,15 @@ pub(super) struct Address {
 }
 
 impl Servers {
-    /// Reads a configuration, YAML or JSON. Relative paths are beside it, in this folder; nothing is started or read. What is
-    /// wrong is `invalid_input` and names the member.
+    /// Reads a configuration in YAML or JSON. Relative paths start at `folder`. It starts no program and reads no key.
+    /// An error is `invalid_input` and names the member.
     pub fn parse(text: &str, folder: &Path) -> Result<Servers, Failure> {
         let wrong = |why: String| Failure::new(code::INVALID_INPUT, format!("mcp: {why}"));
         let json: Json = serde_yaml::from_str(text).map_err(|error| wrong(yaml_error(&error)))?;
         Servers::read(&json, folder)
     }
 
-    /// The same, of a configuration that was parsed already. `null` is no servers.
+    /// Reads a parsed configuration in the same way. `null` means no servers.
     pub fn read(json: &Json, folder: &Path) -> Result<Servers, Failure> {
         let wrong = |why: String| Failure::new(code::INVALID_INPUT, format!("mcp{why}"));
         if json.is_null() {
@@ -130,7 +130,7 @@ impl Servers {
         Ok(Servers(Arc::new(servers.collect::<Result<_, Failure>>()?)))
     }
 
-    /// The names of the servers, in the order of the configuration.
+    /// Returns the names of the servers, in the order of the configuration.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(AsRef::as_ref)
     }

@@ -1,4 +1,4 @@
-//! Values that a server is given: as they are written, passed on, or secrets.
+//! Values for a server: literal, passed on from the environment, or secret.
 
 use std::{
     fmt,
@@ -15,21 +15,21 @@ use crate::{
     secret::{Environment, Key, KeySource},
 };
 
-/// Letters of a server's text that are repeated.
+/// Maximum letters of a server's text that a message repeats.
 const MAX_SAID: usize = 500;
 
-/// Where a value comes from.
+/// The source of a value.
 pub(super) enum Setting {
-    /// A variable of the host's of the same name, if it is set.
+    /// The host's variable of the same name, if it is set.
     Passed,
-    /// It was written in the configuration.
+    /// A literal value of the configuration.
     Plain(String),
-    /// A secret, and what stands before it.
+    /// A secret, and its prefix.
     Key { source: KeySource, prefix: String },
 }
 
 impl fmt::Debug for Setting {
-    /// Shows no value: people write secrets where they should not.
+    /// Hides all values, because people write secrets in the wrong places.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Setting::Passed => formatter.write_str("Passed"),
@@ -48,7 +48,7 @@ struct Written {
 }
 
 impl Setting {
-    /// Reads what stands at a place.
+    /// Reads the setting at `place`, which is used in error messages.
     pub(super) fn read(json: &Json, place: &str, prefix: &str, folder: &Path) -> Result<Setting, String> {
         if let Some(text) = json.as_str() {
             return match text.contains('\0') {
@@ -87,7 +87,7 @@ impl Setting {
         }
     }
 
-    /// The value; none if it is a variable to pass on that is not set. Secrets are remembered, to be hidden.
+    /// Returns the value, or `None` for a variable that is not set. Adds secrets to the redaction.
     pub(super) async fn value(
         &self,
         name: &str,
@@ -106,7 +106,7 @@ impl Setting {
         }
     }
 
-    /// The value as that of a header.
+    /// Returns the value as a header value.
     pub(super) async fn header(
         &self,
         name: &str,
@@ -121,12 +121,12 @@ impl Setting {
     }
 }
 
-/// Letters, digits and `_`, as every system has them.
+/// Returns true for a portable variable name: letters, digits and `_`.
 fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Returns a text of the server's without secrets, on one line, and not too long.
+/// Returns a server's text with secrets redacted, on one line and of limited length.
 pub(super) fn said(redaction: &Redaction, text: &str) -> String {
     let hidden = redaction.text(text);
     let clean = hidden.chars().map(|letter| if letter.is_control() { ' ' } else { letter });

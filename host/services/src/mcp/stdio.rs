@@ -1,4 +1,4 @@
-//! Messages over the standard input and output of a program, one a line.
+//! Messages over the standard input and output of a program, one per line.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
     lines::{Line, Lines},
 };
 
-/// How long a program may leave what is written to it unread.
+/// Time limit for a program to read written data.
 const MAX_UNREAD: Duration = Duration::from_secs(30);
-/// How long the end of a program is awaited after the end of its output, to say how it ended.
+/// Time to wait for the program's exit after the end of its output, to report the exit.
 const EXIT: Duration = Duration::from_millis(500);
 
-/// Carries messages. The program itself belongs to the connection.
+/// The transport of messages. The program itself belongs to the connection.
 pub(super) struct Stdio {
     input: Arc<Mutex<ChildStdin>>,
     output: Lines<ChildStdout>,
@@ -47,7 +47,7 @@ impl Stdio {
         }
     }
 
-    /// The next message; none if there is none and never will be.
+    /// Returns the next message, or `None` at the end.
     async fn message(&mut self) -> Option<ServerJsonRpcMessage> {
         while !self.ended {
             match self.output.next().await {
@@ -74,7 +74,7 @@ impl Stdio {
     }
 }
 
-/// Says how the program ended, if nothing else was wrong.
+/// Reports the program's exit, unless another failure was recorded.
 async fn say_how(mut exit: watch::Receiver<Option<String>>, watch: &Watch) {
     let ended = tokio::time::timeout(EXIT, exit.wait_for(Option::is_some)).await;
     let how = ended.ok().and_then(Result::ok).and_then(|status| status.clone());

@@ -1,4 +1,4 @@
-//! Tools, as servers describe them and others may read it.
+//! Tools as servers describe them, and their JSON form.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -7,36 +7,36 @@ use flowcell_contract::{CONTAINER, Failure, JSON_VALUES, Json};
 use super::setting::said;
 use crate::{code, redaction::Redaction};
 
-/// Tools of one server, at most.
+/// Maximum tools of one server.
 pub const MAX_TOOLS: usize = 1_000;
-/// Letters of a tool's name, at most.
+/// Maximum letters of a tool's name.
 pub const MAX_TOOL_NAME: usize = 128;
-/// Bytes of a title, at most; what is longer is cut.
+/// Maximum bytes of a title; a longer one is cut.
 pub const MAX_TITLE: usize = 256;
-/// Bytes of a description, at most; what is longer is cut.
+/// Maximum bytes of a description; a longer one is cut.
 pub const MAX_DESCRIPTION: usize = 16 * 1024;
-/// Bytes of a schema as JSON text, at most. Tools with a larger one are left out.
+/// Maximum bytes of a schema as JSON. Tools with a larger one are left out.
 pub const MAX_SCHEMA: usize = 256 * 1024;
 
-/// A tool of a server. Everything in it was written by the server, and is to be believed as much as the server is.
+/// A tool of a server. The server wrote all members, so they are only as trustworthy as the server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
-    /// What it is called by: letters, digits, `_`, `-`, `.`, `/` and `:`, 128 at most.
+    /// The name for calls: at most 128 letters, digits, `_`, `-`, `.`, `/` and `:`.
     pub name: Arc<str>,
-    /// Its name for people.
+    /// The name for people.
     pub title: Option<Arc<str>>,
-    /// What it does.
+    /// The tool's description for models.
     pub description: Option<Arc<str>>,
     /// The JSON Schema of its input, an object.
     pub input_schema: Json,
     /// The JSON Schema of its structured output.
     pub output_schema: Option<Json>,
-    /// Hints about what it does to the world, such as `readOnlyHint`; an empty object if there are none.
+    /// Hints about the tool's effects, such as `readOnlyHint`; an empty object by default.
     pub annotations: Json,
 }
 
-/// Adds what a server lists. Names that are not allowed or come twice, and schemas that are too large, are left out; too
-/// many tools are an error.
+/// Adds the tools that a server lists. Leaves out invalid or repeated names and schemas that are too large. Too many
+/// tools are an error.
 pub(super) fn extend(
     tools: &mut Vec<Tool>,
     listed: Vec<rmcp::model::Tool>,
@@ -65,15 +65,15 @@ pub(super) fn extend(
     Ok(())
 }
 
-/// Whether a tool may have this name.
+/// Returns true if the name is valid for a tool.
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/' | b':');
     (1..=MAX_TOOL_NAME).contains(&name.len()) && name.bytes().all(plain)
 }
 
 impl Tool {
-    /// `{ name, title?, description?, inputSchema, outputSchema?, annotations }`, always in this order: a tool whose text is
-    /// another one is no longer what somebody agreed to.
+    /// Returns `{ name, title?, description?, inputSchema, outputSchema?, annotations }`, always in this order. A
+    /// changed text means that a person's earlier approval no longer covers the tool.
     pub fn to_json(&self) -> Json {
         let mut members = vec![("name", Json::from(self.name.clone()))];
         members.extend(self.title.clone().map(|title| ("title", Json::from(title))));
@@ -84,7 +84,7 @@ impl Tool {
         Json::object(members)
     }
 
-    /// The values of its schemas.
+    /// Counts the values of its schemas.
     fn schema_values(&self) -> usize {
         [Some(&self.input_schema), self.output_schema.as_ref()].into_iter().flatten().map(values).sum()
     }
@@ -115,7 +115,7 @@ fn schema(members: &serde_json::Map<String, serde_json::Value>, redaction: &Reda
     }
 }
 
-/// The number of values in a value, itself among them, as [`JSON_VALUES`] counts them.
+/// Counts the values in a value, including itself, as [`JSON_VALUES`] does.
 fn values(json: &Json) -> usize {
     let inner: usize = match json {
         Json::Array(items) => CONTAINER + items.iter().map(values).sum::<usize>(),
@@ -125,7 +125,7 @@ fn values(json: &Json) -> usize {
     1 + inner
 }
 
-/// The beginning of a text, if it is too long.
+/// Returns the beginning of a text that is longer than `limit` bytes, else the whole text.
 pub(super) fn cut(text: &str, limit: usize) -> String {
     match text.len() > limit {
         true => format!("{}…", &text[..text.floor_char_boundary(limit.saturating_sub('…'.len_utf8()))]),

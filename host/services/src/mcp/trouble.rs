@@ -1,4 +1,4 @@
-//! Why something did not work, whoever says so.
+//! Conversion of errors of the library and the transports to failures.
 
 use std::{error::Error, fmt};
 
@@ -14,7 +14,7 @@ use rmcp::{
 use super::{setting::said, watch::Watch};
 use crate::code;
 
-/// A failure, as the library carries it.
+/// A failure in the form that the library carries.
 #[derive(Debug)]
 pub(super) struct Trouble(pub(super) Failure);
 
@@ -26,7 +26,7 @@ impl fmt::Display for Trouble {
 
 impl Error for Trouble {}
 
-/// What a failed exchange is called here.
+/// Maps the failure of an HTTP exchange to the codes of this module.
 pub(super) fn of_exchange(failure: Failure) -> Failure {
     let class = match (failure.code.as_str(), failure.retryable) {
         (code::CONNECT | code::TLS | code::TIMEOUT, _) => code::MCP_CONNECT,
@@ -37,7 +37,7 @@ pub(super) fn of_exchange(failure: Failure) -> Failure {
     Failure { code: class.into(), ..failure }
 }
 
-/// A status that is no success.
+/// Returns the failure for an unsuccessful status.
 pub(super) fn of_status(status: StatusCode) -> Failure {
     let message = format!("the server answered with the status {}", status.as_u16());
     match status.as_u16() {
@@ -46,7 +46,7 @@ pub(super) fn of_status(status: StatusCode) -> Failure {
     }
 }
 
-/// Why a request has no result.
+/// Returns the failure for a request without a result.
 pub(super) fn of_request(error: ServiceError, id: Option<&RequestId>, watch: &Watch) -> Failure {
     if let Some(failure) = id.and_then(|id| watch.failure(id)) {
         return failure;
@@ -59,12 +59,12 @@ pub(super) fn of_request(error: ServiceError, id: Option<&RequestId>, watch: &Wa
     }
 }
 
-/// An answer that is of another kind than its request.
+/// Returns the failure for an answer of another kind than its request.
 pub(super) fn nonsense() -> Failure {
     Failure::new(code::MCP_PROTOCOL, "the answer is not of the kind that was asked for")
 }
 
-/// Why there is no connection. Whatever it was, nothing was called.
+/// Returns the failure for a connection that could not be opened. No tool was called.
 pub(super) fn of_start(error: &ClientInitializeError, watch: &Watch) -> Failure {
     match error {
         ClientInitializeError::JsonRpcError(error) => of_answer(error, watch),
@@ -78,7 +78,7 @@ pub(super) fn of_start(error: &ClientInitializeError, watch: &Watch) -> Failure 
     }
 }
 
-/// The same failure of a connection that was not made.
+/// Marks a failure as one of a connection that was not opened.
 pub(super) fn not_connected(failure: Failure) -> Failure {
     if matches!(failure.code.as_str(), codes::DENIED | code::MCP_AUTH | code::MCP_CONNECT) {
         return failure;

@@ -1,4 +1,4 @@
-//! What happens on a connection, seen in the order in which it came.
+//! The state of a connection, updated by its messages in their order.
 
 use std::{
     collections::HashMap,
@@ -17,27 +17,27 @@ use rmcp::model::{
 use super::setting::said;
 use crate::{code, redaction::Redaction};
 
-/// Pieces of progress that are told of one call, at most.
+/// Maximum progress reports of one call.
 const MAX_PROGRESS: u32 = 1_000;
-/// Questions of a server whose answers it has not taken, at most.
+/// Maximum requests of a server whose answers it has not yet received.
 pub(super) const MAX_OWED: u64 = 100;
-/// The event that tells of a tool's progress.
+/// The event type of a tool's progress.
 const PROGRESS_EVENT: &str = "agent:tool:progress";
 
-/// Shared by a connection and what carries its messages.
+/// State that a connection and its transport share.
 #[derive(Default)]
 pub(super) struct Watch {
     pub(super) redaction: Redaction,
-    /// How often the server has said that its tools changed.
+    /// Number of times that the server reported changed tools.
     changes: AtomicU64,
-    /// Questions of the server whose answers are not sent yet.
+    /// Number of the server's requests whose answers are not sent yet.
     owed: AtomicU64,
     telling: Mutex<HashMap<ProgressToken, Telling>>,
     failures: Mutex<HashMap<RequestId, Failure>>,
     ending: OnceLock<Failure>,
 }
 
-/// A call whose progress is told.
+/// A call whose progress is reported.
 pub(super) struct Telling {
     tool: String,
     progress: Progress,
@@ -55,8 +55,8 @@ impl Watch {
         Watch { redaction, ..Watch::default() }
     }
 
-    /// Looks at a message before anybody else does. A server that asks on and on and takes no answers is not listened to any
-    /// more: each answer waits in memory.
+    /// Handles an incoming message first. Fails for a server that keeps sending requests without receiving the answers,
+    /// because each answer waits in memory.
     pub(super) fn see(&self, message: &ServerJsonRpcMessage) -> Result<(), Failure> {
         let notification = match message {
             ServerJsonRpcMessage::Notification(notification) => &notification.notification,
@@ -78,10 +78,11 @@ impl Watch {
         Ok(())
     }
 
-    /// Looks at a message that was sent, or could not be.
+    /// Handles a message that was sent, or could not be sent.
     pub(super) fn sent(&self, message: &ClientJsonRpcMessage) {
         if matches!(message, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_)) {
-            // An answer to a question that was not seen here, such as one before the connection was made, is owed to nobody.
+            // An answer to an uncounted request, such as one before the connection was opened, does not reduce the
+            // count.
             let less = |owed: u64| owed.checked_sub(1);
             let _ = self.owed.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         }
@@ -99,7 +100,7 @@ impl Watch {
         call.progress.tell(PROGRESS_EVENT, Json::object(members));
     }
 
-    /// How often the server has said that its tools changed.
+    /// Returns the number of times that the server reported changed tools.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -113,22 +114,22 @@ impl Watch {
         self.failures.lock().remove(id);
     }
 
-    /// Remembers why a request has no answer.
+    /// Stores the reason that a request has no answer.
     pub(super) fn failed(&self, id: RequestId, failure: Failure) {
         self.failures.lock().insert(id, failure);
     }
 
-    /// Why a request has no answer.
+    /// Returns the reason that a request has no answer.
     pub(super) fn failure(&self, id: &RequestId) -> Option<Failure> {
         self.failures.lock().get(id).cloned()
     }
 
-    /// The connection cannot be used any more. The first reason counts.
+    /// Marks the connection as unusable. Only the first reason is stored.
     pub(super) fn end(&self, failure: Failure) {
         self.ending.get_or_init(|| failure);
     }
 
-    /// Why the connection cannot be used any more.
+    /// Returns the reason that the connection is unusable, if it is.
     pub(super) fn ending(&self) -> Option<&Failure> {
         self.ending.get()
     }
