@@ -1,18 +1,18 @@
-//! Removes keys from what a peer sends back, however the peer has encoded them.
+//! Removes keys from the answers of a peer, in all encodings that the search knows.
 //!
-//! A [`Redaction`] holds the keys that were sent to one peer. Everything that the peer answers passes it where bytes become
-//! values: bodies, headers, JSON values, error texts, replies of models, results of tools, answers of registries. A key is
-//! found plain, in another case, as UTF-16, and in these encodings, also one inside another:
+//! A [`Redaction`] holds the keys that were sent to one peer. All answers of the peer pass it before their bytes become
+//! values: bodies, headers, JSON values, error texts, replies of models, results of tools, answers of registries. The
+//! search finds a key in plain text, in another case, as UTF-16, and in these encodings, also nested:
 //!
 //! * escapes of JSON and of programming languages, percent-encoding, HTML entities and quoted-printable, up to
-//!   [`search::LAYERS`] of them inside each other, mixed with plain characters;
+//!   [`search::LAYERS`] layers deep, mixed with plain characters;
 //! * hexadecimal and base64 at every offset, in both alphabets, with line ends and with escaped characters;
 //! * gzip and zlib.
 //!
-//! A key is also found where lines are broken inside it, and where the items of a JSON list are its parts.
+//! A key is also found if line breaks split it, and if the items of a JSON list are its parts.
 //!
-//! `[key]` replaces the encoded key, or the whole stream that was packed. A search takes time in proportion to the bytes that
-//! it looks at; bytes that would take longer are hidden altogether.
+//! `[key]` replaces the encoded key, or the whole compressed stream. The time of a search is proportional to the number
+//! of bytes. Bytes that would take longer are hidden altogether.
 
 mod blocks;
 mod escapes;
@@ -32,13 +32,13 @@ pub(crate) use self::pieces::Pieces;
 use self::search::{Found, Search, is_line_end};
 use crate::{code, secret::Key};
 
-/// Replaces a key.
+/// The replacement of a key.
 const HIDDEN: &str = "[key]";
 
-/// Bytes that are searched at once; more are searched on a thread for blocking work.
+/// Maximum bytes that are searched on the current thread; larger inputs use a thread for blocking work.
 const AT_ONCE: usize = 16 * 1024;
 
-/// The keys that a peer was shown, and must not appear in its answers.
+/// The keys that a peer received, and that must not appear in its answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Redaction {
     keys: Arc<[Key]>,
@@ -51,7 +51,7 @@ impl FromIterator<Key> for Redaction {
 }
 
 impl Redaction {
-    /// Returns whether there is no key to hide.
+    /// Returns true if no key has to be hidden.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -72,7 +72,8 @@ impl Redaction {
         self.aside(large, move |redaction| redaction.bytes(bytes)).await
     }
 
-    /// Returns bytes without keys. Bytes that are JSON stay JSON, and their values are searched once more after parsing.
+    /// Returns bytes without keys. Bytes that are JSON stay JSON, and their values are searched once more after
+    /// parsing.
     pub(crate) async fn document(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let large = bytes.len() > AT_ONCE;
         self.aside(large, move |redaction| {
@@ -121,7 +122,7 @@ impl Redaction {
         }
     }
 
-    /// Does work that searches, on a thread for blocking work if it is large.
+    /// Runs a search, on a thread for blocking work if it is large.
     async fn aside<T: Send + 'static>(
         &self,
         large: bool,
@@ -136,7 +137,7 @@ impl Redaction {
         tokio::task::spawn_blocking(move || work(&redaction)).await.map_err(lost)
     }
 
-    /// Returns the value without keys; none if it has no key.
+    /// Returns the value without keys, or `None` if it has no key.
     fn changed(&self, json: &Json) -> Option<Json> {
         match json {
             Json::Null | Json::Bool(_) => None,
@@ -172,19 +173,19 @@ impl Redaction {
         if keys.is_empty() { Found::nothing(bytes.len()) } else { Search::new(&keys, bytes.len()).everywhere(bytes) }
     }
 
-    /// Returns the bytes without keys; none if they have no key.
+    /// Returns the bytes without keys, or `None` if they have no key.
     fn hidden(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let spans = self.search(bytes).spans;
         (!spans.is_empty()).then(|| replaced(bytes, &spans))
     }
 }
 
-/// A key without its line breaks.
+/// Returns a key without its line breaks.
 fn in_one_line(key: &[u8]) -> Vec<u8> {
     key.iter().copied().filter(|character| !is_line_end(*character)).collect()
 }
 
-/// Puts [`HIDDEN`] where spans are, which are in order and apart from each other.
+/// Replaces each span by [`HIDDEN`]. The spans are ordered and do not touch.
 fn replaced(bytes: &[u8], spans: &[Range<usize>]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(bytes.len());
     let mut from = 0;

@@ -7,10 +7,10 @@ use base64::{
 
 use super::search::{Found, LAYERS, Search};
 
-/// Letters that are decoded together. Longer runs are decoded in pieces that overlap.
+/// Number of letters that are decoded together. Longer runs are decoded in overlapping pieces.
 const WINDOW: usize = 1 << 20;
 
-/// Letters that a character of a key takes at most: six of an escape, and four for three of these in base64.
+/// Maximum letters for one character of a key: six of an escape, and four for three of these in base64.
 const LETTERS: usize = 12;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -20,20 +20,20 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What a character means for a run.
+/// The meaning of a character in a run.
 enum Class {
-    /// It is a letter of the run, in the standard alphabet.
+    /// A letter of the run, in the standard alphabet.
     Letter(u8),
-    /// It stands between letters, and means nothing.
+    /// A separator between letters, without a meaning.
     Space,
-    /// It ends the run.
+    /// The end of the run.
     End,
 }
 
-/// Letters of a view, with the place of each.
+/// The letters of a run, with the place of each.
 struct Run {
     letters: Vec<u8>,
-    /// From where to where a letter is written, counted from the beginning of the run.
+    /// The start and end of each letter, counted from the beginning of the run.
     places: Vec<(u32, u32)>,
     start: usize,
     end: usize,
@@ -60,12 +60,12 @@ fn hex_class(character: u8) -> Class {
 }
 
 impl Search<'_> {
-    /// Finds keys in what the runs of a view encode.
+    /// Finds keys in the bytes that the runs of a view encode.
     pub(super) fn blocks(&self, view: &[u8], depth: u8, found: &mut Found) {
         self.runs(view, base64_class, self.shortest * 4 / 3, found, |run, found| {
             for skipped in 0..4 {
                 let letters = run.letters.get(skipped..).unwrap_or_default();
-                // One letter alone is less than a byte.
+                // A single remaining letter encodes less than a byte.
                 let whole = letters.len() - usize::from(letters.len() % 4 == 1);
                 if let Ok(bytes) = BASE64.decode(&letters[..whole]) {
                     let inside = self.view(&bytes, depth);
@@ -91,7 +91,7 @@ impl Search<'_> {
         });
     }
 
-    /// Does something with each run of at least so many letters.
+    /// Calls `each` for every run of at least `least` letters, and for a run at the end of the view.
     fn runs(
         &self,
         view: &[u8],
@@ -115,7 +115,7 @@ impl Search<'_> {
         }
     }
 
-    /// Collects letters from a place on.
+    /// Collects the letters of the run that starts at a place.
     fn run(&self, view: &[u8], start: usize, class: &impl Fn(u8) -> Class, most: usize) -> Run {
         let reader = self.reader(view);
         let mut run = Run { letters: Vec::new(), places: Vec::new(), start, end: start };
@@ -136,7 +136,7 @@ impl Search<'_> {
 }
 
 impl Run {
-    /// Returns from where to where a letter is written in the view.
+    /// Returns the start and end of a letter in the view.
     fn place(&self, letter: usize) -> (usize, usize) {
         let (from, to) = self.places.get(letter).copied().unwrap_or_else(|| {
             let end = (self.end - self.start) as u32;
@@ -145,7 +145,7 @@ impl Run {
         (self.start + from as usize, self.start + to as usize)
     }
 
-    /// Adds what was found in decoded bytes. The first and the last letter of bytes say which letters encode them.
+    /// Adds the keys found in decoded bytes. Their first and last byte determine the letters that encode them.
     fn add(
         &self,
         view: &[u8],

@@ -1,17 +1,17 @@
-//! Characters as texts spell them: plain, or by an escape, or by an escape whose characters are escaped themselves.
+//! The spellings of characters in texts: plain, escaped, or with escapes inside escapes.
 
 use std::cell::Cell;
 
-/// Ways that are followed at once.
+/// Maximum readings that are followed at once.
 const MOST: usize = 16;
 
-/// The longest escape: an entity with its name, or digits that are escaped themselves.
+/// The longest escape in bytes: an entity with its name, or digits that are escaped themselves.
 const LONGEST_ESCAPE: usize = 32;
 
-/// Digits of a character in an HTML entity, at most.
+/// Maximum digits of a character in an HTML entity.
 const ENTITY_DIGITS: usize = 8;
 
-/// Letters of the longest name of an entity.
+/// Maximum letters of an entity's name.
 const LONGEST_NAME: usize = 16;
 
 /// Names of HTML entities for ASCII characters.
@@ -59,7 +59,7 @@ const ENTITIES: [(&str, u8); 41] = [
     ("vert", b'|'),
 ];
 
-/// Few things, each once. More than [`MOST`] are left out.
+/// A small set without duplicates. It drops items beyond [`MOST`].
 #[derive(Clone, Copy)]
 pub(super) struct Few<T> {
     items: [T; MOST],
@@ -73,14 +73,14 @@ impl<T: Copy + Default> Default for Few<T> {
 }
 
 impl<T: Copy + Default + PartialEq> Few<T> {
-    /// One thing.
+    /// Creates a set of one item.
     pub(super) fn one(item: T) -> Few<T> {
         let mut few = Few::default();
         few.add(item);
         few
     }
 
-    /// Adds a thing that is not there.
+    /// Adds an item unless the set has it.
     pub(super) fn add(&mut self, item: T) {
         if self.length < MOST && !self.items[..self.length].contains(&item) {
             self.items[self.length] = item;
@@ -88,21 +88,21 @@ impl<T: Copy + Default + PartialEq> Few<T> {
         }
     }
 
-    /// Iterates over the things, in the order in which they were added.
+    /// Iterates over the items in their order of addition.
     pub(super) fn iter(&self) -> impl Iterator<Item = T> + '_ {
         self.items[..self.length].iter().copied()
     }
 
-    /// Returns whether there is nothing.
+    /// Returns true if the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.length == 0
     }
 }
 
-/// A character, and where the text goes on behind it.
+/// A character, and the place after it.
 type Reading = (u8, usize);
 
-/// Returns whether an escape begins with this byte.
+/// Returns true if an escape begins with this byte.
 pub(super) fn is_introducer(byte: u8) -> bool {
     matches!(byte, b'\\' | b'%' | b'&' | b'=')
 }
@@ -114,7 +114,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader that takes what it does from these steps.
+    /// Creates a reader that counts its work against `steps`.
     pub(super) fn new(view: &'a [u8], steps: &'a Cell<u64>) -> Reader<'a> {
         Reader { view, steps }
     }
@@ -124,12 +124,12 @@ impl<'a> Reader<'a> {
         self.view.get(at).copied()
     }
 
-    /// Returns whether the character at a place may go on behind the end of the view.
+    /// Returns true if the character at a place may continue after the end of the view.
     pub(super) fn is_cut(&self, at: usize) -> bool {
         self.byte(at).is_none_or(|byte| is_introducer(byte) && self.view.len() - at < LONGEST_ESCAPE)
     }
 
-    /// Returns the characters that a place may stand for, with up to so many layers of escapes.
+    /// Returns the possible characters at a place, with at most `layers` layers of escapes.
     pub(super) fn readings(&self, at: usize, layers: u8) -> Few<Reading> {
         let Some(byte) = self.byte(at) else { return Few::default() };
         let mut found = Few::one((byte, at + 1));
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `\/`, `\n`, `\u002f`, `\u{2f}`, `\U0000002f`, `\x2f`, `\57`.
+    /// Reads `\/`, `\n`, `\u002f`, `\u{2f}`, `\U0000002f`, `\x2f`, `\57`.
     fn backslash(&self, at: usize, below: u8, found: &mut Few<Reading>) {
         self.number(at, below, 8, 1..=3, found);
         for (character, end) in self.readings(at, below).iter() {
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `{2f}`.
+    /// Reads the digits in `{2f}` after `\u`.
     fn braced(&self, at: usize, below: u8, found: &mut Few<Reading>) {
         for (_, start) in self.readings(at, below).iter().filter(|(character, _)| *character == b'{') {
             for (value, end, _) in self.digits(start, below, 16, 6).iter() {
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `%2f`, `%u002f`.
+    /// Reads `%2f`, `%u002f`.
     fn percent(&self, at: usize, below: u8, found: &mut Few<Reading>) {
         self.number(at, below, 16, 2..=2, found);
         for (_, end) in self.readings(at, below).iter().filter(|(character, _)| matches!(character, b'u' | b'U')) {
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `&#47;`, `&#x2f;`, `&sol;`, with or without the semicolon.
+    /// Reads `&#47;`, `&#x2f;`, `&sol;`, with or without the semicolon.
     fn entity(&self, at: usize, below: u8, found: &mut Few<Reading>) {
         for (_, sign) in self.readings(at, below).iter().filter(|(character, _)| *character == b'#') {
             self.digits(sign, below, 10, ENTITY_DIGITS)
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the letters that begin at a place, as many as a name has, and where each ends.
+    /// Returns the letters from a place on, at most as many as a name has, and the end of each.
     fn letters(&self, mut at: usize, below: u8) -> (Vec<u8>, Vec<usize>) {
         let (mut letters, mut ends) = (Vec::new(), Vec::new());
         while letters.len() < LONGEST_NAME {
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
         (letters, ends)
     }
 
-    /// Adds an entity that ends here, or behind a semicolon.
+    /// Adds an entity that ends here, or after a semicolon.
     fn closed(&self, value: u32, end: usize, below: u8, found: &mut Few<Reading>) {
         add(found, value, end);
         for (_, end) in self.readings(end, below).iter().filter(|(character, _)| *character == b';') {
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds the character that has a number of so many digits.
+    /// Adds the character with a number of the given count of digits.
     fn number(
         &self,
         at: usize,
@@ -256,7 +256,7 @@ impl<'a> Reader<'a> {
         numbers.iter().filter(|(.., count)| digits.contains(count)).for_each(|(value, end, _)| add(found, value, end));
     }
 
-    /// Returns the numbers that up to so many digits make, where each ends, and how many digits it has.
+    /// Returns the numbers that up to `most` digits form, with their ends and their counts of digits.
     fn digits(&self, at: usize, below: u8, radix: u32, most: usize) -> Few<(u32, usize, usize)> {
         let mut found = Few::default();
         let mut open = Few::one((0, at));

@@ -5,7 +5,8 @@ use flowcell_contract::Json;
 use super::Redaction;
 
 impl Redaction {
-    /// Returns the items that have a key together with others. The texts of a list are searched as one, once more.
+    /// Returns the items that contain a key together with other items. It joins the texts of a list and searches the
+    /// result.
     pub(super) fn in_parts(&self, items: &[Json]) -> Vec<usize> {
         let (mut joined, mut starts) = (Vec::new(), Vec::with_capacity(items.len()));
         for item in items {
@@ -23,7 +24,7 @@ impl Redaction {
         for span in self.search(&joined).spans {
             let first = starts.partition_point(|start| *start <= span.start).saturating_sub(1);
             let behind = starts.partition_point(|start| *start < span.end);
-            // A key in one item alone was found there.
+            // A key inside a single item was found there already.
             if behind - first > 1 {
                 found.extend((first..behind).filter(|index| part(&items[*index]).is_some()));
             }

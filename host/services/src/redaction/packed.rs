@@ -1,4 +1,4 @@
-//! Streams of gzip and zlib inside bytes.
+//! Streams of gzip and zlib inside other bytes.
 
 use std::io::Read;
 
@@ -6,31 +6,31 @@ use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
 use super::search::{BYTES_PER_STEP, Found, Search};
 
-/// Bytes that are unpacked and searched together.
+/// Bytes that are decompressed and searched together.
 const WINDOW: usize = 1 << 20;
 
-/// Bytes that are searched again with those that follow, for each character of the longest key.
+/// Bytes per character of the longest key that are searched again with the next window.
 const OVERLAP: usize = 12;
 
-/// A stream of gzip begins with these bytes.
+/// The first bytes of a gzip stream.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
 
-/// Steps that it takes to begin with a stream.
+/// Cost in steps of starting a stream.
 const STEPS_PER_STREAM: u64 = 1 << 12;
 
-/// What became of a stream.
+/// The result of searching a stream.
 #[derive(PartialEq)]
 enum Outcome {
-    /// Its content has a key.
+    /// The content has a key.
     HasKey,
-    /// It was read to its end, and has none.
+    /// The stream was read to its end and has no key.
     HasNone,
-    /// It could not be read to its end, and what was read has none.
+    /// The stream could not be read to its end, and the part that was read has no key.
     Broken,
 }
 
 impl Search<'_> {
-    /// Finds streams whose content has a key. Everything from the beginning of such a stream on is one span.
+    /// Finds streams whose content has a key. The span starts at the stream and ends at the end of the view.
     pub(super) fn packed(&self, view: &[u8], depth: u8, found: &mut Found) {
         let mut at = 0;
         while let Some(start) = next_stream(view, at) {
@@ -57,7 +57,7 @@ impl Search<'_> {
         }
     }
 
-    /// Searches the content of a stream, as far as it can be unpacked.
+    /// Searches the content of a stream, as far as it can be decompressed.
     fn unpack(&self, mut stream: impl Read, depth: u8) -> Outcome {
         let overlap = self.longest * OVERLAP;
         let mut window = Vec::new();
@@ -79,7 +79,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the next place from here on where a stream of gzip or zlib may begin.
+/// Returns the next place at or after `from` where a stream of gzip or zlib may begin.
 fn next_stream(view: &[u8], from: usize) -> Option<usize> {
     let rest = view.get(from..)?;
     let begins =

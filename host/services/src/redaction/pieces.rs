@@ -1,43 +1,43 @@
-//! A text that comes in pieces, and is told before its end is there.
+//! Redaction of a text that arrives in pieces and is released before it is complete.
 
 use std::mem;
 
 use super::{HIDDEN, Redaction, search::Found};
 
-/// Bytes of told text that are searched with what follows: a few characters of a key, however they are encoded.
+/// Released bytes that are searched again with the next piece: a few characters of a key in any encoding.
 const CONTEXT: usize = 128;
 
-/// Takes pieces of a text, and returns them without keys. It keeps back what may be a part of a key; a few first characters of a
-/// key may be told before the rest of it comes.
+/// Takes pieces of a text and returns them without keys. It keeps back text that may be part of a key. The first few
+/// characters of a key may be released before the rest arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     redaction: Redaction,
-    /// The end of what was told, and what was not told yet.
+    /// The end of the released text, and the text kept back.
     text: String,
-    /// Bytes of it that were told.
+    /// The number of released bytes in `text`.
     told: usize,
 }
 
 impl Pieces {
-    /// A text without these keys.
+    /// Creates an empty text with these keys redacted.
     pub(crate) fn new(redaction: Redaction) -> Pieces {
         Pieces { redaction, ..Pieces::default() }
     }
 
-    /// Adds a piece, and returns what may be told now.
+    /// Adds a piece, and returns the text that may be released now.
     pub(crate) fn add(&mut self, piece: &str) -> String {
         if self.redaction.is_empty() {
             return piece.to_owned();
         }
         self.text.push_str(piece);
         let found = self.redaction.search(self.text.as_bytes());
-        // A key that is there already is not told in two parts.
+        // A complete key is not split between two releases.
         let inside = found.spans.iter().find(|span| span.start < found.open && found.open < span.end);
         let end = inside.map_or(found.open, |span| span.start);
         self.told_until(&found, end)
     }
 
-    /// Returns what was kept back. What follows is another text.
+    /// Returns the text kept back. The next piece starts a new text.
     pub(crate) fn end(&mut self) -> String {
         let found = self.redaction.search(self.text.as_bytes());
         let rest = self.told_until(&found, self.text.len());

@@ -1,49 +1,49 @@
-//! Finds the places of keys in bytes, and in everything that these bytes encode.
+//! Finds keys in bytes, and in everything that these bytes encode.
 
 use std::{cell::Cell, ops::Range};
 
 use super::escapes::{Few, Reader, is_introducer};
 
-/// Escapes inside escapes that are undone, such as `\u0025\u0034\u0031` for `%41` for `A`.
+/// Maximum nested escapes that are undone, such as `\u0025\u0034\u0031` for `%41` for `A`.
 pub(super) const LAYERS: u8 = 3;
 
-/// Blocks inside blocks that are decoded, such as base64 inside gzip.
+/// Maximum nested blocks that are decoded, such as base64 inside gzip.
 const DEPTH: u8 = 4;
 
-/// Steps that a search may take for each byte and key. An ordinary text takes 1, one of nothing but escapes 10.
+/// Maximum steps of a search per byte and key. Ordinary text takes 1, text of escapes only takes 10.
 const STEPS_PER_BYTE: u64 = 24;
 
-/// Bytes of a view that are one step.
+/// Bytes of a view that count as one step.
 pub(super) const BYTES_PER_STEP: u64 = 16;
 
-/// Steps that a search of few bytes may take.
+/// Steps that every search may take, even for few bytes.
 const LEAST_STEPS: u64 = 1 << 20;
 
-/// Characters of a line break between two characters of a key, at most: `=\r\n`.
+/// Maximum characters of a line break between two characters of a key: `=\r\n`.
 const BREAKS: u8 = 3;
 
-/// Characters of a key at the end of a view from which on the rest is waited for.
+/// Characters of a key at the end of a view after which the search waits for the rest.
 const OPEN: usize = 4;
 
-/// Bytes that one search unpacks, at most.
+/// Maximum bytes that one search decompresses.
 const MAX_UNPACKED: u64 = 64 << 20;
 
-/// What a search found in a view.
+/// The result of a search in a view.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The places of keys, in order and apart from each other.
+    /// The places of keys, ordered and not touching.
     pub(super) spans: Vec<Range<usize>>,
-    /// The first place where a key begins that may go on behind the end; the length of the view if there is none.
+    /// The first place of a key that may continue after the end; the length of the view if no key does.
     pub(super) open: usize,
 }
 
 impl Found {
-    /// No key in a view of so many bytes.
+    /// Creates the result without keys for a view of this length.
     pub(super) fn nothing(length: usize) -> Found {
         Found { spans: Vec::new(), open: length }
     }
 
-    /// Puts spans in order, and joins those that touch.
+    /// Sorts spans, and joins those that touch.
     fn joined(mut self) -> Found {
         self.spans.sort_by_key(|span| span.start);
         let mut joined: Vec<Range<usize>> = Vec::with_capacity(self.spans.len());
@@ -57,36 +57,37 @@ impl Found {
     }
 }
 
-/// Whether a character ends a line. Keys are searched without these, as lines may be broken elsewhere.
+/// Returns true if a character ends a line. The search removes line ends from keys, because peers may break lines
+/// elsewhere.
 pub(super) fn is_line_end(character: u8) -> bool {
     matches!(character, b'\r' | b'\n')
 }
 
-/// One search, with what it may still spend.
+/// One search, with its remaining budget.
 pub(super) struct Search<'a> {
     keys: &'a [&'a [u8]],
-    /// Whether a key may begin with this byte, plain or escaped.
+    /// True for each byte that may begin a key, plain or escaped.
     begins: [bool; 256],
-    /// Characters of the shortest key.
+    /// Number of characters of the shortest key.
     pub(super) shortest: usize,
-    /// Characters of the longest key.
+    /// Number of characters of the longest key.
     pub(super) longest: usize,
     steps: Cell<u64>,
     unpacked: Cell<u64>,
 }
 
-/// How a key compares with a place.
+/// The result of comparing a key with a place.
 enum Comparison {
-    /// It is not there.
+    /// The place does not contain the key.
     Other,
-    /// It is there, and ends here.
+    /// The place contains the key, which ends here.
     There(usize),
-    /// The view ends before the key does, with more than a few characters of it.
+    /// The view ends inside the key, after more than a few of its characters.
     Open,
 }
 
 impl<'a> Search<'a> {
-    /// A search for keys, none of them empty, in so many bytes.
+    /// Creates a search for keys in `bytes` bytes. No key may be empty.
     pub(super) fn new(keys: &'a [&'a [u8]], bytes: usize) -> Search<'a> {
         let mut begins = [false; 256];
         for byte in 0..=u8::MAX {
@@ -110,7 +111,7 @@ impl<'a> Search<'a> {
         self.view(bytes, DEPTH)
     }
 
-    /// Searches a view and what it encodes, so many blocks deep. A view that costs too much is one span.
+    /// Searches a view and the blocks in it, up to `depth` levels deep. A view that costs too much becomes one span.
     pub(super) fn view(&self, view: &[u8], depth: u8) -> Found {
         let mut found = Found::nothing(view.len());
         self.spend(view.len() as u64 / BYTES_PER_STEP + 1);
@@ -125,12 +126,12 @@ impl<'a> Search<'a> {
         found.joined()
     }
 
-    /// A reader of a view, whose work counts.
+    /// Creates a reader of a view whose work counts against the budget.
     pub(super) fn reader<'v>(&'v self, view: &'v [u8]) -> Reader<'v> {
         Reader::new(view, &self.steps)
     }
 
-    /// Counts steps.
+    /// Takes steps from the budget.
     pub(super) fn spend(&self, steps: u64) {
         self.steps.set(self.steps.get().saturating_sub(steps));
     }
@@ -139,7 +140,7 @@ impl<'a> Search<'a> {
         self.steps.get() == 0
     }
 
-    /// Takes bytes from what may be unpacked, and adds the steps to search them. False: so many are not left.
+    /// Reserves bytes to decompress, and adds the steps to search them. Returns false if too few bytes are left.
     pub(super) fn may_unpack(&self, bytes: usize) -> bool {
         let Some(left) = self.unpacked.get().checked_sub(bytes as u64) else { return false };
         self.unpacked.set(left);
@@ -147,7 +148,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Gives back bytes that were not unpacked, without their steps.
+    /// Returns reserved bytes that were not decompressed, without their steps.
     pub(super) fn give_back(&self, bytes: usize) {
         self.unpacked.set(self.unpacked.get() + bytes as u64);
         self.spend(bytes as u64 * STEPS_PER_BYTE);
@@ -177,16 +178,16 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Compares a key with a place. Every character may be written in several ways, so several ends are followed at once.
+    /// Compares a key with a place. A character has several spellings, so the search follows several ends at once.
     fn compare(&self, reader: &Reader<'_>, at: usize, key: &[u8]) -> Comparison {
         let mut ends = Few::one(at);
-        // One way to read the text may reach its end while another goes on for a while.
+        // One reading of the text may reach its end while another continues.
         let mut open = false;
         for (index, wanted) in key.iter().enumerate() {
             let mut next = Few::default();
             for start in ends.iter() {
                 self.spend(1);
-                // The first character stands where the key begins.
+                // No line break may precede the first character of a key.
                 let breaks = if index == 0 { 0 } else { BREAKS };
                 open |= self.follow(reader, start, *wanted, breaks, &mut next) && index >= OPEN;
             }
@@ -198,19 +199,19 @@ impl<'a> Search<'a> {
         Comparison::There(ends.iter().max().unwrap_or(at))
     }
 
-    /// Adds the places behind a character that is wanted at a place, or behind so many characters of line breaks there. Returns
-    /// whether it may come behind the end of the view.
+    /// Adds the places after a wanted character, also behind at most `breaks` characters of line breaks. Returns true
+    /// if the character may come after the end of the view.
     fn follow(&self, reader: &Reader<'_>, start: usize, wanted: u8, breaks: u8, next: &mut Few<usize>) -> bool {
         let mut open = reader.is_cut(start);
         for (character, end) in reader.readings(start, LAYERS).iter() {
             if character.eq_ignore_ascii_case(&wanted) {
                 next.add(end);
-                // UTF-16 has a zero between two characters.
+                // UTF-16 has a zero byte between two ASCII characters.
                 if reader.byte(end) == Some(0) {
                     next.add(end + 1);
                 }
             }
-            // A line of quoted-printable that goes on ends with a sign.
+            // A soft line break of quoted-printable begins with `=`.
             let breaks_here = is_line_end(character) || character == b'=' && reader.byte(end).is_some_and(is_line_end);
             if breaks > 0 && breaks_here {
                 self.spend(1);

@@ -1,4 +1,4 @@
-//! Keys are hidden however they are encoded. The encoders here are written for the tests, and share nothing with the search.
+//! Tests that keys are hidden in every encoding. The encoders here are independent of the search.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::*;
 
-/// Cases of a property. Each prints its number if it fails.
+/// Number of cases of a property. A failing case prints its number.
 const CASES: u64 = 2_000;
 
 type Encoder = fn(&[u8], &mut StdRng) -> Vec<u8>;
@@ -39,7 +39,7 @@ fn each(bytes: &[u8], encoded: impl Fn(u8) -> String) -> Vec<u8> {
     bytes.iter().map(|byte| encoded(*byte)).collect::<String>().into_bytes()
 }
 
-/// Escapes what must be, and some of the rest.
+/// Escapes the required characters, and some others.
 fn json_escaped(bytes: &[u8], random: &mut StdRng) -> Vec<u8> {
     let mut out = String::new();
     for byte in bytes {
@@ -89,7 +89,7 @@ fn html(bytes: &[u8], _: &mut StdRng) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Six bits at a time, with and without `=` at the end.
+/// Encodes six bits per letter, with and without `=` at the end.
 fn base64(bytes: &[u8], random: &mut StdRng, last: &[u8; 2]) -> Vec<u8> {
     let letters: Vec<u8> = (b'A'..=b'Z').chain(b'a'..=b'z').chain(b'0'..=b'9').chain(*last).collect();
     let mut out = Vec::new();
@@ -125,7 +125,7 @@ fn zlib(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A key of printable characters, some of them such as encoders change.
+/// Creates a key of printable characters, including some that encoders change.
 fn key(random: &mut StdRng) -> String {
     let length = random.random_range(8..80);
     let letter = |random: &mut StdRng| match random.random_range(0..3) {
@@ -151,7 +151,7 @@ fn has(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len().max(1)).any(|window| window == part)
 }
 
-/// A key in up to two encodings inside each other, with something around it each time.
+/// A key in up to two nested encodings, with other text around each.
 struct Case {
     key: String,
     how: String,
@@ -184,7 +184,7 @@ fn n24_random_keys_are_found_in_random_encodings() {
         let hidden = redaction(&case.key).bytes(case.sent.clone());
         let shown = String::from_utf8_lossy(&case.sent);
         assert!(!is_left(&hidden, &case), "case {number}: {} as {}: {shown}", case.key, case.how);
-        // What was found once is gone: a second look finds nothing.
+        // A second search must find nothing in redacted bytes.
         assert_eq!(redaction(&case.key).bytes(hidden.clone()), hidden, "case {number}: {}", case.how);
     }
 }
