@@ -1,25 +1,27 @@
-//! How packs travel: as files behind URLs, and as artifacts of OCI registries.
+//! The transfer of packs: as files behind URLs, and as artifacts of OCI registries.
 //!
 //! * [`Reference`] names an artifact in a registry: `ghcr.io/acme/greet@1.2.0`.
 //! * [`Registry`] lists, pulls and pushes the versions of one repository.
-//! * [`Artifact`] is what a registry has of a pack: one component, described as other tools for WebAssembly expect it.
+//! * [`Artifact`] is a pack in a registry: one component, described as other tools for WebAssembly expect it.
 //! * [`Credentials`] are for one registry alone.
 //! * [`download`] gets a file by its URL.
 //!
-//! Everything passes the [guard](crate::egress). What somebody has named may be at a private address, since it is their word;
-//! where it leads (redirects, servers of tokens, places for uploads) may be there only at the same host. Loopback is spoken to
-//! without TLS, everything else with it. Credentials go to the origin of the registry, and to a server of tokens at that origin or in
-//! the list of [`Realm`]s. A registry that names another server of tokens is refused (`registry_denied`).
+//! All requests pass the [guard](crate::egress). A host that the user names may have a private address, because the
+//! user chose it. Redirects, token servers and upload locations may have a private address only at the same host.
+//! Loopback is reached without TLS, every other host with it. Credentials go to the origin of the registry, and to a
+//! token server at that origin or in the list of [`Realm`]s. A registry that names another token server is refused
+//! (`registry_denied`).
 //!
-//! | what | limit |
+//! | subject | limit |
 //! |---|---|
-//! | a request, with its answer | [`EXCHANGE_TIMEOUT`] |
+//! | a request with its answer | [`EXCHANGE_TIMEOUT`] |
 //! | a manifest, a page of versions | [`MAX_DOCUMENT`] |
-//! | what is pulled or downloaded | what the caller says |
+//! | a pulled or downloaded file | set by the caller |
 //! | redirects | [`MAX_REDIRECTS`] |
 //! | versions of a repository | [`MAX_PAGES`] pages of [`PAGE`] |
 //!
-//! Failures, beside those of the guard and of HTTP: `registry_denied`, `registry_not_found`, `registry_refused`, `pack_changed`.
+//! Further failures, beside those of the guard and of HTTP: `registry_denied`, `registry_not_found`,
+//! `registry_refused`, `pack_changed`.
 
 mod access;
 mod artifact;
@@ -44,18 +46,18 @@ pub use self::{
 };
 use crate::{code, egress::Egress};
 
-/// How long a request may take, with its answer.
+/// Time limit of a request with its answer.
 pub const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(300);
-/// Bytes of a manifest, or of a page of versions.
+/// Maximum bytes of a manifest, or of a page of versions.
 pub const MAX_DOCUMENT: usize = 1 << 20;
-/// Redirects that are followed.
+/// Maximum redirects that are followed.
 pub const MAX_REDIRECTS: usize = 5;
-/// Versions in a page.
+/// Number of versions in a page.
 pub const PAGE: usize = 1_000;
-/// Pages of versions that are read.
+/// Maximum pages of versions that are read.
 pub const MAX_PAGES: usize = 10;
 
-/// Gets what is behind a URL, if it has at most so many bytes. None: there is nothing.
+/// Downloads the file at a URL, of at most `most` bytes. Returns `None` if the server has no such file.
 pub async fn download(egress: &Egress, url: &str, most: usize) -> Result<Option<Vec<u8>>, Failure> {
     let reply = Wire::to(egress, url)?.ask(Ask::get(url, most)).await?;
     match reply.status.as_u16() {

@@ -1,4 +1,4 @@
-//! How a registry is shown who asks: by a name and a password, or by a token that another server gives for them.
+//! Authentication at a registry: by a name and a password, or by a token that another server issues for them.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flowcell_contract::Failure;
@@ -17,27 +17,27 @@ use super::{
 };
 use crate::code;
 
-/// The answer of a server of tokens, in bytes.
+/// Maximum bytes of a token server's answer.
 const MAX_TOKEN: usize = 64 * 1024;
 
-/// What a server of tokens gives. It has one of both names.
+/// The answer of a token server. The token has one of two names.
 #[derive(Deserialize)]
 struct Given {
     #[serde(default, alias = "access_token")]
     token: String,
 }
 
-/// Who asks a registry, and where.
+/// A registry and the credentials for it.
 pub(super) struct Access<'a> {
     pub(super) wire: &'a Wire,
-    /// The registry, as references name it.
+    /// The registry's name in references.
     pub(super) registry: &'a str,
     pub(super) credentials: Option<&'a Credentials>,
-    /// The servers of tokens that may see the credentials, beside the registry.
+    /// Token servers that may see the credentials, beside the registry.
     pub(super) realms: &'a [Realm],
 }
 
-/// The header that answers the challenges of a registry, for a repository; none if nothing that is known would.
+/// Returns the header that answers a registry's challenges for a repository, or `None` if no known method fits.
 pub(super) async fn answer(
     access: &Access<'_>,
     challenges: &HeaderMap,
@@ -87,7 +87,7 @@ async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) 
 }
 
 impl Access<'_> {
-    /// Refuses a server of tokens that is neither at the registry nor in the list.
+    /// Refuses a token server that is neither at the registry nor in the list.
     fn check_realm(&self, url: &Url) -> Result<(), Failure> {
         let registry = self.registry;
         let mut known = Realm::known(registry).chain(self.realms.iter().cloned());

@@ -1,4 +1,4 @@
-//! Artifacts: what a registry has of a pack, as `wkg` and other tools for WebAssembly read and write it.
+//! Artifacts: packs in a registry, in the form that `wkg` and other tools for WebAssembly read and write.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use serde::{Deserialize, Serialize};
 use super::digest::{is_sha256, sha256};
 use crate::code;
 
-/// What a manifest is.
+/// The media type of a manifest.
 pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const LAYER: &str = "application/wasm";
 
-/// One component with what is said of it.
+/// A component and its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Artifact {
-    /// The component.
+    /// The bytes of the component.
     pub bytes: Bytes,
-    /// What it imports.
+    /// The names of the component's imports.
     pub imports: Vec<String>,
-    /// What it exports.
+    /// The names of the component's exports.
     pub exports: Vec<String>,
-    /// What is said of it: `org.opencontainers.image.title` and the like.
+    /// The metadata of the component: `org.opencontainers.image.title` and others.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Manifest {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// What a manifest says of some bytes.
+/// The reference to a blob in a manifest.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Descriptor {
@@ -49,7 +49,7 @@ pub(super) struct Descriptor {
     pub(super) size: u64,
 }
 
-/// What tools want to know of a component before they have it.
+/// The description of a component, which tools read before they download it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Config<'a> {
@@ -69,11 +69,12 @@ struct Component<'a> {
 }
 
 impl Artifact {
-    /// What describes the component, and the manifest of both, in bytes. The same artifact always gives the same.
+    /// Returns the description of the component, and the manifest of both, as bytes. The result depends only on the
+    /// artifact.
     pub(super) fn described(&self) -> Result<(Bytes, Bytes), Failure> {
         let digest = sha256(&self.bytes);
         let config = Config {
-            // Whoever publishes the same pack again publishes the same bytes.
+            // A fixed time, so that publishing the same pack again produces the same bytes.
             created: "1970-01-01T00:00:00Z",
             author: None,
             architecture: "wasm",
@@ -94,7 +95,7 @@ impl Artifact {
 }
 
 impl Manifest {
-    /// Reads what a registry sends. The error says why it is no manifest of a component.
+    /// Reads a registry's answer. The error says why it is not the manifest of a component.
     pub(super) fn read(bytes: &[u8]) -> Result<Manifest, String> {
         let manifest: Manifest =
             serde_json::from_slice(bytes).map_err(|error| format!("is no manifest of a component: {error}"))?;
@@ -111,7 +112,7 @@ impl Manifest {
         }
     }
 
-    /// What it says of the component.
+    /// Returns the descriptor of the component.
     pub(super) fn layer(&self) -> Option<&Descriptor> {
         self.layers.first()
     }

@@ -1,4 +1,4 @@
-//! Who asks a registry.
+//! Credentials for registries.
 
 use std::fmt;
 
@@ -11,29 +11,29 @@ use crate::code;
 /// A name and a password for one registry.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The name.
+    /// The user name.
     pub user: String,
-    /// The password, or a token in its place.
+    /// The password, or a token instead.
     pub password: Zeroizing<String>,
 }
 
 impl Credentials {
-    /// What `docker login` has kept for a registry, in its file or with its helpers, if it has.
+    /// Returns the credentials that `docker login` stored for a registry, in its file or with its helpers, if any.
     pub fn of_docker(registry: &str) -> Result<Option<Credentials>, Failure> {
         let wrong = |why: &dyn fmt::Display| {
             let why = format!("the credentials that docker keeps for {registry} cannot be used: {why}");
             Failure::new(code::REGISTRY_DENIED, why)
         };
-        // Under this name `docker login` keeps those of the registry that is asked without a name.
+        // `docker login` stores the credentials of its default registry under this name.
         let kept = if registry == "docker.io" { "https://index.docker.io/v1/" } else { registry };
         match docker_credential::get_credential(kept) {
             Ok(DockerCredential::UsernamePassword(user, password)) => {
                 Ok(Some(Credentials { user, password: Zeroizing::new(password) }))
             }
             Ok(DockerCredential::IdentityToken(_)) => Err(wrong(&"it is an identity token, not a name and a password")),
-            // A file that is not there says nothing; one that cannot be read is told apart by nobody.
+            // A missing file means no credentials. The library reports unreadable files in the same way.
             Err(Unread::NoCredentialConfigured | Unread::ConfigNotFound | Unread::ConfigReadError) => Ok(None),
-            // A helper that has nothing for a registry fails.
+            // A helper without credentials for a registry fails.
             Err(Unread::HelperFailure { stdout, .. }) if stdout.contains("credentials not found") => Ok(None),
             Err(error) => Err(wrong(&error)),
         }

@@ -1,30 +1,30 @@
-//! Servers of tokens that may be shown the credentials for a registry.
+//! Token servers that may receive the credentials for a registry.
 
 use std::str::FromStr;
 
 use url::Url;
 
-/// Registries whose servers of tokens are elsewhere, and known.
+/// Registries with a known token server at another origin.
 const KNOWN: [(&str, &str); 1] = [("docker.io", "https://auth.docker.io")];
 
-/// A server of tokens that may be shown the credentials for one registry, beside the registry itself:
+/// A token server that may receive the credentials for one registry, beside the registry itself:
 /// `registry.example.com=https://auth.example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Realm {
-    /// The registry, as references name it.
+    /// The registry's name in references.
     registry: String,
-    /// Scheme, host and port of the server of tokens.
+    /// Scheme, host and port of the token server.
     origin: String,
 }
 
 impl Realm {
-    /// Returns the realms that are known for a registry.
+    /// Returns the known realms of a registry.
     pub(super) fn known(registry: &str) -> impl Iterator<Item = Realm> + '_ {
         let known = KNOWN.iter().filter(move |(own, _)| *own == registry);
         known.map(|(registry, origin)| Realm { registry: (*registry).to_owned(), origin: (*origin).to_owned() })
     }
 
-    /// Returns whether credentials for this registry may be shown at a URL.
+    /// Returns true if a URL may receive the credentials for this registry.
     pub(super) fn admits(&self, registry: &str, url: &Url) -> bool {
         self.registry == registry && url.origin().ascii_serialization() == self.origin
     }

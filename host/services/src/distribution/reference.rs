@@ -1,4 +1,4 @@
-//! What names an artifact in a registry.
+//! References to artifacts in registries.
 
 use std::{fmt, str::FromStr};
 
@@ -6,45 +6,45 @@ use semver::Version;
 
 use super::digest::is_sha256;
 
-/// The longest name of a repository.
+/// The longest name of a repository, in bytes.
 const MAX_REPOSITORY: usize = 255;
-/// The longest tag.
+/// The longest tag, in bytes.
 const MAX_TAG: usize = 128;
 
-/// An artifact in a registry: `ghcr.io/acme/greet@1.2.0`, `ghcr.io/acme/greet:next`, `ghcr.io/acme/greet@sha256:…`; without
-/// any of these its highest version.
+/// An artifact in a registry: `ghcr.io/acme/greet@1.2.0`, `ghcr.io/acme/greet:next` or `ghcr.io/acme/greet@sha256:…`.
+/// Without a version, tag or digest it means the highest version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// The host, and the port if it is another than usual.
+    /// The host, with the port unless it is the default.
     pub registry: String,
-    /// The path in the registry.
+    /// The path of the repository in the registry.
     pub repository: String,
-    /// Which of the repository's artifacts.
+    /// The artifact within the repository.
     pub wanted: Wanted,
 }
 
-/// Which of the artifacts of a repository.
+/// A choice among the artifacts of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The one with the highest version.
+    /// The artifact with the highest version.
     Highest,
-    /// The one with this version.
+    /// The artifact with this version.
     Version(Version),
-    /// The one that is called so.
+    /// The artifact with this tag.
     Tag(String),
-    /// The one whose manifest has this SHA-256, in hexadecimal digits.
+    /// The artifact whose manifest has this SHA-256, in hexadecimal digits.
     Digest(String),
 }
 
 impl Reference {
-    /// The same repository with another choice.
+    /// Returns the same repository with another choice.
     pub fn with(&self, wanted: Wanted) -> Reference {
         Reference { wanted, ..self.clone() }
     }
 }
 
 impl Wanted {
-    /// What stands behind the `@` of a reference.
+    /// Reads the part after the `@` of a reference.
     pub fn after_at(text: &str) -> Result<Wanted, String> {
         match text.split_once(':') {
             Some(("sha256", digest)) if is_sha256(digest) => Ok(Wanted::Digest(digest.to_owned())),
@@ -53,7 +53,7 @@ impl Wanted {
         }
     }
 
-    /// As a registry's paths have it. Tags have no `+`, so that of a version is written as `_`.
+    /// Returns the form in a registry's paths. Tags cannot contain `+`, so a version's `+` is written as `_`.
     pub(super) fn in_path(&self) -> Option<String> {
         match self {
             Wanted::Highest => None,
@@ -64,12 +64,12 @@ impl Wanted {
     }
 }
 
-/// The tag of a version.
+/// Returns the tag of a version.
 pub(super) fn tag_of(version: &Version) -> String {
     version.to_string().replace('+', "_")
 }
 
-/// The version that a tag is, if it is one.
+/// Returns the version that a tag stands for, or `None` if it stands for none.
 pub(super) fn version_of(tag: &str) -> Option<Version> {
     Version::parse(&tag.replace('_', "+")).ok()
 }
@@ -118,7 +118,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// A host as registries have them: `localhost`, or a name with a dot or a port.
+/// Returns true if the text is a registry's host: `localhost`, or a name with a dot or a port.
 fn is_host(text: &str) -> bool {
     let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
     (text == "localhost" || text.contains(['.', ':']))

@@ -27,18 +27,18 @@ use crate::{code, egress::Egress, redaction::Redaction, secret::Key};
 /// One repository of a registry.
 pub struct Registry {
     wire: Wire,
-    /// As people write it.
+    /// The name for messages.
     name: String,
     /// The name within the registry.
     repository: String,
-    /// Where it is: `https://ghcr.io/v2/acme/greet`.
+    /// The base URL: `https://ghcr.io/v2/acme/greet`.
     base: String,
-    /// The name of the registry, as references have it.
+    /// The registry's name in references.
     registry: String,
     credentials: Option<Credentials>,
-    /// The servers of tokens that may see the credentials, beside the registry.
+    /// Token servers that may see the credentials, beside the registry.
     realms: Vec<Realm>,
-    /// What the registry has let in before.
+    /// The header that the registry accepted last.
     shown: Mutex<Option<HeaderValue>>,
 }
 
@@ -50,10 +50,10 @@ struct Page {
 }
 
 impl Registry {
-    /// The repository that a reference names.
+    /// Opens the repository that a reference names.
     pub fn of(egress: &Egress, reference: &Reference, credentials: Option<Credentials>) -> Result<Registry, Failure> {
         let Reference { registry, repository, .. } = reference;
-        // The name that people know is not where that one answers.
+        // The registry answers at another host than its known name.
         let host = if registry == "docker.io" { "registry-1.docker.io" } else { registry };
         let local = Url::parse(&format!("http://{host}")).is_ok_and(|url| is_local(&url));
         let base = format!("{}://{host}/v2/{repository}", if local { "http" } else { "https" });
@@ -69,12 +69,12 @@ impl Registry {
         })
     }
 
-    /// The same repository, whose credentials these servers of tokens may see as well.
+    /// Returns the same repository, which may send its credentials to these token servers too.
     pub fn trusting(self, realms: &[Realm]) -> Registry {
         Registry { realms: realms.to_vec(), ..self }
     }
 
-    /// The versions that there are, the highest first.
+    /// Returns the versions of the repository, the highest first.
     pub async fn versions(&self) -> Result<Vec<Version>, Failure> {
         self.list().await.map_err(|failure| self.redaction().failure(failure))
     }
@@ -100,14 +100,15 @@ impl Registry {
         Ok(versions)
     }
 
-    /// The highest version. One that is not final counts only where no other is.
+    /// Returns the highest version. A pre-release counts only if no other version exists.
     pub async fn highest(&self) -> Result<Version, Failure> {
         let versions = self.versions().await?;
         let last = versions.iter().find(|version| version.pre.is_empty()).or(versions.first());
         last.cloned().ok_or_else(|| self.missing("no version"))
     }
 
-    /// Pulls an artifact whose component has at most so many bytes. What comes is what its manifest says.
+    /// Pulls an artifact whose component has at most `most` bytes. Checks the component against the digest in its
+    /// manifest.
     pub async fn pull(&self, wanted: &Wanted, most: usize) -> Result<Artifact, Failure> {
         let pulled = self.artifact(wanted, most).await;
         let redaction = self.redaction();
@@ -136,7 +137,7 @@ impl Registry {
         Ok(Artifact { bytes, annotations: manifest.annotations, ..Artifact::default() })
     }
 
-    /// The digest of the component that a version has, if there is such a version.
+    /// Returns the digest of a version's component, or `None` if the version does not exist.
     pub async fn digest(&self, version: &Version) -> Result<Option<String>, Failure> {
         let manifest = self.manifest(&tag_of(version)).await;
         let manifest = manifest.map_err(|failure| self.redaction().failure(failure))?;
@@ -160,7 +161,7 @@ impl Registry {
         self.expect(reply, &[StatusCode::CREATED, StatusCode::OK, StatusCode::ACCEPTED]).map(drop)
     }
 
-    /// The manifest behind a tag or a digest, if there is one.
+    /// Returns the manifest of a tag or a digest, or `None` if it does not exist.
     async fn manifest(&self, path: &str) -> Result<Option<Manifest>, Failure> {
         let url = format!("{}/manifests/{path}", self.base);
         let mut ask = Ask::get(&url, MAX_DOCUMENT);
@@ -176,7 +177,7 @@ impl Registry {
         Manifest::read(&reply.body).map(Some).map_err(|why| refused(&url, &why))
     }
 
-    /// Uploads bytes, unless the registry has them.
+    /// Uploads bytes, unless the registry has them already.
     async fn upload(&self, bytes: Bytes) -> Result<(), Failure> {
         let digest = sha256(&bytes);
         let there = Ask::new(Method::HEAD, &format!("{}/blobs/{digest}", self.base), MAX_DOCUMENT);
@@ -197,7 +198,7 @@ impl Registry {
         self.expect(reply, &[StatusCode::CREATED, StatusCode::ACCEPTED]).map(drop)
     }
 
-    /// Asks, and once more with what the registry wants to be shown.
+    /// Sends a request, and repeats it once with the authentication that the registry demands.
     async fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
         let reply = self.wire.ask(self.showing(ask.clone())).await?;
         if reply.status != StatusCode::UNAUTHORIZED {
@@ -220,7 +221,7 @@ impl Registry {
         }
     }
 
-    /// What the registry was shown, and must not appear in what it says.
+    /// Returns the redaction of the credentials that the registry received.
     fn redaction(&self) -> Redaction {
         let shown = self.shown.lock().clone();
         let token = shown.as_ref().and_then(|shown| shown.to_str().ok()?.split_once(' '));
@@ -268,7 +269,7 @@ fn is_local(url: &Url) -> bool {
     host.is_some_and(|host| is_this_machine(&host))
 }
 
-/// Where the next page is, as `Link: </v2/…>; rel="next"` has it.
+/// Returns the URL of the next page from `Link: </v2/…>; rel="next"`.
 fn next(url: &str, reply: &Reply) -> Option<String> {
     let link = reply.headers.get(LINK)?.to_str().ok()?;
     let (path, rest) = link.strip_prefix('<')?.split_once('>')?;

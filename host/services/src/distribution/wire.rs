@@ -1,4 +1,4 @@
-//! Requests to what somebody has named, and to where that leads.
+//! Requests to a host that the user names, and to the hosts that it refers to.
 
 use std::net::IpAddr;
 
@@ -17,28 +17,28 @@ use crate::{
     egress::{AddressRange, Egress, OriginGrant, OriginGrants},
 };
 
-/// A way to one host, and to public ones that it leads to.
+/// Access to one host, and to public hosts that it refers to.
 pub(super) struct Wire {
-    /// What was named.
+    /// The URL that the user named.
     home: Url,
-    /// To that host, which may be a private one.
+    /// The client for that host, which may have a private address.
     inside: Client,
-    /// To all others.
+    /// The client for all other hosts.
     outside: Client,
 }
 
-/// A request.
+/// A request, and the limit of its answer.
 #[derive(Clone)]
 pub(super) struct Ask {
     pub(super) method: Method,
     pub(super) url: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    /// Bytes that the answer may have.
+    /// Maximum bytes of the answer.
     pub(super) most: usize,
 }
 
-/// An answer, as a whole.
+/// A complete answer.
 pub(super) struct Reply {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -56,7 +56,7 @@ impl Ask {
 }
 
 impl Wire {
-    /// A way to the host of this URL.
+    /// Creates access to the host of this URL.
     pub(super) fn to(egress: &Egress, url: &str) -> Result<Wire, Failure> {
         let home = parse(url)?;
         let anywhere: Vec<AddressRange> = ["0.0.0.0/0", "::/0"].iter().filter_map(|range| range.parse().ok()).collect();
@@ -64,12 +64,12 @@ impl Wire {
         Ok(Wire { home, inside, outside: Client::new(egress.clone()) })
     }
 
-    /// Whether a URL is where credentials for what was named may be shown.
+    /// Returns true if a URL has the origin of the named URL, so that it may receive its credentials.
     pub(super) fn is_home(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| url.origin() == self.home.origin())
     }
 
-    /// Asks, and follows redirects of what only reads.
+    /// Sends a request, and follows redirects of reading requests.
     pub(super) async fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
         let exchange = self.follow(ask);
         tokio::time::timeout(EXCHANGE_TIMEOUT, exchange).await.unwrap_or_else(|_| {
@@ -124,7 +124,7 @@ impl Wire {
     }
 }
 
-/// A URL that may be asked: with TLS, or of this machine.
+/// Parses a permitted URL: with TLS, or on this machine.
 fn parse(url: &str) -> Result<Url, Failure> {
     let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("{}: {why}", shown(url)));
     let parsed = Url::parse(url).map_err(|error| wrong(format!("this is no URL: {error}")))?;
@@ -138,7 +138,7 @@ fn parse(url: &str) -> Result<Url, Failure> {
     }
 }
 
-/// Whether a host is this machine, whatever names lead to.
+/// Returns true if a host is this machine, judged without name resolution.
 pub(super) fn is_this_machine(host: &Host<&str>) -> bool {
     match host {
         Host::Domain(name) => *name == "localhost",
@@ -163,7 +163,7 @@ pub(super) fn refused(url: &str, why: &str) -> Failure {
     Failure::new(code::REGISTRY_REFUSED, format!("{} {why}", shown(url)))
 }
 
-/// A URL without what may be secret in it.
+/// Returns a URL without the parts that may be secret.
 pub(super) fn shown(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
 }
