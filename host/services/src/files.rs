@@ -1,4 +1,4 @@
-//! The capability `files`: files of a tenant, in a folder that the operator gives.
+//! The capability `files`: the files of a tenant, in a folder of the operator.
 //!
 //! | function | args | reply |
 //! |---|---|---|
@@ -6,27 +6,27 @@
 //! | `write` | `{ path, text }` or `{ path, file }` | `{ size }` |
 //! | `list` | `{ path }` | `{ entries: [{ path, kind, size, modifiedMs }] }` |
 //! | `stat` | `{ path }` | an entry, or `null` |
-//! | `remove` | `{ path }` | whether it was there |
+//! | `remove` | `{ path }` | true if the path existed |
 //!
-//! What may be reached is granted by patterns ([`FileGrants`]). The folder is opened once a call, and from there each name
-//! of a path is opened in the folder before it, without following links: so no path, link or rename leads out of it, and
-//! none leads around a grant. Files are replaced at once: what was written is on stable storage before it has its name.
+//! Patterns grant access to paths ([`FileGrants`]). Each call opens the folder once. From there the host opens each
+//! name of a path in the folder before it, without following links. So no path, link or rename leads out of the folder,
+//! or around a grant. Files are replaced atomically: the content is on stable storage before the file gets its name.
 //!
-//! The tenant `local` has the folder itself, every other one a folder in `.flowcell-tenants`. Names that begin with
-//! `.flowcell` are the host's, and no node's.
+//! The tenant `local` has the folder itself, every other tenant a folder in `.flowcell-tenants`. Names that begin with
+//! `.flowcell` belong to the host; nodes cannot use them.
 //!
-//! Reading changes nothing and writing the same again neither, so every call is idempotent.
+//! Every call is idempotent: reads change nothing, and a repeated write has the same effect.
 //!
 //! | code | when |
 //! |---|---|
-//! | `denied` | not granted, the host has no folder, a link is in the way, or a file has several names |
-//! | `invalid_input` | the path is none, or something else is there than a file or a folder |
-//! | `file_not_found` | nothing is there |
-//! | `file_too_large`, `not_text` | of what is read or written |
-//! | `not_empty` | a folder that is to be removed has something in it |
-//! | `quota_exceeded` | the tenant has too many files, or too large ones |
-//! | `limit_exceeded` | a folder has too many entries to list them |
-//! | `file_failed` | the disk could not do it; retryable |
+//! | `denied` | the path is not granted, the host has no folder, a link is in the way, or a file has several names |
+//! | `invalid_input` | the path is malformed, or leads to neither a file nor a folder |
+//! | `file_not_found` | the path does not exist |
+//! | `file_too_large`, `not_text` | the content to read or write is too large, or not text |
+//! | `not_empty` | the folder to remove is not empty |
+//! | `quota_exceeded` | the tenant has too many files, or too many bytes in them |
+//! | `limit_exceeded` | the folder to list has too many entries |
+//! | `file_failed` | a disk operation failed; retryable |
 
 mod access;
 mod blobs;
@@ -58,7 +58,7 @@ use crate::code;
 /// The name of the capability, in calls and in grants.
 pub const INTERFACE: &str = BuiltIn::Files.name();
 
-/// The capability `files`. Clones share what they know of quotas.
+/// The capability `files`. Clones share their quota counts.
 #[derive(Clone)]
 pub struct FilesCapability {
     root: Option<Arc<Root>>,
@@ -68,19 +68,18 @@ pub struct FilesCapability {
 }
 
 impl FilesCapability {
-    /// Files are below this folder, which is there; without one every call is denied. Copies of files are kept in these
-    /// blobs.
+    /// Creates the capability for an existing folder; without one every call is denied. `blobs` keeps copies of files.
     pub fn new(folder: Option<PathBuf>, blobs: Arc<dyn Blobs>) -> FilesCapability {
         let root = folder.map(|folder| Arc::new(Root::new(folder)));
         FilesCapability { root, blobs: Files::new(blobs), quotas: Quotas::default(), limits: Limits::default() }
     }
 
-    /// The same capability with other limits.
+    /// Returns the same capability with other limits.
     pub fn limited(self, limits: Limits) -> FilesCapability {
         FilesCapability { limits, ..self }
     }
 
-    /// What was asked for, if it is granted.
+    /// Reads the request of a call, and refuses it if it is not granted.
     fn request(&self, call: &Call, caller: &Caller) -> Result<(Request, FileGrants), Failure> {
         let request = Request::read(call)?;
         let grants = match caller.grants.0.get(INTERFACE) {
@@ -108,7 +107,7 @@ impl FilesCapability {
         Ok((request, grants))
     }
 
-    /// The folder of a tenant, opened.
+    /// Opens the folder of a tenant.
     async fn open(&self, tenant: &Tenant) -> Result<Access, Failure> {
         let root = self.root.clone().ok_or_else(no_folder)?;
         let (tenant, limits) = (tenant.clone(), self.limits.clone());

@@ -1,4 +1,4 @@
-//! What is done in a tenant's folder. Everything here may block.
+//! The operations in a tenant's folder. All of them may block.
 
 use std::{
     io::{self, Read, Write},
@@ -21,13 +21,13 @@ use super::{
 };
 use crate::code;
 
-/// A tenant's folder, open.
+/// An open folder of a tenant.
 pub(super) struct Access {
     pub(super) dir: Dir,
     pub(super) limits: Limits,
 }
 
-/// What there is at a path.
+/// An entry of a folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     path: FilePath,
@@ -37,18 +37,18 @@ pub(super) struct Entry {
 }
 
 impl Access {
-    /// The content of a file of at most so many bytes.
+    /// Returns the content of a file of at most `limit` bytes.
     pub(super) fn read(&self, path: &FilePath, limit: u64) -> Result<Vec<u8>, Failure> {
         let (dir, name) = self.parent(path)?;
         let mut options = OpenOptions::new();
-        // A pipe must not be waited for.
+        // Opening a pipe must not wait for its writer.
         options.read(true).follow(FollowSymlinks::No).nonblock(true);
         let file = dir.open_with(name, &options).map_err(|error| refused(&dir, name, path, &error))?;
         let metadata = file.metadata().map_err(|error| failed(&path.to_string(), &error))?;
         if !metadata.is_file() {
             return Err(no_file(path));
         }
-        // Another name of it may be anywhere.
+        // Another name of the file may be anywhere.
         if metadata.nlink() > 1 {
             return Err(Failure::new(
                 codes::DENIED,
@@ -60,7 +60,7 @@ impl Access {
         if bytes.len() as u64 > limit { Err(too_large(path, limit)) } else { Ok(bytes) }
     }
 
-    /// Replaces a file, with the folders that it needs. The key is the same when the call is made again.
+    /// Replaces a file, and creates the folders that it needs. `key` is the same when the call is repeated.
     pub(super) fn write(&self, path: &FilePath, bytes: &[u8], key: &str, quota: &Quota) -> Result<(), Failure> {
         let size = bytes.len() as u64;
         if size > self.limits.file {
@@ -71,7 +71,7 @@ impl Access {
             return Err(no_file(path));
         }
         let old = before.as_ref().map_or(0, |before| before.size);
-        // The old file is there until the new one has its name.
+        // The old file exists until the new one takes its name.
         let new = Used { bytes: size, entries: self.missing(path) };
         quota.take(&self.dir, new, &self.limits)?;
         let written = self.replace(path, bytes, key);
@@ -82,7 +82,7 @@ impl Access {
         written
     }
 
-    /// How many entries a write of this path makes.
+    /// Returns the number of entries that a write to this path creates.
     fn missing(&self, path: &FilePath) -> u64 {
         let names = path.names();
         let there = |end: &usize| {
@@ -103,17 +103,17 @@ impl Access {
         let new = format!("{}-{key}.new", path::RESERVED);
         let written = write_new(&dir, &new, bytes).and_then(|()| dir.rename(&new, &dir, name));
         match written {
-            // The name is on stable storage with the folder.
+            // Syncing the folder puts the name on stable storage.
             Ok(()) => sync(&dir).map_err(|error| wrong(&error)),
             Err(error) => {
-                // What cannot be removed is not seen, and replaced when the call is made again.
+                // If the file cannot be removed, it stays hidden until a repeated call replaces it.
                 let _ = dir.remove_file(&new);
                 Err(refused(&dir, name, path, &error))
             }
         }
     }
 
-    /// What is in a folder, as far as the grants let it be seen.
+    /// Lists the entries of a folder that the grants let the node see.
     pub(super) fn list(&self, folder: &FilePath, grants: &FileGrants) -> Result<Vec<Entry>, Failure> {
         let wrong = |error: io::Error| failed(&folder.to_string(), &error);
         let dir = self.folder(folder.names()).map_err(|found| found.failure(folder))?;
@@ -121,7 +121,7 @@ impl Access {
         for entry in dir.entries().map_err(wrong)? {
             let entry = entry.map_err(wrong)?;
             let name = entry.file_name();
-            // What no path names cannot be asked for either.
+            // A name that no path can contain is not listed.
             let Some(name) = name.to_str().filter(|name| path::names(name).is_ok_and(|names| names.len() == 1)) else {
                 continue;
             };
@@ -139,7 +139,7 @@ impl Access {
         Ok(found)
     }
 
-    /// What there is at a path.
+    /// Returns the entry at a path, or `None` if the path does not exist.
     pub(super) fn stat(&self, path: &FilePath) -> Result<Option<Entry>, Failure> {
         let (dir, name) = match self.parent(path) {
             Err(failure) if failure.code == codes::FILE_NOT_FOUND => return Ok(None),
@@ -153,7 +153,7 @@ impl Access {
         }
     }
 
-    /// Removes a file, or a folder that is empty. Answers whether it was there.
+    /// Removes a file or an empty folder. Returns true if it existed.
     pub(super) fn remove(&self, path: &FilePath, quota: &Quota) -> Result<bool, Failure> {
         let Some(entry) = self.stat(path)? else { return Ok(false) };
         let (dir, name) = self.parent(path)?;
@@ -171,7 +171,7 @@ impl Access {
         }
     }
 
-    /// The folder that a path ends in, and the name there.
+    /// Opens the folder of a path, and returns it with the last name.
     fn parent<'a>(&self, path: &'a FilePath) -> Result<(Dir, &'a str), Failure> {
         let (folders, name) = path.split().ok_or_else(|| no_file(path))?;
         let dir = self.folder(folders).map_err(|found| found.failure(path))?;
@@ -181,7 +181,7 @@ impl Access {
         Ok((dir, name))
     }
 
-    /// Opens one folder after the other, none of them a link.
+    /// Opens one folder after the other, and refuses links.
     fn folder(&self, names: &[Box<str>]) -> Result<Dir, Obstacle> {
         let mut dir = self.dir.try_clone().map_err(Obstacle::Failed)?;
         for name in names {
@@ -194,11 +194,11 @@ impl Access {
     }
 }
 
-/// What is in the way.
+/// The reason that a folder cannot be opened.
 enum Obstacle {
     Nothing,
     Link,
-    /// A folder with a store, which has everything of all tenants.
+    /// The folder holds a store with the data of all tenants.
     Store,
     NoFolder,
     Failed(io::Error),
@@ -229,7 +229,7 @@ impl Obstacle {
 }
 
 impl Entry {
-    /// None of what is neither a file nor a folder.
+    /// Returns an entry, or `None` if the path is neither a file nor a folder.
     fn of(path: FilePath, metadata: &Metadata) -> Option<Entry> {
         if !metadata.is_file() && !metadata.is_dir() {
             return None;
@@ -241,7 +241,7 @@ impl Entry {
         Some(Entry { path, folder: metadata.is_dir(), size, modified_ms })
     }
 
-    /// As a reply has it.
+    /// Returns the entry in the form of a reply.
     pub(super) fn to_json(&self) -> Json {
         Json::object([
             ("path", Json::from(self.path.to_string())),
@@ -253,7 +253,7 @@ impl Entry {
 }
 
 fn write_new(dir: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
-    // Left by a call that was interrupted.
+    // An interrupted call may have left this file.
     let _ = dir.remove_file(name);
     let mut file = dir.open_with(name, OpenOptions::new().write(true).create_new(true))?;
     file.write_all(bytes)?;
@@ -261,11 +261,11 @@ fn write_new(dir: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn sync(dir: &Dir) -> io::Result<()> {
-    // A folder that is only walked through cannot be forced.
+    // A folder opened only for traversal cannot be synced.
     dir.open(".")?.sync_all()
 }
 
-/// Why a name could not be used, with what is there instead.
+/// Returns the failure for a name that could not be opened, based on the entry that is there.
 fn refused(dir: &Dir, name: &str, path: &FilePath, error: &io::Error) -> Failure {
     let again = io::Error::new(error.kind(), error.to_string());
     Obstacle::of(dir, name, again).failure(path)

@@ -1,11 +1,11 @@
-//! Bytes that calls bring and take as files.
+//! The file contents of calls and replies.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use flowcell_contract::{BlobRef, Blobs, Failure, Tenant, code};
 
-/// The blobs, used from a thread that may block: they are digested and written.
+/// The blobs, used from a thread that may block, because they are hashed and written.
 #[derive(Clone)]
 pub(crate) struct Files(Arc<dyn Blobs>);
 

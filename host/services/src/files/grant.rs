@@ -1,4 +1,4 @@
-//! What a flow lets a node read and write, as it is written in the flow.
+//! The paths that a flow grants to a node, as the flow writes them.
 
 use flowcell_contract::Json;
 
@@ -19,7 +19,7 @@ pub struct FileGrants {
     write: Vec<Pattern>,
 }
 
-/// Names with `*` in them; `below` if all that is below is meant, at whatever depth.
+/// A pattern of names with `*`; `below` adds everything below, at any depth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     names: Vec<String>,
@@ -27,7 +27,7 @@ struct Pattern {
 }
 
 impl FileGrants {
-    /// Reads what stands under `grants.files` of a node. The error is a sentence that names what is wrong.
+    /// Reads the value of `grants.files` of a node. The error is a sentence that names the wrong part.
     pub fn parse(grant: &Json) -> Result<FileGrants, String> {
         let members = grant.as_object().ok_or_else(|| {
             format!("`{{ read: [\"data/**\"], write: [\"out/**\"] }}` is expected, not {}", grant.type_name())
@@ -43,17 +43,17 @@ impl FileGrants {
         Ok(grants)
     }
 
-    /// Whether what is there may be read.
+    /// Returns true if the node may read the path.
     pub(super) fn reads(&self, path: &FilePath) -> bool {
         self.read.iter().any(|pattern| pattern.covers(path))
     }
 
-    /// Whether it may be replaced and removed.
+    /// Returns true if the node may replace and remove the path.
     pub(super) fn writes(&self, path: &FilePath) -> bool {
         self.write.iter().any(|pattern| pattern.covers(path))
     }
 
-    /// Whether the folder has something in it, or below, that may be read.
+    /// Returns true if the node may read a path in or below the folder.
     pub(super) fn lists(&self, folder: &FilePath) -> bool {
         self.read.iter().any(|pattern| pattern.leads_through(folder))
     }
@@ -92,7 +92,7 @@ impl Pattern {
         (self.below || folder.names().len() < self.names.len()) && self.matches(folder)
     }
 
-    /// Whether all names match that both have.
+    /// Returns true if the pattern matches the path, up to the end of the shorter one.
     fn matches(&self, path: &FilePath) -> bool {
         self.names.iter().zip(path.names()).all(|(pattern, name)| pattern::matches(pattern, name))
     }

@@ -1,17 +1,17 @@
-//! The numbers of the capability `files`.
+//! The limits of the capability `files`.
 
-/// How much files may take. The page `limits` of the manual lists the defaults.
+/// The limits on files. The page `limits` of the manual lists the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a file that is read as text.
+    /// Maximum bytes of a file that is read as text.
     pub text: u64,
-    /// Bytes of a file.
+    /// Maximum bytes of one file.
     pub file: u64,
-    /// Bytes of all files of a tenant.
+    /// Maximum bytes of all files of a tenant.
     pub total: u64,
-    /// Files and folders of a tenant.
+    /// Maximum number of files and folders of a tenant.
     pub entries: u64,
-    /// Entries of a folder that is listed.
+    /// Maximum entries of a folder that `list` returns.
     pub listed: usize,
 }
 

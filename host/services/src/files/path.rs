@@ -1,4 +1,4 @@
-//! Paths that lead down from a tenant's folder, and nowhere else.
+//! Paths below a tenant's folder.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ const MAX_PATH: usize = 1024;
 const MAX_NAMES: usize = 32;
 /// The longest name, in bytes.
 const MAX_NAME: usize = 255;
-/// What names of the host's begin with: its state folder, other tenants, files that are being written. The folders of
-/// [`flowcell_contract::places`] are the host's too.
+/// Prefix of the host's own names: its state folder, other tenants, files under construction. The folders of
+/// [`flowcell_contract::places`] belong to the host too.
 pub(super) const RESERVED: &str = ".flowcell";
 
-/// Media types by the ends of names.
+/// Media types by file extension.
 const MIMES: [(&str, &str); 15] = [
     ("csv", "text/csv"),
     ("gif", "image/gif"),
@@ -37,43 +37,43 @@ const MIMES: [(&str, &str); 15] = [
     ("zip", "application/zip"),
 ];
 
-/// Names of folders, and last that of a file or folder. The tenant's folder itself has none.
+/// The names of folders, and last the name of a file or folder. The tenant's folder itself has an empty path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FilePath(Vec<Box<str>>);
 
 impl FilePath {
-    /// Reads a path. The error says what is wrong with it.
+    /// Reads a path. The error says why the text is not a valid path.
     pub(super) fn parse(text: &str) -> Result<FilePath, String> {
         let names = names(text)?;
         Ok(FilePath(names.into_iter().map(Into::into).collect()))
     }
 
-    /// The tenant's folder.
+    /// Returns the path of the tenant's folder.
     pub(super) fn top() -> FilePath {
         FilePath(Vec::new())
     }
 
-    /// The names.
+    /// Returns the names of the path.
     pub(super) fn names(&self) -> &[Box<str>] {
         &self.0
     }
 
-    /// The folders, and the name in the last of them; none: the tenant's folder.
+    /// Returns the folders and the last name, or `None` for the tenant's folder.
     pub(super) fn split(&self) -> Option<(&[Box<str>], &str)> {
         self.0.split_last().map(|(name, folders)| (folders, &**name))
     }
 
-    /// What has this name in this folder.
+    /// Returns the path of an entry in this folder.
     pub(super) fn join(&self, name: &str) -> FilePath {
         FilePath(self.0.iter().cloned().chain([name.into()]).collect())
     }
 
-    /// The pattern of all that is below.
+    /// Returns the pattern that covers everything below.
     pub(super) fn pattern_below(&self) -> String {
         if self.0.is_empty() { "**".into() } else { format!("{self}/**") }
     }
 
-    /// What kind of file it says it is.
+    /// Returns the media type that the file's extension suggests.
     pub(super) fn mime(&self) -> &'static str {
         let end = self.0.last().and_then(|name| name.rsplit_once('.')).map(|(_, end)| end.to_ascii_lowercase());
         let known = MIMES.iter().find(|(own, _)| Some(*own) == end.as_deref());
@@ -81,7 +81,7 @@ impl FilePath {
     }
 }
 
-/// The names of a path or a pattern.
+/// Splits a path or a pattern into names.
 pub(super) fn names(text: &str) -> Result<Vec<&str>, String> {
     let wrong = |why: &str| Err(format!("`{}` is no path: {why}", shown(text)));
     if text.is_empty() || text.len() > MAX_PATH {
@@ -114,7 +114,7 @@ pub(super) fn names(text: &str) -> Result<Vec<&str>, String> {
     Ok(names)
 }
 
-/// Whether a name is the host's, also where upper and lower case are the same.
+/// Returns true if a name belongs to the host, also on file systems that ignore case.
 pub(super) fn is_reserved(name: &str) -> bool {
     let begin = name.as_bytes().get(..RESERVED.len());
     is_host_folder(name) || begin.is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED.as_bytes()))

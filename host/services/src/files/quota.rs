@@ -1,4 +1,4 @@
-//! How much a tenant has.
+//! The quotas of tenants.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -10,16 +10,16 @@ use parking_lot::Mutex;
 use super::{Limits, trouble::failed};
 use crate::code;
 
-/// Changes after which everything is counted anew: others may change files too.
+/// Number of changes after which the folder is counted again, because other programs may change files too.
 const RECOUNT: u32 = 256;
-/// Folders in folders that are counted; no path of a node leads deeper.
+/// Maximum depth of counted folders; no path of a node is deeper.
 const DEPTH: u32 = 64;
 
-/// What is known of tenants.
+/// The quota counts of all tenants.
 #[derive(Clone, Default)]
 pub(super) struct Quotas(Arc<Mutex<HashMap<Tenant, Quota>>>);
 
-/// What is known of one.
+/// The quota count of one tenant.
 #[derive(Clone, Default)]
 pub(super) struct Quota(Arc<Mutex<Known>>);
 
@@ -29,7 +29,7 @@ struct Known {
     changes: u32,
 }
 
-/// Bytes, files and folders.
+/// The bytes, and the number of files and folders, of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Used {
     pub(super) bytes: u64,
@@ -43,7 +43,8 @@ impl Quotas {
 }
 
 impl Quota {
-    /// Takes what a change needs more, or refuses it. `top` is the tenant's folder. Nothing is refused by an old count.
+    /// Reserves the additional usage of a change, or refuses it. `top` is the tenant's folder. An outdated count alone
+    /// never causes a refusal.
     pub(super) fn take(&self, top: &Dir, more: Used, limits: &Limits) -> Result<(), Failure> {
         let mut known = self.0.lock();
         let old = known.used.filter(|used| known.changes < RECOUNT && fits(*used, more, limits));
@@ -63,7 +64,7 @@ impl Quota {
         Ok(())
     }
 
-    /// Gives back what is not needed any more.
+    /// Releases usage that is no longer needed.
     pub(super) fn give_back(&self, less: Used) {
         if let Some(used) = &mut self.0.lock().used {
             used.bytes = used.bytes.saturating_sub(less.bytes);
@@ -85,7 +86,7 @@ fn exceeded(used: Used, limits: &Limits) -> Failure {
     Failure::new(code::QUOTA_EXCEEDED, message)
 }
 
-/// Counts what is in a folder and below. Links count as nothing, and are not followed.
+/// Counts the entries of a folder at all depths. Links are neither counted nor followed.
 fn count(dir: &Dir, depth: u32) -> io::Result<Used> {
     let mut used = Used::default();
     for entry in dir.entries()? {
@@ -94,7 +95,7 @@ fn count(dir: &Dir, depth: u32) -> io::Result<Used> {
         used.entries += 1;
         used.bytes += if metadata.is_file() { metadata.len() } else { 0 };
         if metadata.is_dir() && depth > 0 {
-            // What was removed meanwhile is gone.
+            // Another program removed the folder in the meantime.
             let Ok(below) = dir.open_dir_nofollow(entry.file_name()) else { continue };
             let below = count(&below, depth - 1)?;
             used.bytes += below.bytes;

@@ -1,4 +1,4 @@
-//! The arguments of a call, checked.
+//! The checked arguments of a call.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use flowcell_contract::{BlobRef, Call, Failure, Json, Value, code as codes};
 
 use super::path::FilePath;
 
-/// What a node wants to be done.
+/// The operation that a node requests.
 pub(super) struct Request {
     pub(super) path: FilePath,
     pub(super) verb: Verb,
 }
 
-/// What is to be done at a path.
+/// The operation at a path.
 pub(super) enum Verb {
     ReadText,
     Read,
@@ -22,14 +22,14 @@ pub(super) enum Verb {
     Remove,
 }
 
-/// What is to be written.
+/// The content to write.
 pub(super) enum Content {
     Text(Arc<str>),
     File(BlobRef),
 }
 
 impl Request {
-    /// Reads the arguments of a call; all that is wrong about them is `invalid_input`.
+    /// Reads the arguments of a call; an error is `invalid_input`.
     pub(super) fn read(call: &Call) -> Result<Request, Failure> {
         let args = call.args.json();
         let text = |name: &str| args.get(name).and_then(Json::as_str);

@@ -1,4 +1,4 @@
-//! The folder that the operator gives, and the folders of tenants in it.
+//! The operator's folder, and the folders of tenants in it.
 
 use std::{fmt::Write as _, io, path::PathBuf};
 
@@ -8,7 +8,7 @@ use flowcell_contract::Tenant;
 
 use super::path::RESERVED;
 
-/// The folder that the operator gives.
+/// The operator's folder.
 pub(super) struct Root(PathBuf);
 
 impl Root {
@@ -16,7 +16,8 @@ impl Root {
         Root(folder)
     }
 
-    /// Opens the folder of a tenant, and makes it if need be. That of `local` is the folder itself, which must be there.
+    /// Opens the folder of a tenant, and creates it if needed. The folder of `local` is the root itself, which must
+    /// exist.
     pub(super) fn of(&self, tenant: &Tenant) -> io::Result<Dir> {
         let root = Dir::open_ambient_dir(&self.0, ambient_authority())?;
         if *tenant == Tenant::local() {
@@ -27,12 +28,12 @@ impl Root {
     }
 }
 
-/// Opens a folder in a folder, and makes it if it is not there. A link is not followed.
+/// Opens a folder in a folder, and creates it if it is missing. It does not follow links.
 pub(super) fn open_or_make(dir: &Dir, name: &str) -> io::Result<Dir> {
     match dir.open_dir_nofollow(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             match dir.create_dir(name) {
-                // Somebody else was faster.
+                // Another process created the folder first.
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
@@ -42,13 +43,13 @@ pub(super) fn open_or_make(dir: &Dir, name: &str) -> io::Result<Dir> {
     }
 }
 
-/// A name that no other tenant's folder has, also where upper and lower case are the same, and that leads nowhere else.
+/// Returns a folder name that is unique to the tenant, also on file systems that ignore case, and that is a plain name.
 fn folder_name(tenant: &str) -> String {
     let mut name = String::with_capacity(tenant.len());
     for byte in tenant.bytes() {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             _ => _ = write!(name, "%{byte:02x}"),
         }
     }

@@ -1,4 +1,4 @@
-//! What the disk says.
+//! Failures of the disk.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use flowcell_contract::Failure;
 
 use crate::code;
 
-/// The failure of something on the disk. The operator's own paths are not told.
+/// Returns the failure of a disk operation. It does not reveal the operator's own paths.
 pub(super) fn failed(what: &str, error: &io::Error) -> Failure {
     Failure::retryable(code::FILE_FAILED, format!("{what}: {}", error.kind()))
 }
