@@ -1,16 +1,16 @@
 //! HTTP/1.1 over guarded connections.
 //!
-//! [`Client::send`] takes a [`Destination`], which only the egress guard makes, and answers as soon as the head of the
-//! answer is there; its body is read piece by piece. Nothing is followed, decoded, repeated or kept: that is up to
-//! whoever asks. Time limits are theirs as well, except for connecting.
+//! [`Client::send`] takes a [`Destination`], which only the egress guard creates. It returns once the head of the
+//! answer has arrived; the caller reads the body piece by piece. The client follows no redirects, decodes nothing, and
+//! neither retries nor caches. It limits only the time for connecting; other time limits are up to the caller.
 //!
-//! A connection is used again for the same tenant and the same origin, and never by two at once. It was validated when
-//! it was made and leads to where it led then, so that a name that changes its addresses meanwhile changes nothing.
+//! A connection is reused for the same tenant and the same origin, for one exchange at a time. Its address was
+//! validated when it was opened. Later changes of the name's addresses do not affect it.
 //!
-//! | what | limit |
+//! | subject | limit |
 //! |---|---|
 //! | head of an answer | 100 headers, 64 KiB |
-//! | unused connections | 4 s, 8 for one tenant and origin, 64 in all |
+//! | idle connections | 4 s, 8 for one tenant and origin, 64 in all |
 //! | connecting | [`CONNECT_TIMEOUT`](crate::egress::CONNECT_TIMEOUT) |
 //!
 //! Failures: those of the guard, and `http_protocol`.
@@ -45,43 +45,44 @@ pub struct Client {
     pool: Arc<Pool>,
 }
 
-/// What is to be sent.
+/// A message to send.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// The method.
+    /// The HTTP method.
     pub method: Method,
-    /// The headers, without those that say how it is sent: `host`, `content-length` and the like.
+    /// The headers, without those for the transfer: `host`, `content-length` and similar ones.
     pub headers: HeaderMap,
-    /// The body; empty is none.
+    /// The body; empty means no body.
     pub body: Bytes,
-    /// Whether it may go over a connection that was used before. The peer may be about to close such a connection, and
-    /// then nobody knows whether it has read the message.
+    /// True if a reused connection is allowed. The peer may be about to close such a connection, and the client then
+    /// cannot tell if the peer has read the message.
     pub reuse: bool,
 }
 
-/// How far an exchange has come. It outlives an exchange that was abandoned.
+/// The progress of an exchange. It stays readable after an exchange was abandoned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// Certainly nothing was sent.
+    /// Certainly no byte was sent.
     #[default]
     Unsent,
-    /// Something may have been sent.
+    /// Bytes may have been sent.
     Sent,
     /// An answer with this status came back.
     Answered(StatusCode),
 }
 
-/// The head of an answer, and a body that is read piece by piece.
+/// The head of an answer, and its unread body.
 pub struct Answer {
     /// The status: 200 to 999.
     pub status: StatusCode,
-    /// The headers, as they came.
+    /// The headers, unchanged.
     pub headers: HeaderMap,
-    /// The body.
+    /// The body, to be read piece by piece.
     pub body: Body,
 }
 
-/// The body of an answer. Its connection is used again once it was read to its end, and closed if it is dropped before.
+/// The body of an answer. Its connection is reused once the body was read to its end, and closed if the body is dropped
+/// before.
 pub struct Body {
     incoming: Incoming,
     lease: Option<(Key, Connection)>,
@@ -89,18 +90,18 @@ pub struct Body {
 }
 
 impl Client {
-    /// A client behind this guard.
+    /// Creates a client behind this guard.
     pub fn new(egress: Egress) -> Client {
         Client { egress, pool: Arc::default() }
     }
 
-    /// The guard.
+    /// Returns the guard.
     pub fn egress(&self) -> &Egress {
         &self.egress
     }
 
-    /// Sends a message and waits for the head of its answer. After a failure, `progress` tells whether something may
-    /// have been sent.
+    /// Sends a message and waits for the head of its answer. After a failure, `progress` shows if bytes may have been
+    /// sent.
     pub async fn send(
         &self,
         tenant: &Tenant,
@@ -126,7 +127,7 @@ impl Client {
                     let body = Body { incoming, lease: Some((key, connection)), pool: self.pool.clone() };
                     return answer(head.status, head.headers, body);
                 }
-                // It was closed before anything was written, so the message goes over another one.
+                // The peer closed the connection before any byte was written, so the message uses another one.
                 Exchange::Unsent(returned) if used => {
                     *progress = Progress::Unsent;
                     request = *returned;
@@ -149,7 +150,7 @@ fn request(to: &Destination, message: Message) -> Result<Request<Full<Bytes>>, F
     };
     let unusable = |_| Failure::new(flowcell_contract::code::INVALID_INPUT, "this URL cannot be sent");
     let host = HeaderValue::try_from(to.origin().authority()).map_err(|error| unusable(error.into()))?;
-    // Some servers wait for a body where the method usually has one.
+    // Some servers wait for a body if the method usually has one.
     let says_empty = message.body.is_empty() && matches!(message.method, Method::POST | Method::PUT | Method::PATCH);
     let builder = Request::builder().method(message.method).uri(target).version(Version::HTTP_11);
     let mut request = builder.body(Full::new(message.body)).map_err(unusable)?;
@@ -173,7 +174,7 @@ fn closed_at_once(to: &Destination) -> Failure {
 }
 
 impl Body {
-    /// Returns the next piece, or none at the end. It waits as long as the server does.
+    /// Returns the next piece, or `None` at the end. It has no time limit.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         while let Some(frame) = self.incoming.frame().await {
             // Trailers are skipped.
@@ -188,7 +189,7 @@ impl Body {
     }
 }
 
-/// Returns the encodings of an answer's body but `identity`, as its headers name them: `gzip`, or `gzip, br`.
+/// Returns the encodings of an answer's body except `identity`, as its headers name them: `gzip`, or `gzip, br`.
 pub(crate) fn encodings(headers: &HeaderMap) -> String {
     let named = |name, plain: &'static str| {
         let lines = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
@@ -199,7 +200,7 @@ pub(crate) fn encodings(headers: &HeaderMap) -> String {
     [named(CONTENT_ENCODING, "identity"), named(TRANSFER_ENCODING, "chunked")].concat().join(", ")
 }
 
-/// These say how a message is sent, which is the host's to decide. `proxy-*` is refused beside them.
+/// Headers about the transfer, which only the host sets. `proxy-*` is refused too.
 const FORBIDDEN: [&str; 10] = [
     "connection",
     "content-length",
@@ -213,7 +214,7 @@ const FORBIDDEN: [&str; 10] = [
     "upgrade",
 ];
 
-/// Whether a header says how a message is sent, which is the host's to decide.
+/// Returns true if a header is about the transfer, so that only the host may set it.
 pub(crate) fn is_of_the_host(name: &HeaderName) -> bool {
     FORBIDDEN.contains(&name.as_str()) || name.as_str().starts_with("proxy-")
 }

@@ -1,12 +1,12 @@
-//! The egress guard: the one place where a connection to the outside is made.
+//! The egress guard: the only place that opens connections to the outside.
 //!
-//! [`Egress::admit`] checks a URL against what was granted, without any I/O, and answers with a [`Destination`]. Only a
-//! destination can be connected to. [`Egress::connect`] resolves its host once, refuses unless **every** address is
-//! public or listed by the operator, and connects to what it has just validated; the name is not resolved again, and
-//! stays the name in TLS and in the `Host` header. Redirects are nobody's business here: whoever follows one asks
-//! `admit` again.
+//! [`Egress::admit`] checks a URL against the grants, without any I/O, and returns a [`Destination`]. Only a
+//! destination can be connected to. [`Egress::connect`] resolves its host once, and refuses unless **every** address is
+//! public or listed by the operator. It connects to the addresses that it has just validated and does not resolve the
+//! name again. TLS and the `Host` header still use the name. The guard does not follow redirects: a caller that follows
+//! one calls `admit` again.
 //!
-//! | what | limit |
+//! | subject | limit |
 //! |---|---|
 //! | URL | 8 KiB |
 //! | schemes | `https`; `http` where a grant says so |
@@ -14,15 +14,15 @@
 //! | addresses in URLs | where a grant names them |
 //! | user names in URLs | never |
 //! | addresses of a name | all are validated, the first 8 are tried |
-//! | connecting, with its resolution and TLS | 10 s |
+//! | connecting, including resolution and TLS | 10 s |
 //!
 //! Failures: `denied`, `invalid_input` (not a URL), `http_connect`, `http_timeout`, `http_tls`. After each of them it
 //! is certain that nothing was sent.
 //!
-//! Not public is everything but global unicast: loopback, private, link-local and shared networks, multicast, reserved
-//! and documentation addresses, clouds' own service addresses, and whatever of IPv6 maps to one of these. The operator
-//! lists exceptions in [`EgressPolicy::allow_private`]. Who the operator is, the app decides: on the command line
-//! nothing is listed unless the person at the terminal does so.
+//! Only global unicast addresses are public. Private are loopback, private, link-local and shared networks, multicast,
+//! reserved and documentation addresses, service addresses of clouds, and IPv6 addresses that map to any of these. The
+//! operator lists exceptions in [`EgressPolicy::allow_private`]. The app decides who the operator is: on the command
+//! line, only the person at the terminal can list exceptions.
 
 mod address;
 mod connect;
@@ -54,18 +54,18 @@ pub use self::{
 /// The longest URL, in bytes.
 pub const MAX_URL: usize = 8 * 1024;
 
-/// How long connecting may take, with its resolution and TLS.
+/// Time limit of connecting, including resolution and TLS.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// This many addresses of one name are tried.
+/// Maximum addresses of one name that are tried.
 const TRIED_ADDRESSES: usize = 8;
 
-/// What the operator decides.
+/// The operator's settings of the guard.
 #[derive(Clone, Debug, Default)]
 pub struct EgressPolicy {
-    /// Addresses that may be connected to although they are not public.
+    /// Private addresses that connections may reach.
     pub allow_private: Vec<AddressRange>,
-    /// Roots of trust beside the public ones, for servers whose certificates an organisation makes itself.
+    /// Additional trust roots, for servers whose certificates an organisation issues itself.
     pub extra_roots: Vec<CertificateDer<'static>>,
 }
 
@@ -77,7 +77,7 @@ pub struct Egress {
     tls: TlsConnector,
 }
 
-/// A URL that was admitted.
+/// An admitted URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     url: Url,
@@ -85,37 +85,37 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// The URL, normalised: exactly what was checked, and what is to be sent. Without a fragment.
+    /// Returns the checked, normalised URL to send. It has no fragment.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Where it leads.
+    /// Returns the origin of the URL.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 }
 
 impl Egress {
-    /// A guard under this policy, with the system's resolver. It fails with `http_tls` if an extra root is no
-    /// certificate.
+    /// Creates a guard under this policy, with the system's resolver. Fails with `http_tls` if an extra root is not a
+    /// valid certificate.
     pub fn new(policy: EgressPolicy) -> Result<Egress, Failure> {
         let tls = connect::tls(&policy.extra_roots)?;
         Ok(Egress { allow_private: policy.allow_private.into(), resolver: Arc::new(SystemResolver), tls })
     }
 
-    /// The same guard with another resolver.
+    /// Returns the same guard with another resolver.
     pub fn resolved_by(self, resolver: Arc<dyn Resolve>) -> Egress {
         Egress { resolver, ..self }
     }
 
-    /// The same guard, which lets these addresses be connected to as well.
+    /// Returns the same guard, which also permits connections to these addresses.
     pub fn also_private(self, ranges: &[AddressRange]) -> Egress {
         Egress { allow_private: self.allow_private.iter().chain(ranges).copied().collect(), ..self }
     }
 
-    /// Checks a URL against what was granted. No I/O: whether a name leads to a public address shows when it is
-    /// connected.
+    /// Checks a URL against the grants, without I/O. [`Egress::connect`] later checks that its name has public
+    /// addresses.
     pub fn admit(&self, url: &str, grants: &OriginGrants) -> Result<Destination, Failure> {
         if url.len() > MAX_URL {
             return Err(Failure::new(code::INVALID_INPUT, format!("the URL is longer than {MAX_URL} bytes")));
@@ -132,13 +132,14 @@ impl Egress {
         Ok(Destination { url: parsed, origin })
     }
 
-    /// Whether nobody else can listen on the way: TLS, or a private address that the operator has listed.
+    /// Returns true if the way is safe for secrets: TLS, or a private address that the operator has listed.
     pub(crate) fn keeps_secrets(&self, to: &Destination) -> bool {
         to.origin.scheme == Scheme::Https
             || literal(&to.origin.host).is_some_and(|address| address::not_public(address).is_some())
     }
 
-    /// Connects to a destination for a tenant, if all its addresses are public or listed. It ends within [`CONNECT_TIMEOUT`].
+    /// Connects to a destination for a tenant, if all its addresses are public or listed. Fails after
+    /// [`CONNECT_TIMEOUT`].
     pub async fn connect(&self, tenant: &Tenant, to: &Destination) -> Result<Connection, Failure> {
         let origin = &to.origin;
         let connecting = async {
@@ -152,7 +153,7 @@ impl Egress {
         tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(too_slow(origin)))
     }
 
-    /// Every address of a host, each of them validated.
+    /// Returns every address of a host, all of them validated.
     async fn addresses(&self, tenant: &Tenant, origin: &Origin) -> Result<Vec<SocketAddr>, Failure> {
         let addresses = match (&origin.host, literal(&origin.host)) {
             (Host::Domain(name), _) => self.resolve(tenant, origin, name).await?,
@@ -161,7 +162,7 @@ impl Egress {
         for address in &addresses {
             self.validate(origin, *address)?;
         }
-        // A mapped address is connected to as the IPv4 address that it was judged as.
+        // A mapped IPv6 address is connected to as the IPv4 address that was validated.
         let canonical = addresses.into_iter().map(|address| SocketAddr::new(address.to_canonical(), origin.port));
         Ok(canonical.take(TRIED_ADDRESSES).collect())
     }
@@ -202,12 +203,12 @@ fn refused(message: String) -> Failure {
     Failure::new(code::DENIED, message)
 }
 
-/// A URL that is refused for how it is written. It is not repeated: it may hold a password.
+/// Returns the failure for a malformed URL. The message omits the URL because it may hold a password.
 fn unusable(why: &str) -> Failure {
     Failure::new(code::INVALID_INPUT, format!("this URL is refused: {why}"))
 }
 
-/// Names no path: the URL is not repeated.
+/// Returns the failure for a URL without a grant. The message omits the path of the URL.
 fn not_granted(origin: &Origin, grants: &OriginGrants) -> Failure {
     let parts = grants.parts_of(origin);
     if !parts.is_empty() {
@@ -218,7 +219,8 @@ fn not_granted(origin: &Origin, grants: &OriginGrants) -> Failure {
     refused(format!("{origin} is not granted to this node; to allow it, add `grants: {{ http: [\"{origin}\"] }}`"))
 }
 
-/// Names the address only where that says nothing about the operator's network: the node reads this.
+/// Returns the failure for a private address. It names the address only if that reveals nothing about the operator's
+/// network, because the node reads the message.
 fn not_public(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
     tracing::warn!(%origin, %address, kind, "refused to connect to an address that is not public");
     let host = &origin.host;

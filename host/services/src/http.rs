@@ -9,52 +9,52 @@
 //! ```
 //!
 //! `body` is `null`, `{ "text": "…" }` or `{ "file": { "kind": "file", "fileId": … } }`; `headers`, `body` and
-//! `timeoutMs` may be left out. In a reply names are in lower case, a header that came twice stands there twice, bytes
-//! that are not UTF-8 are read as Latin-1, and the body is
+//! `timeoutMs` are optional. In a reply, names are in lower case, repeated headers stay repeated, and header values
+//! that are not UTF-8 are read as Latin-1. The body is
 //!
 //! * `null` if it is empty,
-//! * a text if its content type is textual (`text/*`, JSON, XML, JavaScript, forms), it is UTF-8 and not larger than
-//!   3 MiB (3.5 MiB as JSON),
+//! * a text if its content type is textual (`text/*`, JSON, XML, JavaScript, forms), it is UTF-8 and not larger than 3
+//!   MiB (3.5 MiB as JSON),
 //! * otherwise a file.
 //!
-//! The host asks for gzip at most. It unpacks such a body, and leaves `content-encoding` and `content-length` out. It refuses a
-//! body with any other content or transfer encoding (`http_protocol`). A node that sends its own `accept-encoding`, and no
-//! secrets, gets the body as it comes.
+//! The host accepts gzip at most. It decompresses such a body, and removes `content-encoding` and `content-length`. It
+//! refuses a body with any other content or transfer encoding (`http_protocol`). A node that sends its own
+//! `accept-encoding`, and no secrets, gets the body unchanged.
 //!
-//! **A status of 400 or more is an answer, not a failure, and so is a redirect:** none is followed. A node that follows one
-//! makes a second call, and that is checked like the first.
+//! **A status of 400 or more is an answer, not a failure, and so is a redirect:** the host follows none. A node that
+//! follows a redirect makes a second call, which the host checks like the first.
 //!
-//! | what | limit ([`Limits`]) |
+//! | subject | limit ([`Limits`]) |
 //! |---|---|
 //! | URL | 8 KiB |
 //! | method | 20 capital letters and `-`; no `CONNECT` |
 //! | headers of a request | 64, 32 KiB of names and values |
 //! | body of a request | 32 MiB |
 //! | headers of an answer | 100, 64 KiB |
-//! | body of an answer, as it comes and unpacked | 32 MiB |
+//! | body of an answer, as received and decompressed | 32 MiB |
 //! | body as text in the reply | 3 MiB, and 3.5 MiB as JSON |
 //! | connecting | 10 s |
-//! | the whole call | 30 s unless `timeoutMs` says otherwise; at most 10 min (more is cut to that) |
+//! | the whole call | 30 s unless `timeoutMs` says otherwise; at most 10 min (longer values are reduced to that) |
 //!
 //! A node cannot set `host`, `content-length`, `transfer-encoding`, `connection`, `keep-alive`, `upgrade`, `te`,
-//! `trailer`, `expect`, `http2-settings` and `proxy-*`. What it leaves out is set: `accept`, `accept-encoding`,
-//! `user-agent`, the `content-type` of a body, and `idempotency-key` on calls that change something.
+//! `trailer`, `expect`, `http2-settings` and `proxy-*`. The host sets these if the node does not: `accept`,
+//! `accept-encoding`, `user-agent`, the `content-type` of a body, and `idempotency-key` on calls that change something.
 //!
-//! `GET`, `HEAD`, `OPTIONS` and `TRACE` change nothing, so such a call is idempotent. Any other has the effect of its
-//! node type, at least once if that names none.
+//! `GET`, `HEAD`, `OPTIONS` and `TRACE` change nothing, so such a call is idempotent. Any other call has the effect of
+//! its node type, which defaults to at least once.
 //!
-//! The [`secrets`] that a node is granted are put into headers here, and taken out of what comes back.
+//! The host puts the granted [`secrets`] of a node into headers, and redacts them in the answer.
 //!
 //! | code | when | retryable |
 //! |---|---|---|
-//! | `denied` | not granted, or an address is not public | no |
-//! | `invalid_input` | the arguments are wrong, or a file is not there | no |
-//! | `http_connect` | no such name, nobody listens, the peer hung up before the request | yes |
-//! | `http_tls` | the peer could not prove who it is | no |
+//! | `denied` | the URL is not granted, or an address is not public | no |
+//! | `invalid_input` | the arguments are wrong, or a file does not exist | no |
+//! | `http_connect` | the name is unknown, the peer refused, or it closed before the request | yes |
+//! | `http_tls` | the peer could not prove its identity | no |
 //! | `http_timeout` | connecting, or the whole call, took too long | yes |
-//! | `http_body_too_large` | of the request or of the answer | no |
+//! | `http_body_too_large` | the body of the request or of the answer is too large | no |
 //! | `http_protocol` | the connection broke after the request / the answer is not HTTP | yes / no |
-//! | `ambiguous` | a call of effect `once` failed after something may have been sent; `details.code` says how | no |
+//! | `ambiguous` | a call of effect `once` failed after bytes may have been sent; `details.code` holds the original code | no |
 
 mod limits;
 mod reply;
@@ -89,11 +89,11 @@ pub const INTERFACE: &str = BuiltIn::Http.name();
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// People are shown this much of a URL, in bytes.
+/// Bytes of a URL that the summary shows.
 const SHOWN_URL: usize = 200;
-/// The preview has this much of a query, in characters.
+/// Characters of a query that the preview shows.
 const SHOWN_QUERY: usize = 2_000;
-/// The preview has this much of a body, in characters.
+/// Characters of a body that the preview shows.
 const SHOWN_BODY: usize = 1_000;
 
 /// The capability `http`. Clones share their connections.
@@ -106,18 +106,18 @@ pub struct HttpCapability {
 }
 
 impl HttpCapability {
-    /// Requests leave through this client; large and binary bodies are kept in these blobs.
+    /// Creates the capability. Requests leave through `client`; `blobs` keeps large and binary bodies.
     pub fn new(client: Client, blobs: Arc<dyn Blobs>) -> HttpCapability {
         let (files, secrets) = (Files::new(blobs), Secrets::default());
         HttpCapability { client, files, secrets, limits: Limits::default() }
     }
 
-    /// The same capability, which adds these secrets to requests of nodes that are granted them.
+    /// Returns the same capability, which adds these secrets to requests of nodes that have grants for them.
     pub fn with_secrets(self, secrets: impl Into<Secrets>) -> HttpCapability {
         HttpCapability { secrets: secrets.into(), ..self }
     }
 
-    /// The same capability with other limits.
+    /// Returns the same capability with other limits.
     pub fn limited(self, limits: Limits) -> HttpCapability {
         HttpCapability { limits, ..self }
     }
@@ -132,7 +132,7 @@ impl HttpCapability {
         self.client.egress().admit(&request.url, &grants)
     }
 
-    /// The secrets that a request is sent with.
+    /// Returns the grants of the secrets that a request carries.
     fn granted(&self, request: &Request, caller: &Caller, to: &Destination) -> Result<Vec<SecretGrant>, Failure> {
         let Some(grant) = caller.grants.0.get(secrets::GRANT) else { return Ok(Vec::new()) };
         let denied = |why: String| Failure::new(codes::DENIED, format!("grants.secrets: {why}"));
@@ -151,7 +151,8 @@ impl HttpCapability {
         }
     }
 
-    /// Everything but the time limit. What was sent shows in `progress`. Of secrets nothing is left in what comes back.
+    /// Sends the request and reads the reply, without a time limit. `progress` shows how much was sent. The reply has
+    /// secrets redacted.
     async fn exchange(&self, outgoing: &Outgoing, request: Request, progress: &mut Progress) -> Result<Value, Failure> {
         let caller = &outgoing.caller;
         let to = self.destination(&request, caller)?;
@@ -164,7 +165,7 @@ impl HttpCapability {
         for (SecretGrant { name, header, prefix, .. }, key) in &keys {
             let unsendable = || Failure::new(codes::DENIED, format!("the secret `{name}` cannot stand in a header"));
             request.headers.insert(header.clone(), key.header(prefix).ok_or_else(unsendable)?);
-            // What is packed as the node wishes could not be searched.
+            // The host could not search a body with an encoding that the node chose.
             request.headers.remove(ACCEPT_ENCODING);
         }
         let redaction: Redaction = keys.into_iter().map(|(_, key)| key).collect();
@@ -214,7 +215,7 @@ impl HttpCapability {
         Ok(Message { method, headers, body, reuse: outgoing.effect != Effect::Once })
     }
 
-    /// The bytes of a request's body, and what they are.
+    /// Returns the bytes of a request's body, and their media type.
     async fn body(&self, tenant: &Tenant, content: Content) -> Result<(Bytes, Option<HeaderValue>), Failure> {
         let (bytes, mime) = match content {
             Content::None => return Ok((Bytes::new(), None)),
@@ -260,11 +261,11 @@ impl Capability for HttpCapability {
     }
 }
 
-/// What people are shown of a request everywhere: no query, since keys are sent in queries.
+/// Returns the summary of a request that is shown everywhere. It omits the query, since queries may carry keys.
 fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
     let mut url = format!("{}{}", to.origin(), to.url().path());
     if url.len() > SHOWN_URL {
-        // A URL that was parsed is ASCII.
+        // A parsed URL is ASCII.
         url.truncate(SHOWN_URL);
         url.push('…');
     }
@@ -275,7 +276,7 @@ fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
     Json::object(about)
 }
 
-/// What a request sends beside that: its query, and its body. Headers are left out, since keys are sent in them.
+/// Returns the preview of a request: its query and its body. It omits headers, since headers may carry keys.
 fn preview(request: &Request, to: &Destination) -> Json {
     let query = to.url().query().map(|query| ("query", Json::from(cut(query, SHOWN_QUERY).as_ref())));
     let body = match &request.content {
@@ -293,7 +294,7 @@ fn too_slow(within: Duration) -> Failure {
     Failure::retryable(code::TIMEOUT, format!("the call took longer than {} ms", within.as_millis()))
 }
 
-/// Nobody knows what a call did, and it must not be made twice.
+/// Returns the failure of a call with unknown outcome that must not be repeated.
 fn ambiguous(method: &hyper::Method, failure: Failure, progress: Progress) -> Failure {
     let mut details = vec![("code", Json::from(failure.code))];
     if let Progress::Answered(status) = progress {

@@ -1,4 +1,4 @@
-//! One connection, and one exchange over it at a time.
+//! One connection, with one exchange at a time.
 
 use std::{error::Error as _, io};
 
@@ -16,24 +16,24 @@ use tokio::task::AbortHandle;
 
 use crate::{code, egress};
 
-/// Headers of an answer, at most.
+/// Maximum headers of an answer.
 const MAX_HEADERS: usize = 100;
-/// Bytes of the head of an answer, at most.
+/// Maximum bytes of the head of an answer.
 const MAX_HEAD: usize = 64 * 1024;
 
-/// A connection on which HTTP is spoken. It is closed when it is dropped.
+/// An HTTP connection. Dropping it closes it.
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: AbortHandle,
 }
 
-/// How an exchange ended.
+/// The outcome of an exchange.
 pub(super) enum Exchange {
-    /// With the head of an answer.
+    /// The head of an answer arrived.
     Answered(response::Parts, Incoming),
-    /// Before anything was written.
+    /// The exchange failed before any byte was written.
     Unsent(Box<Request<Full<Bytes>>>),
-    /// After something may have been written.
+    /// The exchange failed after bytes may have been written.
     Failed(Failure),
 }
 
@@ -42,12 +42,12 @@ impl Connection {
         let mut builder = http1::Builder::new();
         builder.max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD);
         let (sender, driver) = builder.handshake(TokioIo::new(wire)).await.map_err(|error| broken(&error))?;
-        // How it ends is told to whoever waits for an answer.
+        // The exchange that waits for an answer receives the error.
         let driver = tokio::spawn(async move { drop(driver.await) }).abort_handle();
         Ok(Connection { sender, driver })
     }
 
-    /// Whether it can be used, as soon as that is known.
+    /// Returns true if the connection is usable. Waits until it is ready or closed.
     pub(super) async fn is_usable(&mut self) -> bool {
         self.sender.ready().await.is_ok()
     }
@@ -76,7 +76,7 @@ impl Drop for Connection {
     }
 }
 
-/// An exchange that broke. A peer that does not speak HTTP will not do so the next time either.
+/// Returns the failure of a broken exchange. It is not retryable if the peer does not speak HTTP.
 pub(super) fn broken(error: &hyper::Error) -> Failure {
     if error.is_parse() {
         let message = format!(
@@ -91,7 +91,7 @@ pub(super) fn broken(error: &hyper::Error) -> Failure {
     Failure::retryable(code::PROTOCOL, format!("the connection broke before the answer was complete: {error}"))
 }
 
-/// Whether something came that means nothing, instead of nothing.
+/// Returns true if the peer sent invalid data.
 fn is_nonsense(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
 }

@@ -1,4 +1,4 @@
-//! Connections that wait to be used again.
+//! The pool of idle connections.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,14 +9,14 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use crate::egress::Origin;
 
-/// Below the least time after which usual servers close: what one side closes while the other writes is lost.
+/// Shorter than the idle timeout of common servers. A message written while the server closes the connection is lost.
 const IDLE: Duration = Duration::from_secs(4);
-/// Unused connections of one key, at most.
+/// Maximum idle connections of one key.
 const MAX_PER_KEY: usize = 8;
-/// Unused connections, at most.
+/// Maximum idle connections of the pool.
 const MAX: usize = 64;
 
-/// Who may use a connection for what. Tenants share none: what one of them provokes must not answer another.
+/// The tenant and origin of a connection. Tenants share no connections: an answer caused by one must not reach another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) tenant: Tenant,
@@ -38,7 +38,7 @@ impl Idle {
 }
 
 impl Pool {
-    /// Takes a usable connection, the one that was used last.
+    /// Takes a usable connection, the most recently used first.
     pub(super) async fn take(&self, key: &Key) -> Option<Connection> {
         loop {
             let mut connection = self.pop(key)?;
@@ -54,7 +54,7 @@ impl Pool {
         Some(idle.get_mut(key)?.pop()?.connection)
     }
 
-    /// Keeps a connection, unless there are enough.
+    /// Keeps a connection, unless the pool is full.
     pub(super) fn put(&self, key: Key, connection: Connection) {
         let mut idle = self.0.lock();
         sweep(&mut idle);
@@ -66,8 +66,8 @@ impl Pool {
     }
 }
 
-/// Drops what is too old. There is no task that does so: at most [`MAX`] connections stay until somebody comes, or
-/// until their peers close them.
+/// Drops connections that were idle for too long. No background task does this. At most [`MAX`] connections stay until
+/// the next use of the pool, or until their peers close them.
 fn sweep(idle: &mut HashMap<Key, Vec<Idle>>) {
     let now = Instant::now();
     idle.retain(|_, connections| {

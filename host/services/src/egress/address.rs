@@ -1,4 +1,4 @@
-//! Which addresses are public, and which others the operator lists.
+//! Public addresses, and the private ones that the operator lists.
 
 use std::{
     fmt,
@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-/// What is not public, with the words that people are shown.
+/// The private networks of IPv4, with descriptions for people.
 const NOT_PUBLIC_V4: [(Ipv4Addr, u8, &str); 16] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, "this host"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "a private network"),
@@ -26,15 +26,15 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u8, &str); 16] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
 ];
 
-/// Inside 2000::/3; nothing outside of it is public at all.
+/// The private networks inside 2000::/3. No address outside of 2000::/3 is public.
 const NOT_PUBLIC_V6: [(Ipv6Addr, u8, &str); 3] = [
-    // Teredo, ORCHID, benchmarks and other protocols' own addresses.
+    // Teredo, ORCHID, benchmarking and other protocol assignments.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "reserved"),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, "for documentation"),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, "for documentation"),
 ];
 
-/// Outside of 2000::/3; only for the words.
+/// Networks outside of 2000::/3, with descriptions for people.
 const NAMED_V6: [(Ipv6Addr, u8, &str); 5] = [
     (Ipv6Addr::LOCALHOST, 128, LOOPBACK),
     (Ipv6Addr::UNSPECIFIED, 128, "this host"),
@@ -43,11 +43,11 @@ const NAMED_V6: [(Ipv6Addr, u8, &str); 5] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
 ];
 
-/// The one kind that may be named to whoever asks: it says nothing about anybody's network.
+/// The only kind that a message to a node may name, because it reveals nothing about a network.
 pub(super) const LOOPBACK: &str = "loopback";
 
-/// Why an address is not public, in a few words; none if it is. Addresses that carry an IPv4 address (mapped, NAT64,
-/// 6to4) are as public as that.
+/// Returns a short reason if an address is private, or `None` if it is public. Addresses that carry an IPv4 address
+/// (mapped, NAT64, 6to4) follow that address.
 pub(super) fn not_public(address: IpAddr) -> Option<&'static str> {
     match address.to_canonical() {
         IpAddr::V4(address) => not_public_v4(address),
@@ -71,7 +71,7 @@ fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
     Some(NAMED_V6.iter().find(covers).map_or("reserved", |(_, _, words)| *words))
 }
 
-/// The IPv4 address that a NAT64 or 6to4 address stands for.
+/// Returns the IPv4 address inside a NAT64 or 6to4 address.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, .., c, d] = address.segments();
     match (a, b, &address.segments()[2..6]) {
@@ -95,8 +95,8 @@ fn covers_v6(network: Ipv6Addr, prefix: u8, address: Ipv6Addr) -> bool {
     network.to_bits() & mask == address.to_bits() & mask
 }
 
-/// Addresses that may be connected to although they are not public: `127.0.0.1`, `127.0.0.1:8080`, `10.0.0.0/8`,
-/// `10.0.0.0/8:8000`, `::1`, `fd00::/8`, `[::1]:8080`, `[fd00::/8]:8000`. Without a port, every port.
+/// A range of private addresses that connections may reach: `127.0.0.1`, `127.0.0.1:8080`, `10.0.0.0/8`,
+/// `10.0.0.0/8:8000`, `::1`, `fd00::/8`, `[::1]:8080`, `[fd00::/8]:8000`. Without a port, it covers every port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
     network: IpAddr,
@@ -105,7 +105,7 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Whether this address and port are among them.
+    /// Returns true if the range covers this address and port.
     pub fn covers(&self, address: IpAddr, port: u16) -> bool {
         let same_port = self.port.is_none_or(|own| own == port);
         same_port
@@ -116,7 +116,7 @@ impl AddressRange {
             }
     }
 
-    /// The widest prefix that an address of this kind can have.
+    /// Returns the longest prefix of an address of this family, in bits.
     fn width(network: IpAddr) -> u8 {
         if network.is_ipv4() { 32 } else { 128 }
     }
@@ -143,7 +143,7 @@ impl FromStr for AddressRange {
     }
 }
 
-/// Splits at the colon of the port, which for IPv6 needs brackets.
+/// Splits at the colon before the port; IPv6 needs brackets for this.
 fn split_port(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (network, port) = rest.split_once(']')?;

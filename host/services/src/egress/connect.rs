@@ -1,4 +1,4 @@
-//! From addresses that were validated to a connection.
+//! Connections to validated addresses.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,18 +20,18 @@ use url::Host;
 use super::origin::Origin;
 use crate::code;
 
-/// After this long without an answer the next address is tried beside it, so that a broken IPv6 costs little.
+/// Delay before the next address is tried in parallel, so that broken IPv6 costs little time.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
-/// What a connection can do.
+/// A stream of bytes in both directions.
 pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// A connection to an address that was validated, with TLS if the origin wants it.
+/// A connection to a validated address, with TLS if the origin requires it.
 pub type Connection = Box<dyn Wire>;
 
-/// TLS 1.2 and 1.3, with the public roots of trust and the operator's own.
+/// Returns a connector for TLS 1.2 and 1.3, with the public trust roots and the operator's own.
 pub(super) fn tls(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnector, Failure> {
     let unusable = |error: rustls::Error| Failure::new(code::TLS, format!("the TLS settings are unusable: {error}"));
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
@@ -46,7 +46,8 @@ pub(super) fn tls(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnecto
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Connects to whichever of these addresses answers first. They are tried in order, each a moment after the one before.
+/// Returns the connection to the address that answers first. The attempts start in order, each shortly after the
+/// previous.
 pub(super) async fn first_to_answer(addresses: Vec<SocketAddr>, origin: &Origin) -> Result<TcpStream, Failure> {
     let mut waiting = addresses.into_iter();
     let mut attempts: FuturesUnordered<_> = waiting.next().map(TcpStream::connect).into_iter().collect();
@@ -72,7 +73,7 @@ fn prepared(stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Proves that the peer is who the URL names, whatever its address.
+/// Sets up TLS and verifies that the peer's certificate matches the URL's host.
 pub(super) async fn secured(stream: TcpStream, origin: &Origin, tls: &TlsConnector) -> Result<Connection, Failure> {
     let name = match &origin.host {
         Host::Domain(name) => ServerName::try_from(name.clone())
@@ -94,7 +95,7 @@ fn not_secured(origin: &Origin, error: &io::Error) -> Failure {
     }
 }
 
-/// No connection to an origin, for a reason of the network's.
+/// Returns the failure of a connection that the network refused.
 pub(super) fn no_connection(origin: &Origin, error: &io::Error) -> Failure {
     Failure::retryable(code::CONNECT, format!("cannot connect to {origin}: {error}"))
 }

@@ -1,4 +1,4 @@
-//! What a flow lets a node reach, as it is written in the flow.
+//! The origins that a flow grants to a node, as the flow writes them.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -17,16 +17,16 @@ use super::{
 ///   http:
 ///     - https://api.example.com            # this host, port 443
 ///     - https://*.example.com              # every name below example.com, but not example.com itself
-///     - https://api.example.com:8443/v1    # another port; only /v1 and what is below
+///     - https://api.example.com:8443/v1    # another port; only /v1 and paths below
 ///     - http://127.0.0.1:8080              # an address, and no TLS; the operator has to list the address as well
 /// ```
 ///
-/// A path covers whole segments: `/v1` covers `/v1`, `/v1/` and `/v1/users`, but not `/v10`. As what a server makes of
-/// encoded separators is its own affair, a grant with a path covers no URL whose path has an encoded `/`, `\`, `%` or
-/// NUL, a segment such as `..;x`, or two `/` at its beginning.
+/// A path covers whole segments: `/v1` covers `/v1`, `/v1/` and `/v1/users`, but not `/v10`. Servers interpret encoded
+/// separators differently. Therefore a grant with a path covers no URL whose path has an encoded `/`, `\`, `%` or NUL,
+/// a segment such as `..;x`, or two `/` at its beginning.
 ///
-/// The policy of a tenant is made of the same values, read by [`OriginGrants::policy`], so policies, grants and requests are
-/// compared after hosts were normalised and paths were resolved and decoded.
+/// The policy of a tenant consists of the same values, read by [`OriginGrants::policy`]. Policies, grants and requests
+/// are compared with normalised hosts and with resolved, decoded paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginGrants(Vec<OriginGrant>);
 
@@ -46,9 +46,9 @@ pub struct OriginGrant {
 pub(super) enum HostPattern {
     /// Every name and address. Only policies have it.
     Any,
-    /// Every name below this one, but not this one.
+    /// Every name below this one, but not the name itself.
     Below(String),
-    /// This host.
+    /// Exactly this host.
     Is(Host),
 }
 
@@ -57,31 +57,31 @@ pub(super) enum HostPattern {
 pub(super) enum Segment {
     /// Every segment. Only policies have it.
     Any,
-    /// This one, decoded.
+    /// Exactly this segment, decoded.
     Is(String),
 }
 
-/// Where a URL leads.
+/// The target of a URL, and the grants that cover it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// Its origin.
+    /// The origin of the URL.
     pub origin: Origin,
-    /// Its origin and path, as a grant is written.
+    /// The origin and path, in the form of a grant.
     pub path: String,
-    /// Whether some of the origin is covered.
+    /// True if a grant covers at least a part of the origin.
     pub covers_origin: bool,
-    /// Whether the URL is covered.
+    /// True if a grant covers the URL.
     pub covers_url: bool,
 }
 
 impl OriginGrants {
-    /// Whether nothing may be sent anywhere.
+    /// Returns true if no request is granted at all.
     pub(crate) fn is_nowhere(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reads what stands under `grants.http` of a node: a text, or a list of texts. The error is a sentence that names
-    /// what is wrong.
+    /// Reads the value of `grants.http` of a node: a string, or a list of strings. The error is a sentence that names
+    /// the wrong part.
     pub fn parse(grant: &Json) -> Result<OriginGrants, String> {
         match grant {
             Json::String(text) => Ok(OriginGrants(vec![text.parse()?])),
@@ -93,7 +93,7 @@ impl OriginGrants {
         }
     }
 
-    /// Tells where a URL leads and whether these cover it. None if no request can be sent to it.
+    /// Returns the target of a URL and its coverage by these grants, or `None` if no request can be sent to it.
     pub fn reach(&self, url: &str) -> Option<Reach> {
         let url = super::origin::parse(url).ok()?;
         let origin = Origin::of(&url).ok()?;
@@ -106,24 +106,24 @@ impl OriginGrants {
         })
     }
 
-    /// Whether one of them covers a destination.
+    /// Returns true if one of the grants covers a destination.
     pub(crate) fn covers(&self, to: &Destination) -> bool {
         self.cover(&to.origin, &to.url)
     }
 
-    /// What is granted of an origin, if only some of its paths are.
+    /// Returns the grants that cover at least a part of an origin, as a flow writes them.
     pub(super) fn parts_of(&self, origin: &Origin) -> Vec<String> {
         self.0.iter().filter(|grant| grant.covers_origin(origin)).map(OriginGrant::written).collect()
     }
 
-    /// Whether one of them covers this URL, which is of this origin.
+    /// Returns true if one of the grants covers this URL of this origin.
     pub(super) fn cover(&self, origin: &Origin, url: &Url) -> bool {
         self.0.iter().any(|grant| grant.covers(origin, url))
     }
 }
 
 impl OriginGrants {
-    /// Returns the first of `narrower` that none of these contains, as a flow writes it.
+    /// Returns the first grant of `narrower` that none of these contains, as a flow writes it.
     pub fn outside(&self, narrower: &OriginGrants) -> Option<String> {
         let outside = narrower.0.iter().find(|grant| !self.0.iter().any(|own| own.contains(grant)));
         outside.map(OriginGrant::written)
@@ -154,7 +154,7 @@ impl OriginGrant {
         self.port.is_none() || self.port == port
     }
 
-    /// Whether this covers everything that another one covers.
+    /// Returns true if this grant covers everything that another one covers.
     fn contains(&self, other: &OriginGrant) -> bool {
         self.scheme == other.scheme
             && self.covers_port(other.port)
@@ -227,13 +227,13 @@ impl Segment {
     }
 }
 
-/// Whether a name has at least one label before a base.
+/// Returns true if a name has at least one label before a base.
 fn is_below(name: &str, base: &str) -> bool {
     let label = name.strip_suffix(base).and_then(|rest| rest.strip_suffix('.'));
     label.is_some_and(|label| !label.is_empty())
 }
 
-/// The decoded segments of a path that every server reads alike; none if it has anything else.
+/// Returns the decoded segments of a path, or `None` if servers could interpret the path differently.
 fn plain_segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
     path.strip_prefix('/').unwrap_or(path).split('/').map(plain_segment).collect()
 }
@@ -241,12 +241,12 @@ fn plain_segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
 pub(super) fn plain_segment(segment: &str) -> Option<Cow<'_, str>> {
     let decoded = percent_decoded(segment)?;
     let tricky = decoded.contains(['/', '\\', '%', '\0']);
-    // Some servers cut parameters off before they look for dots.
+    // Some servers remove parameters before they look for dots.
     let name = decoded.split(';').next().unwrap_or_default();
     (!tricky && name != "." && name != "..").then_some(decoded)
 }
 
-/// None if it is not UTF-8, or a `%` stands alone.
+/// Decodes a segment; `None` if it is not UTF-8 or has an incomplete `%` escape.
 fn percent_decoded(segment: &str) -> Option<Cow<'_, str>> {
     if !segment.contains('%') {
         return Some(Cow::Borrowed(segment));

@@ -1,15 +1,15 @@
-//! URLs that mean one thing only, and where they lead.
+//! Unambiguous URLs and their origins.
 
 use std::fmt;
 
 use url::{Host, Url};
 
-/// The schemes that leave the host.
+/// The URL schemes of outgoing requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// Without TLS; only where a grant says `http://`.
+    /// Requests without TLS; only where a grant says `http://`.
     Http,
-    /// With TLS.
+    /// Requests with TLS.
     Https,
 }
 
@@ -32,16 +32,16 @@ impl Scheme {
 /// Scheme, host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// With TLS or without.
+    /// The scheme, with TLS or without.
     pub scheme: Scheme,
     /// A name in lower case and in ASCII, or an address.
     pub host: Host,
-    /// The port, which may be the scheme's own.
+    /// The port, which may be the scheme's default.
     pub port: u16,
 }
 
 impl Origin {
-    /// The origin of a URL; the error says why there is none.
+    /// Returns the origin of a URL, or the reason that it has none.
     pub(super) fn of(url: &Url) -> Result<Origin, String> {
         let scheme = match url.scheme() {
             "http" => Scheme::Http,
@@ -58,7 +58,7 @@ impl Origin {
         Ok(Origin { scheme, host, port: url.port().unwrap_or(scheme.default_port()) })
     }
 
-    /// What stands in the `Host` header: the host, and the port unless it is the scheme's own.
+    /// Returns the value of the `Host` header: the host, and the port unless it is the scheme's default.
     pub fn authority(&self) -> String {
         match self.port == self.scheme.default_port() {
             true => self.host.to_string(),
@@ -73,8 +73,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Parses a URL as browsers do, but refuses what they repair, since others repair it differently: spaces and control
-/// characters, backslashes, `https:host`, `https:///host`.
+/// Parses a URL as browsers do, but refuses input that they repair, because other parsers repair it differently: spaces
+/// and control characters, backslashes, `https:host`, `https:///host`.
 pub(super) fn parse(text: &str) -> Result<Url, String> {
     if text.contains(|letter: char| letter.is_control() || letter.is_whitespace() || letter == '\\') {
         return Err("it has a space, a control character or a backslash".into());

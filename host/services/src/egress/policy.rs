@@ -1,4 +1,4 @@
-//! The origins of a policy: the most that the flows of a tenant may grant.
+//! The origin patterns of a policy, which limit the grants in a tenant's flows.
 
 use url::Host;
 
@@ -7,11 +7,11 @@ use super::{
     origin::{self, Origin},
 };
 
-/// A host that a URL can be parsed with in place of `*`.
+/// A host that replaces `*` for the URL parser.
 const PLACEHOLDER: &str = "any.invalid";
 
 impl OriginGrants {
-    /// Reads one pattern of a policy. It is parsed and resolved as a grant is, and may have these wildcards in addition:
+    /// Reads one pattern of a policy. It is parsed and resolved like a grant, and may use these wildcards in addition:
     ///
     /// | pattern | covers |
     /// |---|---|
@@ -21,7 +21,7 @@ impl OriginGrants {
     /// | `*://api.example.com` | `http://` at port 80 and `https://` at port 443 |
     /// | `https://*.example.com` | every name below `example.com`, at port 443 |
     /// | `https://api.example.com:*` | every port of this host |
-    /// | `https://api.example.com/v1/*` | `/v1` and what is below, as without the last `/*` |
+    /// | `https://api.example.com/v1/*` | `/v1` and all paths below, as without the last `/*` |
     /// | `https://api.example.com/*/users` | one whole segment of the path |
     ///
     /// A `*` beside other characters of a label or segment is an error. The error is a sentence that names the pattern.
@@ -66,7 +66,7 @@ fn read(text: &str) -> Result<OriginGrant, String> {
     Ok(OriginGrant { scheme, host, port, prefix })
 }
 
-/// The segments of a resolved path. A last `*` adds nothing: a path covers what is below it.
+/// Returns the segments of a resolved path. A final `*` adds nothing, because a path covers everything below it.
 fn segments(path: &str) -> Result<Vec<Segment>, &'static str> {
     let path = path.trim_matches('/');
     if path.is_empty() || path == "*" {

@@ -1,4 +1,4 @@
-//! From names to addresses.
+//! Name resolution.
 
 use std::{
     io,
@@ -8,10 +8,10 @@ use std::{
 use flowcell_contract::Tenant;
 use futures_util::future::BoxFuture;
 
-/// Answers names with addresses. The guard asks once for each connection, and connects to what was answered.
+/// Resolves names to addresses. The guard resolves once per connection, and connects to the result.
 pub trait Resolve: Send + Sync {
-    /// Returns every address of a name, the preferred first. The name is in lower case, and never an address. The tenant is the
-    /// one for which the connection is made.
+    /// Returns every address of a name, the preferred first. The name is in lower case, and never an address. `tenant`
+    /// is the tenant that the connection is for.
     fn resolve<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
@@ -20,7 +20,7 @@ pub trait Resolve: Send + Sync {
 pub struct SystemResolver;
 
 impl SystemResolver {
-    /// Returns every address of a name. It blocks until the system has an answer, which may take many seconds.
+    /// Returns every address of a name. Blocks until the system has an answer, which may take many seconds.
     pub fn addresses(name: &str) -> io::Result<Vec<IpAddr>> {
         Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
     }

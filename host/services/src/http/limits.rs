@@ -1,27 +1,27 @@
-//! The numbers of the capability `http`.
+//! The limits of the capability `http`.
 
 use std::time::Duration;
 
-/// How much one call may take. The defaults are those of the table in [the module's page](super).
+/// The limits of one call. [The module's page](super) lists the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Headers of a request.
+    /// Maximum headers of a request.
     pub headers: usize,
-    /// Bytes of their names and values.
+    /// Maximum bytes of a request's header names and values.
     pub header_bytes: usize,
-    /// Bytes of a request's body.
+    /// Maximum bytes of a request's body.
     pub request_body: usize,
-    /// Bytes of an answer's body, as they come.
+    /// Maximum bytes of an answer's body, as received.
     pub answer_body: usize,
-    /// Bytes of an answer's body after it was unpacked.
+    /// Maximum bytes of an answer's body after decompression.
     pub unpacked_body: usize,
-    /// Bytes that a reply holds as a text; what is larger becomes a file.
+    /// Maximum bytes of a text in a reply; a larger body becomes a file.
     pub text: usize,
-    /// Bytes that such a text may have as JSON, so that a node can hand it on as its output.
+    /// Maximum bytes of such a text as JSON, so that a node can return it as its output.
     pub escaped_text: usize,
-    /// The time for a call that names none.
+    /// The time limit of a call that sets none.
     pub default_timeout: Duration,
-    /// The longest time for a call.
+    /// The longest time limit of a call.
     pub max_timeout: Duration,
 }
 

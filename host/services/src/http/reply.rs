@@ -1,4 +1,4 @@
-//! From an answer to the reply of a call.
+//! Conversion of an answer to the reply of a call.
 
 use std::io::{self, Write};
 
@@ -16,22 +16,22 @@ use crate::{
     redaction::Redaction,
 };
 
-/// The longest media type that a file is kept with, in bytes.
+/// The longest media type of a kept file, in bytes.
 const MAX_MIME: usize = 255;
 
-/// These are about the connection, not about the answer.
+/// Headers about the connection, which a reply omits.
 const OF_THE_CONNECTION: [HeaderName; 3] = [CONNECTION, TRANSFER_ENCODING, HeaderName::from_static("keep-alive")];
 
-/// How an answer is read.
+/// The settings for reading an answer.
 pub(super) struct Reading<'a> {
     pub(super) limits: &'a Limits,
     pub(super) files: &'a Files,
     pub(super) tenant: &'a Tenant,
-    /// Whether a body comes at all. What answers `HEAD` only tells of one.
+    /// False for answers to `HEAD`, which announce a body without sending it.
     pub(super) has_body: bool,
-    /// Whether a compressed body is unpacked.
+    /// True to decompress a compressed body.
     pub(super) unpack: bool,
-    /// The keys that were sent, and must not come back.
+    /// The keys of the request, which the reply must not contain.
     pub(super) redaction: &'a Redaction,
 }
 
@@ -60,7 +60,7 @@ impl Reading<'_> {
         ])))
     }
 
-    /// Returns the body without keys. A text that is JSON stays JSON.
+    /// Returns the body with keys redacted. A text that is JSON stays JSON.
     async fn hidden(&self, headers: &HeaderMap, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         match bytes.len() <= self.limits.text && is_textual(&mime(headers)) {
             true => self.redaction.document(bytes).await,
@@ -74,7 +74,7 @@ impl Reading<'_> {
         Json::array(pairs.map(|(name, value)| Json::array([Json::from(name.as_str()), text(value)])))
     }
 
-    /// Refuses a body that says it is too large, before reading it.
+    /// Refuses a body whose announced length is too large, before reading it.
     fn announced(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         match self.has_body && length.is_some_and(|length| length > self.limits.answer_body as u64) {
@@ -116,7 +116,7 @@ impl Reading<'_> {
     }
 }
 
-/// Bytes of a text as JSON.
+/// Returns the length of a text as JSON, in bytes.
 fn json_bytes(text: &str) -> usize {
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' | 0x08 | 0x09 | 0x0a | 0x0c | 0x0d => 2,
@@ -130,13 +130,13 @@ fn too_large(limit: usize) -> Failure {
     Failure::new(code::BODY_TOO_LARGE, format!("the body of the answer is larger than {limit} bytes"))
 }
 
-/// Where a body goes, unpacked if need be.
+/// The receiver of a body, which decompresses it if needed.
 enum Sink {
     Plain(Capped),
     Gzip(Box<MultiGzDecoder<Capped>>),
 }
 
-/// Bytes up to a limit. Unpacking stops at once when it is reached, whatever one piece would unpack to.
+/// Bytes up to a limit. Decompression stops at the limit, even in the middle of a piece.
 struct Capped {
     bytes: Vec<u8>,
     limit: usize,
@@ -196,7 +196,7 @@ impl Sink {
     }
 }
 
-/// The body has encodings that the host did not ask for, and so nobody can search it.
+/// Returns the failure for a body with unrequested encodings, which the host cannot search for secrets.
 fn unrequested(encodings: &str) -> Failure {
     let message = format!(
         "the server encoded the body of its answer with `{encodings}`, and the host asked for `gzip` at most; \
@@ -205,7 +205,7 @@ fn unrequested(encodings: &str) -> Failure {
     Failure::new(code::PROTOCOL, message)
 }
 
-/// The media type of an answer, if it is one that can be shown.
+/// Returns the media type of an answer, or a default if the header is unusable.
 fn mime(headers: &HeaderMap) -> String {
     let named = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::trim);
     named.filter(|mime| !mime.is_empty() && mime.len() <= MAX_MIME).unwrap_or(BINARY).to_owned()
@@ -234,7 +234,7 @@ fn is_textual(mime: &str) -> bool {
         )
 }
 
-/// Whether a media type names no other character set.
+/// Returns true unless a media type names another character set.
 fn is_utf8(mime: &str) -> bool {
     let parameters = mime.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
     let charset =
@@ -245,7 +245,7 @@ fn is_utf8(mime: &str) -> bool {
     })
 }
 
-/// UTF-8, or else Latin-1, which every sequence of bytes is.
+/// Decodes bytes as UTF-8, or else as Latin-1, which accepts all bytes.
 fn readable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),

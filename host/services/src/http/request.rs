@@ -1,4 +1,4 @@
-//! The arguments of a call, checked.
+//! The checked arguments of a call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use hyper::{
 use super::Limits;
 use crate::{client::is_of_the_host, code};
 
-/// The longest method.
+/// The longest method, in bytes.
 const MAX_METHOD: usize = 20;
 
 const MEMBERS: [&str; 5] = ["method", "url", "headers", "body", "timeoutMs"];
 
-/// What a node wants to be sent.
+/// The request that a node wants to send.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) method: Method,
@@ -26,7 +26,7 @@ pub(super) struct Request {
     pub(super) timeout: Duration,
 }
 
-/// A body that was not fetched yet.
+/// The content of a body, not loaded yet.
 #[derive(Debug)]
 pub(super) enum Content {
     None,
@@ -35,7 +35,7 @@ pub(super) enum Content {
 }
 
 impl Request {
-    /// Reads the arguments of a call; all that is wrong about them is `invalid_input` or `http_body_too_large`.
+    /// Reads the arguments of a call; an error is `invalid_input` or `http_body_too_large`.
     pub(super) fn read(call: &Call, limits: &Limits) -> Result<Request, Failure> {
         if !matches!(&*call.function, "send" | "start-send") {
             return Err(wrong(format!("http has no function `{}`", call.function)));
@@ -55,12 +55,12 @@ impl Request {
     }
 }
 
-/// Whether a request of this method may change anything.
+/// Returns true if a request of this method may change something.
 pub(super) fn changes(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
-/// A body that is larger than this many bytes.
+/// Returns the failure for a body larger than `limit` bytes.
 pub(super) fn too_large(limit: usize) -> Failure {
     Failure::new(code::BODY_TOO_LARGE, format!("the body of the request is larger than {limit} bytes"))
 }
@@ -113,7 +113,7 @@ fn header(pair: &Json) -> Result<(HeaderName, HeaderValue), Failure> {
     let Some([Json::String(name), Json::String(value)]) = pair.as_array() else {
         return Err(wrong("a header is a list of two texts, [name, value]".into()));
     };
-    // Neither is repeated: the one may be long, and the other a secret.
+    // The message repeats neither: the name may be long, and the value may be a secret.
     let name = HeaderName::from_bytes(name.as_bytes())
         .map_err(|_| wrong("the name of a header has another character than letters, digits and `-`".into()))?;
     if is_of_the_host(&name) {
@@ -137,7 +137,7 @@ fn content(member: Option<&Json>, limits: &Limits) -> Result<Content, Failure> {
         Some(("file", file)) => Content::File(Value::from(file.clone()).blob().ok_or_else(shape)?),
         _ => return Err(shape()),
     };
-    // A file says its size, but is measured again when it is fetched.
+    // A file states its size, but its content is measured again when it is loaded.
     let size = match &content {
         Content::Text(text) => text.len() as u64,
         Content::File(blob) => blob.size,
