@@ -1,4 +1,4 @@
-//! Where a provider of the operator's is, and how the host shows it a key: what profiles of models and of images share.
+//! The address of an operator's provider and its key; the profiles of models and of images share this.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::{
     secret::{Key, KeySource},
 };
 
-/// Headers that say how a request is sent, or who sends it.
+/// Headers about the transfer or the sender of a request, which a profile may not set.
 const OWN_HEADERS: [&str; 9] = [
     "accept-encoding",
     "authorization",
@@ -28,7 +28,7 @@ const OWN_HEADERS: [&str; 9] = [
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// How a key is shown to a provider.
+/// The way that a request carries the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Auth {
@@ -37,13 +37,13 @@ pub enum Auth {
     Bearer,
     /// `x-api-key: KEY`.
     XApiKey,
-    /// In this header, alone.
+    /// In this header, as the whole value.
     Header(String),
-    /// Not at all: no key is read.
+    /// No key is read or sent.
     None,
 }
 
-/// What a profile says about the place of its provider.
+/// The members of a profile about the provider's address and key.
 pub(crate) struct Parts<'a> {
     pub(crate) base_url: Option<&'a str>,
     pub(crate) auth: &'a Auth,
@@ -53,7 +53,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) allow_private: &'a [String],
 }
 
-/// The same, checked.
+/// The checked address and key of a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) key: Option<KeySource>,
@@ -63,7 +63,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Parts<'_> {
-    /// Checks what is said. Relative files are in this folder; a key is not read yet.
+    /// Checks the members. Relative files start at `folder`. The key is not read yet.
     pub(crate) fn read(&self, folder: &Path) -> Result<Endpoint, String> {
         let key = self.key(folder)?;
         let base = self.base_url.ok_or("it has no `baseUrl`")?;
@@ -100,7 +100,7 @@ impl Parts<'_> {
 }
 
 impl Auth {
-    /// Adds the header that shows a key. The error says why it cannot.
+    /// Adds the header with the key. The error gives the reason if the key does not fit.
     pub(crate) fn show(&self, key: &Key, headers: &mut HeaderMap) -> Result<(), &'static str> {
         let (name, prefix) = match self {
             Auth::Bearer => (AUTHORIZATION, "Bearer "),

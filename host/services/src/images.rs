@@ -1,24 +1,25 @@
-//! Images, made by an endpoint that speaks OpenAI's interface for them: a prompt alone goes to
-//! `POST {baseUrl}/images/generations` as JSON, one with images to `POST {baseUrl}/images/edits` as a form.
+//! Images from an endpoint with OpenAI's image interface. A prompt alone goes to `POST {baseUrl}/images/generations` as
+//! JSON. A prompt with images goes to `POST {baseUrl}/images/edits` as a form.
 //!
-//! What comes back, as base64 or behind a URL, is kept as a file. A URL is fetched through the guard, without the key: over
-//! `https`, or from the endpoint itself.
+//! The host keeps each image, sent as base64 or behind a URL, as a file. It loads a URL through the guard, without the
+//! key: over `https`, or from the endpoint itself.
 //!
-//! | what | limit |
+//! | subject | limit |
 //! |---|---|
-//! | images that are given | 16 |
-//! | a prompt | 32,000 characters |
-//! | images that are made at a time (`n`) | 10 |
-//! | body of a request, images included | 32 MiB |
-//! | an answer | 64 MiB |
-//! | an image behind a URL | 32 MiB |
+//! | images of a request | 16 |
+//! | prompt | 32,000 characters |
+//! | new images per call (`n`) | 10 |
+//! | request body, images included | 32 MiB |
+//! | answer | 64 MiB |
+//! | image behind a URL | 32 MiB |
 //! | a call with all its attempts | 5 min ([`Profile::timeout_ms`]) |
 //! | attempts | 3 ([`Profile::max_retries`] and the first) |
-//! | wait between two of them | what the endpoint asks for, or else 0.5 s doubled up to 8 s, less up to a quarter by chance |
+//! | wait between two attempts | as the endpoint asks, else 0.5 s doubled up to 8 s, minus a random part of up to a quarter |
 //!
-//! Failures have the codes of the capability [`model`](crate::model): `invalid_input`, `model_auth`, `model_permission`,
-//! `model_invalid_request`, `model_not_found`, `model_too_large`, `model_rate_limited`, `model_quota`, `model_overloaded`,
-//! `model_timeout`, `model_connect`, `model_bad_response`; and `ambiguous` of a call of effect `once` that may have been made.
+//! Failures have the codes of the capability [`model`](crate::model): `invalid_input`, `model_auth`,
+//! `model_permission`, `model_invalid_request`, `model_not_found`, `model_too_large`, `model_rate_limited`,
+//! `model_quota`, `model_overloaded`, `model_timeout`, `model_connect`, `model_bad_response`. A call of effect `once`
+//! that may have been made is `ambiguous`.
 
 mod answer;
 mod exchange;
@@ -44,7 +45,7 @@ use crate::{
     secret,
 };
 
-/// What says what an image has cost, in its `meta`, or in the details of a failure.
+/// The member with the cost of an image, in its `meta` or in the details of a failure.
 const COST_USD: &str = "costUsd";
 
 /// An endpoint that makes images. Clones share their connections.
@@ -59,7 +60,7 @@ pub struct Images {
 }
 
 impl Images {
-    /// Requests leave behind the guard of this client; images are files of these blobs.
+    /// Creates the endpoint. Requests pass the guard of `client`; images are files of `blobs`.
     pub fn new(profile: Profile, client: &Client, blobs: Arc<dyn Blobs>) -> Images {
         let endpoint = profile.endpoint.clone();
         Images {
@@ -72,17 +73,17 @@ impl Images {
         }
     }
 
-    /// The same endpoint, whose waits this clock owns.
+    /// Returns the same endpoint, which waits by this clock.
     pub fn timed_by(self, clock: Arc<dyn Clock>) -> Images {
         Images { clock, ..self }
     }
 
-    /// The same endpoint, whose key is looked up here.
+    /// Returns the same endpoint, which looks up its key in `environment`.
     pub fn with_environment(self, environment: Environment) -> Images {
         Images { environment, ..self }
     }
 
-    /// What the operator says about the endpoint.
+    /// Returns the operator's profile of the endpoint.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
@@ -92,13 +93,13 @@ impl Images {
         Request::read(args, &self.profile).map(drop)
     }
 
-    /// What a call with these arguments and this effect costs at most with all its attempts, in USD; none if nobody knows.
+    /// Returns the maximum cost in USD of a call with all its attempts, or `None` if no price is configured.
     pub fn most_it_costs(&self, args: &[Json], effect: Effect) -> Result<Option<f64>, Failure> {
         let attempts = if effect == Effect::Once { 1 } else { u64::from(self.profile.max_retries()) + 1 };
         Ok(self.profile.price_of(Request::read(args, &self.profile)?.count() * attempts))
     }
 
-    /// What a call has cost, in USD, as far as it is known.
+    /// Returns the known cost of a finished call, in USD.
     pub fn cost(ended: &Result<Value, Failure>) -> f64 {
         let told = |json: &Json| json.get(COST_USD).and_then(Json::as_f64);
         let of_image = |image: &Json| image.get("meta").and_then(told).unwrap_or_default();
@@ -110,7 +111,7 @@ impl Images {
         }
     }
 
-    /// Makes what a call with these arguments asks for: a file value, or a list of them where `n` is more than 1.
+    /// Makes the images of a call: returns a file value, or a list of them if `n` is more than 1.
     pub fn make(&self, args: &[Json], outgoing: &Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
         let (images, request, outgoing) = (self.clone(), Request::read(args, &self.profile), outgoing.clone());
         Box::pin(async move { images.within_its_time(request?, outgoing).await })

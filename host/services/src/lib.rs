@@ -1,15 +1,15 @@
-//! The outside world: what leaves the host leaves it here.
+//! The services of a host that reach the outside world.
 //!
-//! * [`egress`] is the one guard that every outgoing connection passes.
+//! * [`egress`] guards every outgoing connection.
 //! * [`client`] speaks HTTP/1.1 over guarded connections.
-//! * [`pattern`] is how grants name many things at once.
-//! * [`http`], [`files`] and [`model`] are the capabilities that nodes call.
-//! * [`images`] are made by an endpoint of the operator's.
-//! * [`secrets`] are what the host adds to requests, and no node sees.
-//! * [`mcp`] is what the operator's servers of tools offer.
-//! * [`distribution`] is how packs travel: registries, and files behind URLs.
-//! * [`webhook`] posts what happens to the operator's URLs.
-//! * [`program`] speaks with the operator's programs, in [`lines`]; [`watchdog`] ends them if this process is killed.
+//! * [`pattern`] matches the name patterns of grants.
+//! * [`http`], [`files`] and [`model`] are capabilities that nodes call.
+//! * [`images`] makes images through an endpoint of the operator.
+//! * [`secrets`] adds secrets to requests without showing them to nodes.
+//! * [`mcp`] offers the tools of the operator's MCP servers.
+//! * [`distribution`] transfers packs from registries and from URLs of files.
+//! * [`webhook`] posts events to the operator's URLs.
+//! * [`program`] talks to the operator's programs through [`lines`]; [`watchdog`] ends them if this process is killed.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -24,9 +24,9 @@
 //! # }
 //! ```
 //!
-//! Everything here runs on the caller's tokio runtime, which needs its I/O driver and its timer (`enable_all`) and
-//! should live as long as the client. Proxies named in the environment are ignored, and certificates are always
-//! verified, against the public roots in this binary and those that the operator adds.
+//! All services run on the caller's tokio runtime, which needs its I/O driver and its timer (`enable_all`). The runtime
+//! should live as long as the client. The client ignores proxies of the environment. It always verifies certificates,
+//! against the public roots in this binary and those that the operator adds.
 
 pub mod client;
 pub mod code;

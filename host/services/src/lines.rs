@@ -1,19 +1,19 @@
-//! Lines of bytes, with a cap on their length.
+//! Lines of bytes with a limited length.
 
 use std::{io, mem};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// One line, without its end.
+/// One line, without its line end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// All of it.
+    /// The complete line.
     Whole(Vec<u8>),
-    /// Its beginning, as long as the limit allows. The rest is skipped.
+    /// The beginning of the line, up to the limit. The rest is skipped.
     Cut(Vec<u8>),
 }
 
-/// Reads lines.
+/// Reads lines from a stream.
 pub struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
@@ -22,12 +22,13 @@ pub struct Lines<R> {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Lines of at most `limit` bytes.
+    /// Creates a reader of lines of at most `limit` bytes.
     pub fn new(reader: R, limit: usize) -> Lines<R> {
         Lines { reader: BufReader::new(reader), line: Vec::new(), limit, skipping: false }
     }
 
-    /// The next line, or none at the end. Nothing is lost if it is dropped while it waits. A line without an end is none.
+    /// Returns the next line, or `None` at the end. Dropping the future loses no bytes. Bytes after the last line end
+    /// are ignored.
     pub async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let bytes = self.reader.fill_buf().await?;

@@ -1,6 +1,6 @@
-//! Patterns in which `*` stands for any letters, also none.
+//! Patterns with `*` for any letters, including none.
 
-/// Whether a pattern matches the whole text. The time is at most the product of both lengths.
+/// Returns true if a pattern matches the whole text. The time is at most the product of both lengths.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(begin) else { return false };
@@ -41,7 +41,7 @@ mod tests {
         }
     }
 
-    /// Policies rely on this: what a grant says as text is compared with what the policy says.
+    /// Policies rely on this: they compare the text of a grant with their own pattern.
     #[test]
     fn a_pattern_that_matches_another_one_matches_all_that_this_one_does() {
         let words = |letters: &[char], most: usize| {

@@ -1,8 +1,8 @@
-//! Long texts as people are shown them.
+//! Shortened texts for people.
 
 use std::borrow::Cow;
 
-/// The first characters of a text, at most so many, with the size of the whole if something is cut.
+/// Returns the first `most` characters of a text, with the total size if the text was cut.
 pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => text.into(),

@@ -1,13 +1,13 @@
-//! Processes that end together: a program of the operator's, and what it has started.
+//! Groups of processes that end together: an operator's program, and the processes that it starts.
 
-/// The processes of a program, which was started as the first of a group of its own. They are killed when this is dropped, and
-/// by the [watchdog](crate::watchdog) if this process ends before.
+/// The processes of a program that was started as the leader of its own group. Dropping this kills them. The
+/// [watchdog](crate::watchdog) kills them if this process ends before.
 pub(crate) struct ProcessGroup(
     #[cfg_attr(not(unix), allow(dead_code, reason = "there are no process groups"))] Option<u32>,
 );
 
 impl ProcessGroup {
-    /// The group of a process that was started as the first of its own.
+    /// Wraps the group of a process that was started as its leader.
     pub(crate) fn of(first: Option<u32>) -> ProcessGroup {
         if let Some(first) = first {
             crate::watchdog::begin(first);

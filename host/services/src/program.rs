@@ -1,8 +1,8 @@
-//! Programs on this machine that are spoken with in lines.
+//! Programs on this machine that exchange lines with the host.
 //!
-//! Only the operator names one. It inherits the operator's environment and folder, and is the first of a process group of its
-//! own: Ctrl-C is not for it, and when it is ended, whatever it has started ends with it. It also ends with the host, even if that
-//! is killed and a [watchdog](crate::watchdog) is armed.
+//! Only the operator names a program. It inherits the operator's environment and folder. It leads its own process
+//! group: Ctrl-C does not reach it, and all processes that it starts end with it. It also ends with the host. If the
+//! host is killed, this needs an armed [watchdog](crate::watchdog).
 
 use std::{ffi::OsStr, io, process::Stdio};
 
@@ -13,30 +13,30 @@ use tokio::{
 
 use crate::{lines::Lines, process_group::ProcessGroup};
 
-/// A program that runs, and what it is spoken with over.
+/// A running program and its streams.
 pub struct Program {
-    /// What it reads.
+    /// The standard input.
     pub input: Input,
-    /// What it writes.
+    /// The standard output, in lines.
     pub output: Lines<ChildStdout>,
-    /// What it writes about itself.
+    /// The standard error, in lines.
     pub errors: Lines<ChildStderr>,
-    /// How it ends.
+    /// The processes of the program.
     pub life: Life,
 }
 
-/// The standard input of a program. It ends when this is dropped.
+/// The standard input of a program. Dropping it closes the stream.
 pub struct Input(ChildStdin);
 
-/// The processes of a program. They are killed when this is dropped.
+/// The processes of a program. Dropping it kills them.
 pub struct Life {
     child: Child,
     _group: ProcessGroup,
 }
 
 impl Program {
-    /// Starts a program. A name without a slash is looked for in the `PATH`. Lines that it writes are cut at `max_line` bytes,
-    /// those about itself at `max_log_line`.
+    /// Starts a program. A name without a slash is searched in the `PATH`. Lines of its output are cut at `max_line`
+    /// bytes, lines of its standard error at `max_log_line`.
     pub fn start<S: AsRef<OsStr>>(
         words: &[S],
         environment: &[(&str, &str)],
@@ -72,7 +72,7 @@ impl Input {
 }
 
 impl Life {
-    /// Waits until the program has ended, and says how.
+    /// Waits until the program has ended, and describes its end.
     pub async fn ended(&mut self) -> String {
         let ended = self.child.wait().await;
         ended.map_or_else(|error| error.kind().to_string(), |status| status.to_string())

@@ -1,4 +1,4 @@
-//! Keys of the servers that an operator has: where they are, and how they are shown.
+//! Keys for the operator's servers: their sources, and their use in headers.
 
 use std::{env, fmt, fs, path::PathBuf, sync::Arc};
 
@@ -6,30 +6,30 @@ use flowcell_contract::Failure;
 use hyper::header::HeaderValue;
 use zeroize::Zeroizing;
 
-/// Bytes of a file with a key, at most.
+/// Maximum bytes of a file with a key.
 const MAX_KEY: usize = 16 * 1024;
 
-/// Shorter keys are not looked for in texts: they would be found in everything.
+/// Shorter keys are not searched for in texts, because they would match everywhere.
 const MIN_HIDDEN: usize = 4;
 
-/// Looks a variable of the environment up.
+/// Looks up an environment variable.
 pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// The environment of this process.
+/// Returns the environment of this process.
 pub(crate) fn environment() -> Environment {
     Arc::new(|name| env::var(name).ok())
 }
 
-/// Where a key is.
+/// The source of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
-    /// In a variable of the host's environment.
+    /// A variable of the host's environment.
     Environment(String),
-    /// In a file, alone.
+    /// A file that contains only the key.
     File(PathBuf),
 }
 
-/// A key. It has no text form, and is cleared when it is dropped.
+/// A key. It has no text form. Its memory is cleared when it is dropped.
 #[derive(Clone)]
 pub(crate) struct Key(Zeroizing<String>);
 
@@ -40,7 +40,7 @@ impl fmt::Debug for Key {
 }
 
 impl KeySource {
-    /// Reads the key. What goes wrong has this code and names the place, never the content.
+    /// Reads the key. A failure has the given code and names the source, never the content.
     pub(crate) async fn read(&self, environment: &Environment, code: &str) -> Result<Key, Failure> {
         let wrong = |why: &str| Failure::new(code, format!("{}: {why}", self.place()));
         let text = Zeroizing::new(match self {
@@ -71,7 +71,7 @@ impl KeySource {
 }
 
 impl Key {
-    /// A key that was kept elsewhere, to be put into a header. The error says what is wrong, and not the key.
+    /// Checks a key from another source for use in a header. The error describes the problem without the key.
     pub(crate) fn of(text: Zeroizing<String>) -> Result<Key, &'static str> {
         match text.len() {
             ..=MAX_KEY if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Key(text)),
@@ -80,29 +80,29 @@ impl Key {
         }
     }
 
-    /// A header value with the key in it, marked so that it is not printed. None if it cannot stand in a header.
+    /// Returns a header value with the key, marked as sensitive. `None` if the key does not fit into a header.
     pub(crate) fn header(&self, prefix: &str) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&self.text(prefix)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// The key itself, for whom it is meant.
+    /// Returns the key itself after `prefix`.
     pub(crate) fn text(&self, prefix: &str) -> String {
         format!("{prefix}{}", *self.0)
     }
 
-    /// How many characters it has.
+    /// Returns the length of the key in bytes.
     pub(crate) fn length(&self) -> usize {
         self.0.len()
     }
 
-    /// A password or another key that a peer may send back; it need not fit into a header.
+    /// Wraps a password or another key that a peer may send back; it need not fit into a header.
     pub(crate) fn unchecked(text: Zeroizing<String>) -> Key {
         Key(text)
     }
 
-    /// Returns the bytes that answers are searched for; none if the key is so short that it would be found in everything.
+    /// Returns the bytes to search for in answers, or `None` if the key is so short that it would match everywhere.
     pub(crate) fn searchable(&self) -> Option<&[u8]> {
         Some(self.0.as_bytes()).filter(|key| key.len() >= MIN_HIDDEN)
     }

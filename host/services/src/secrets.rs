@@ -1,17 +1,18 @@
-//! Secrets that flows name and never see: the host puts them into a header of a request, for the server that they are for.
+//! Secrets that flows name and never see. The host puts them into a header of a request, for the server they are meant
+//! for.
 //!
-//! A tenant's secrets are in a [`SecretStore`]. The operator of the tenant `local` may also say where each is, and for which
-//! origins, in a YAML file ([`OperatorSecrets`]); what is in the store comes first:
+//! A tenant's secrets are in a [`SecretStore`]. The operator of the tenant `local` may also list sources and permitted
+//! origins in a YAML file ([`OperatorSecrets`]). The store has priority:
 //!
 //! ```yaml
 //! api-token: { keyEnv: API_TOKEN, for: ["https://api.example.com"] }
 //! crm: { keyFile: crm.key, for: ["https://*.crm.example/v2"] }   # beside this file
-//! github: { keyEnv: GITHUB_HOOK, for: webhook }                  # what posts to triggers are signed with
+//! github: { keyEnv: GITHUB_HOOK, for: webhook }                  # signs posts to triggers
 //! ```
 //!
-//! A flow names one in the grants of a node that sends requests ([`SecretGrants`]). It is read when the request leaves, is
-//! put into that header alone, and is taken out again of everything that comes back, however it is encoded there. It is sent over TLS
-//! only, or to a private address that the operator has listed.
+//! A flow names a secret in the grants of a node that sends requests ([`SecretGrants`]). The host reads it when the
+//! request leaves, and puts it only into that header. The host redacts it in everything that comes back, in all
+//! encodings that it knows. It sends secrets only over TLS, or to a private address that the operator has listed.
 
 mod grant;
 mod operator;
@@ -31,28 +32,28 @@ use crate::{
     webhook::SigningKey,
 };
 
-/// The name under which secrets are granted.
+/// The name of the grant of secrets.
 pub const GRANT: &str = flowcell_contract::SECRETS;
 
-/// What a secret is for whose posts to triggers are signed with it; it is sent to nobody.
+/// The purpose of a secret that signs posts to triggers; it is never sent to a server.
 pub const WEBHOOK: &str = "webhook";
 
-/// The fewest characters of a secret: a shorter one would be found in everything that is searched for it.
+/// Minimum characters of a secret: a shorter one would match everywhere in searched texts.
 const MIN_SECRET: usize = 8;
 
-/// Where the secrets of tenants are kept.
+/// A store of the tenants' secrets.
 pub trait SecretStore: Send + Sync {
-    /// For whom a secret is; none if the tenant has none of this name.
+    /// Returns the origins that a secret is meant for, or `None` if the tenant has no secret of this name.
     fn meant_for(&self, tenant: &Tenant, name: &str) -> Result<Option<OriginGrants>, Failure>;
 
-    /// What it is.
+    /// Returns the secret itself, or `None` if the tenant has no secret of this name.
     fn open(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, Failure>;
 
-    /// Notes that a run was refused a secret which its tenant does not have.
+    /// Records that a run was refused a secret which its tenant does not have.
     fn refused(&self, tenant: &Tenant, name: &str);
 }
 
-/// All secrets that there are, wherever they are. Cheap to clone.
+/// All secrets of the host, from every source. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Secrets {
     store: Option<Arc<dyn SecretStore>>,
@@ -66,12 +67,12 @@ impl From<OperatorSecrets> for Secrets {
 }
 
 impl Secrets {
-    /// The same, and before them those of a store.
+    /// Returns the same secrets, preceded by those of a store.
     pub fn and_kept(self, store: Arc<dyn SecretStore>) -> Secrets {
         Secrets { store: Some(store), ..self }
     }
 
-    /// What keeps a grant from being used, with what mends it. Looks at names, and for whom they are.
+    /// Checks if a grant is usable; the error says how to correct it. It reads names and permitted origins only.
     pub fn check(&self, tenant: &Tenant, grant: &SecretGrant) -> Result<(), String> {
         let name = &grant.name;
         let known = self.meant_for(tenant, name).map_err(|failure| failure.message)?;
@@ -82,7 +83,7 @@ impl Secrets {
         }
     }
 
-    /// The grants that are for this destination. Those of secrets that are for others are refused.
+    /// Returns the grants for this destination. Refuses grants of secrets that are meant for other origins.
     pub(crate) fn for_destination(
         &self,
         tenant: &Tenant,
@@ -104,15 +105,15 @@ impl Secrets {
         Ok(meant)
     }
 
-    /// The key with which posts to a trigger are signed: a secret that is for [`WEBHOOK`]. One that is for something else signs
-    /// nothing.
+    /// Returns the key that signs posts to a trigger: a secret with the purpose [`WEBHOOK`]. Refuses secrets with
+    /// another purpose.
     pub async fn signing_key(&self, tenant: &Tenant, name: &str) -> Result<SigningKey, Failure> {
         let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));
         self.check_signing(tenant, name).map_err(|why| Failure::new(codes::DENIED, why))?;
         SigningKey::new(&self.read(tenant, name).await?.text("")).map_err(denied)
     }
 
-    /// What keeps a secret from signing posts, with what mends it. Looks at its name, and what it is for.
+    /// Checks if a secret may sign posts; the error says how to correct it. It reads the name and the purpose only.
     pub fn check_signing(&self, tenant: &Tenant, name: &str) -> Result<(), String> {
         let known = self.meant_for(tenant, name).map_err(|failure| failure.message)?;
         if known.is_some_and(|origins| origins.is_nowhere()) {
@@ -122,7 +123,7 @@ impl Secrets {
         Err(format!("the secret `{name}`: there is none with which posts are signed; {help}"))
     }
 
-    /// Reads a secret, for whom it is meant.
+    /// Reads a secret, from the store first. Fails with `denied` if the tenant has no secret of this name.
     pub(crate) async fn read(&self, tenant: &Tenant, name: &str) -> Result<Key, Failure> {
         let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));
         if let Some(value) = self.kept(tenant, name).await? {
@@ -150,7 +151,7 @@ impl Secrets {
     }
 }
 
-/// Of another tenant's secret nothing else is said than of one that nobody has.
+/// Returns the same message for another tenant's secret as for one that does not exist.
 fn missing(tenant: &Tenant, name: &str) -> String {
     format!(
         "there is no secret `{name}`; add it with `flowcell secret set {name}{} --for ORIGIN`, with the server that it is sent to",

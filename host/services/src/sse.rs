@@ -1,31 +1,31 @@
-//! Server-sent events, read piece by piece, with caps on everything that a peer decides.
+//! Server-sent events, read piece by piece, with limits on all sizes that a peer controls.
 //!
-//! Pieces may end anywhere: inside a letter, or between the two bytes of a line end. Lines end with `\n`, `\r\n` or `\r`;
-//! comments and unknown fields are skipped; an event without its empty line was not sent completely, and is dropped.
+//! Pieces may end anywhere: inside a letter, or between the two bytes of a line end. Lines end with `\n`, `\r\n` or
+//! `\r`. Comments and unknown fields are skipped. An event without its final empty line is incomplete, and is dropped.
 
 use std::mem;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// One event.
+/// One complete event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// Its name; empty if it has none.
+    /// The event's name; empty if it has none.
     pub(crate) name: String,
-    /// Its data, several lines of it joined.
+    /// The event's data, with several lines joined.
     pub(crate) data: String,
-    /// Where the stream goes on after this event; none if it does not say.
+    /// The position to resume the stream after this event; `None` if the event has none.
     pub(crate) id: Option<String>,
-    /// Milliseconds before the stream is asked for again; none if it does not say.
+    /// Milliseconds before a new request for the stream; `None` if the event has none.
     pub(crate) retry: Option<u64>,
 }
 
-/// Why a stream is not read any further.
+/// The reason that a stream cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
     /// A line is longer than [`Caps::line`].
     Line,
-    /// The data of an event are longer than [`Caps::event`].
+    /// The data of an event is longer than [`Caps::event`].
     Event,
     /// The stream is longer than [`Caps::stream`].
     Stream,
@@ -33,25 +33,25 @@ pub(crate) enum Unreadable {
     Encoding,
 }
 
-/// The caps of one stream, in bytes.
+/// The size limits of one stream, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caps {
-    /// One line.
+    /// Maximum bytes of one line.
     pub(crate) line: usize,
-    /// The data of one event.
+    /// Maximum bytes of the data of one event.
     pub(crate) event: usize,
-    /// Everything.
+    /// Maximum bytes of the whole stream.
     pub(crate) stream: usize,
 }
 
-/// A stream of events that is being read.
+/// A parser of one stream of events.
 #[derive(Debug)]
 pub(crate) struct EventStream {
     caps: Caps,
     line: Vec<u8>,
     next: Event,
     has_data: bool,
-    /// The last byte was `\r`: a `\n` that follows belongs to it.
+    /// True if the last byte was `\r`; a following `\n` belongs to the same line end.
     after_return: bool,
     first_line: bool,
     received: usize,
@@ -70,7 +70,7 @@ impl EventStream {
         }
     }
 
-    /// Takes a piece, and hands over every event that it completes.
+    /// Takes a piece, and passes every event that it completes to `each`.
     pub(crate) fn feed(&mut self, mut piece: &[u8], mut each: impl FnMut(Event)) -> Result<(), Unreadable> {
         self.received += piece.len();
         if self.received > self.caps.stream {

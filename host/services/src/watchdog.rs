@@ -1,11 +1,11 @@
-//! Ends programs whose host is gone, however it ended.
+//! Ends programs after their host ended for any reason.
 //!
-//! A process that is killed cannot end the programs that it has started. So a host starts a second process of its own, the
-//! watchdog, and tells it over a pipe which programs run. When the host ends, the kernel closes the pipe, and the watchdog kills
-//! these programs, what they have started, and the rest of their process groups. A process that left its group and whose
-//! parent is gone cannot be found, and lives on.
+//! A killed process cannot end the programs that it has started. So a host starts a second process of its own, the
+//! watchdog, and sends it the running programs over a pipe. When the host ends, the kernel closes the pipe. The
+//! watchdog then kills these programs, the processes that they started, and the rest of their process groups. A process
+//! that left its group and whose parent has ended cannot be found, and survives.
 //!
-//! The pipe has lines: `+ID` when a program begins, `-ID` when it was ended. Without [`arm`] there is no watchdog.
+//! The pipe carries lines: `+ID` when a program begins, `-ID` when it was ended. Without [`arm`] no watchdog runs.
 
 #[cfg(unix)]
 mod tree;
@@ -24,20 +24,20 @@ use parking_lot::Mutex;
 /// The watchdog of this process.
 static WATCHDOG: OnceLock<Mutex<Watchdog>> = OnceLock::new();
 
-/// A watchdog, which is started with the first program.
+/// A watchdog process, which is started with the first program.
 struct Watchdog {
     program: PathBuf,
     arguments: Vec<OsString>,
     process: Option<(Child, ChildStdin)>,
 }
 
-/// Names the command that does [`watch`] with its standard input. The first one that is named counts.
+/// Sets the command that runs [`watch`] on its standard input. Only the first call counts.
 pub fn arm(program: PathBuf, arguments: Vec<OsString>) {
-    // Another one is armed already.
+    // Another watchdog is armed already.
     let _ = WATCHDOG.set(Mutex::new(Watchdog { program, arguments, process: None }));
 }
 
-/// Is a watchdog: reads which programs run, and kills them when its input ends.
+/// Runs a watchdog: reads the running programs, and kills them when its input ends.
 pub fn watch(input: impl BufRead) {
     let mut running = BTreeSet::new();
     for line in input.lines().map_while(Result::ok) {
@@ -50,17 +50,17 @@ pub fn watch(input: impl BufRead) {
     kill(&running.into_iter().collect::<Vec<_>>());
 }
 
-/// Tells the watchdog that a program runs.
+/// Reports a started program to the watchdog.
 pub(crate) fn begin(id: u32) {
     tell(&format!("+{id}\n"), true);
 }
 
-/// Tells the watchdog that a program was ended.
+/// Reports an ended program to the watchdog.
 pub(crate) fn end(id: u32) {
     tell(&format!("-{id}\n"), false);
 }
 
-/// Kills programs, each the first of its group, with what they have started.
+/// Kills programs, each the leader of its group, and all processes that they started.
 #[cfg(unix)]
 pub(crate) fn kill(programs: &[u32]) {
     tree::kill(programs);
@@ -78,13 +78,13 @@ fn tell(line: &str, start: bool) {
 }
 
 impl Watchdog {
-    /// Writes a line, and starts the process before if need be.
+    /// Writes a line, and first starts the process if needed.
     fn tell(&mut self, line: &str, start: bool) -> std::io::Result<()> {
         if self.process.is_none() && start {
             let mut command = Command::new(&self.program);
             command.args(&self.arguments).env_clear().current_dir("/");
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-            // What the terminal sends to the host is not for the watchdog.
+            // Signals of the terminal to the host must not reach the watchdog.
             #[cfg(unix)]
             std::os::unix::process::CommandExt::process_group(&mut command, 0);
             let mut child = command.spawn()?;

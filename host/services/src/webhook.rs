@@ -1,23 +1,23 @@
-//! Webhooks: bodies of JSON that are posted to a URL of the operator's, through the guard.
+//! Webhooks: JSON bodies that the host posts to a URL of the operator, through the guard.
 //!
-//! A post has the headers `content-type: application/json`, `user-agent: flowcell/VERSION`, and those of the Standard Webhooks:
-//! `webhook-id`, the same in every attempt, `webhook-timestamp` in seconds, of this attempt, and with a secret
-//! `webhook-signature: v1,BASE64`, the HMAC-SHA-256 of `ID.TIMESTAMP.BODY`. A secret `whsec_BASE64` is decoded, any other is
-//! taken as it is.
+//! A post has the headers `content-type: application/json` and `user-agent: flowcell/VERSION`, and those of the
+//! Standard Webhooks. `webhook-id` is the same in every attempt. `webhook-timestamp` is the time of the attempt in
+//! seconds. With a secret, `webhook-signature: v1,BASE64` is the HMAC-SHA-256 of `ID.TIMESTAMP.BODY`. A secret
+//! `whsec_BASE64` is decoded, any other is used unchanged.
 //!
-//! Any 2xx takes it. After 408, 429, a 5xx, and where there was no answer, it is posted again; anything else is a refusal,
-//! a redirect too.
+//! Any 2xx status is success. After 408, 429, a 5xx or no answer, the host posts again. Every other status is a
+//! refusal, including redirects.
 //!
-//! | what | limit |
+//! | subject | limit |
 //! |---|---|
 //! | attempts | 8 |
-//! | wait between two | 0.5 s, doubled up to 30 s, less up to a quarter by chance; what `retry-after` asks for, up to 60 s |
+//! | wait between two attempts | 0.5 s, doubled up to 30 s, minus a random part of up to a quarter; `retry-after` up to 60 s |
 //! | one attempt | 10 s |
-//! | an answer that is read | 64 KiB |
+//! | read part of an answer | 64 KiB |
 //!
-//! Failures name the origin alone: many URLs of webhooks are secrets themselves.
+//! Failures name only the origin, because many webhook URLs are secrets themselves.
 //!
-//! Posts that come in are signed in the same way: [`Received`] tells whether somebody known has sent them.
+//! Incoming posts are signed in the same way: [`Received`] checks that a known sender has signed them.
 
 mod received;
 mod signature;
@@ -43,26 +43,26 @@ use crate::{
     model::{Clock, SystemClock, Wait},
 };
 
-/// Attempts at a post.
+/// Maximum attempts at a post.
 pub const ATTEMPTS: u32 = 8;
-/// How long an attempt may take.
+/// Time limit of an attempt.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The first wait between two attempts; each one is twice the one before.
+/// The first wait between two attempts; each later wait is twice the one before.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The longest wait that nobody asked for.
+/// The longest wait without a request of the server.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The longest wait that a server is believed.
+/// The longest wait that a server may request.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
-/// A wait is shorter by up to this part, by chance.
+/// The largest random part by which a wait is shortened.
 const JITTER: f64 = 0.25;
-/// Bytes of an answer that are read, so that its connection can be used again.
+/// Maximum bytes of an answer that are read, to make its connection reusable.
 const MAX_ANSWER: usize = 64 * 1024;
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Where bodies are posted.
+/// A URL that receives posts.
 #[derive(Clone)]
 pub struct Webhook {
     client: Client,
@@ -71,15 +71,15 @@ pub struct Webhook {
     clock: Arc<dyn Clock>,
 }
 
-/// Why an attempt was not taken.
+/// The reason that an attempt failed.
 struct Refusal {
     why: String,
-    /// When to try again, if that may help; a server may ask for it.
+    /// `None` if another attempt is pointless; else the wait that the server requests, if any.
     again: Option<Option<Duration>>,
 }
 
 impl Webhook {
-    /// A webhook at this URL, of any port. The guard refuses addresses that are not public and not listed.
+    /// Creates a webhook at this URL, of any port. The guard refuses private addresses that are not listed.
     pub fn new(client: Client, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
         let wrong = |why: String| Failure::new(codes::INVALID_INPUT, why);
         let parsed = url::Url::parse(url).map_err(|error| wrong(format!("this is no URL: {error}")))?;
@@ -91,17 +91,17 @@ impl Webhook {
         Ok(Webhook { client, to, key, clock: Arc::new(SystemClock) })
     }
 
-    /// The same webhook with another clock.
+    /// Returns the same webhook with another clock.
     pub fn timed_by(self, clock: Arc<dyn Clock>) -> Webhook {
         Webhook { clock, ..self }
     }
 
-    /// Where it is, without what may be secret.
+    /// Returns the origin of the URL, without the parts that may be secret.
     pub fn origin(&self) -> String {
         self.to.origin().to_string()
     }
 
-    /// Posts a body until it is taken. The error is why it was not, in the last attempt.
+    /// Posts a body until the server accepts it. The error gives the reason of the last attempt.
     pub async fn post(&self, id: &str, body: Bytes) -> Result<(), Failure> {
         let mut failed = 0;
         loop {
@@ -161,7 +161,7 @@ impl Webhook {
         Ok(headers)
     }
 
-    /// Why an answer is no acceptance. None if it is one.
+    /// Returns the reason that an answer is not a success, or `None` if it is one.
     fn refusal(&self, answer: &Answer) -> Option<Refusal> {
         let status = answer.status;
         if status.is_success() {
@@ -173,7 +173,7 @@ impl Webhook {
         Some(Refusal { why, again: passes.then(|| self.asked_wait(&answer.headers)) })
     }
 
-    /// How long a server wants to be left alone: `retry-after`, in seconds or as a date.
+    /// Returns the wait that the server requests by `retry-after`, in seconds or as a date.
     fn asked_wait(&self, headers: &HeaderMap) -> Option<Duration> {
         let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         let date = || httpdate::parse_http_date(text).ok()?.duration_since(self.clock.now()).ok();
@@ -182,7 +182,7 @@ impl Webhook {
     }
 }
 
-/// The wait after so many failed attempts.
+/// Returns the wait after `failed` failed attempts.
 fn usual_wait(failed: u32, chance: f64) -> Duration {
     let doubled = FIRST_WAIT.saturating_mul(1 << failed.saturating_sub(1).min(16));
     doubled.min(LONGEST_WAIT).mul_f64(1.0 - chance * JITTER)

@@ -1,4 +1,4 @@
-//! What an endpoint answers: images, as base64 or behind URLs.
+//! The answers of an endpoint: images, as base64 or behind URLs.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{BlobRef, Json, Value};
@@ -9,19 +9,19 @@ use crate::{code, model::trouble::Trouble, redaction::Redaction};
 /// An image of an answer.
 pub(super) enum Made {
     Bytes(Vec<u8>),
-    /// It is to be fetched from there.
+    /// The URL to load the image from.
     At(String),
 }
 
-/// An answer that was read.
+/// A parsed answer.
 pub(super) struct Answer {
     pub(super) made: Vec<Made>,
-    /// What the endpoint tells beside each image.
+    /// The endpoint's metadata of each image.
     about: Vec<Json>,
 }
 
 impl Answer {
-    /// Of an answer that is to have so many images. `usd` tells what each costs of so many that came.
+    /// Reads an answer with `count` images. `usd` returns the cost of each image from the number received.
     pub(super) fn read(
         bytes: &[u8],
         count: u64,
@@ -41,7 +41,7 @@ impl Answer {
         Ok(Answer { made, about })
     }
 
-    /// What the caller gets for the files in which the images are kept now.
+    /// Returns the reply for the files that hold the images.
     pub(super) fn files(self, kept: Vec<BlobRef>, count: u64) -> Value {
         let mut files = kept.into_iter().zip(self.about).map(|(blob, about)| {
             let file = Value::from(blob);
@@ -75,7 +75,7 @@ fn about(answer: &Json, one: &Json, usd: Option<f64>) -> Json {
     Json::object(whole.chain(prompt).chain(cost))
 }
 
-/// An answer, or an image, is larger than it may be.
+/// Returns the failure for an answer or an image above its limit.
 pub(super) fn too_large(what: &str, limit: usize) -> Trouble {
     Trouble::new(code::MODEL_BAD_RESPONSE, format!("{what} is larger than {limit} bytes"))
 }

@@ -1,4 +1,4 @@
-//! Attempts at a call, until one is answered.
+//! The attempts at a call, until one gets an answer.
 
 use bytes::Bytes;
 use flowcell_contract::{BINARY, Effect, Failure, Json, Outgoing, Value};
@@ -26,25 +26,25 @@ use crate::{
     secret::Key,
 };
 
-/// Bytes of a request's body.
+/// Maximum bytes of a request's body.
 const MAX_BODY: usize = 32 << 20;
-/// Bytes of an answer.
+/// Maximum bytes of an answer.
 const MAX_ANSWER: usize = 64 << 20;
-/// Bytes of an image behind a URL.
+/// Maximum bytes of an image behind a URL.
 const MAX_IMAGE: usize = 32 << 20;
-/// Bytes of the body of an error that are read.
+/// Maximum bytes of an error body that are read.
 const MAX_ERROR: usize = 64 << 10;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A call under way.
+/// A running call.
 pub(super) struct Exchange<'a> {
     images: &'a Images,
     request: &'a Request,
     outgoing: &'a Outgoing,
-    /// How far this attempt has come.
+    /// The progress of the current attempt.
     progress: Progress,
-    /// Attempts that the endpoint may have made images for, and that came to nothing.
+    /// Number of failed attempts for which the endpoint may have made images.
     broken: u64,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Exchange<'a> {
         Exchange { images, request, outgoing, progress: Progress::Unsent, broken: 0 }
     }
 
-    /// Whether the endpoint may have done what it was asked for.
+    /// Returns true if the endpoint may have made the images.
     pub(super) fn may_have_happened(&self) -> bool {
         match self.progress {
             Progress::Unsent => false,
@@ -62,7 +62,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Counts this attempt, if the endpoint may have made images for it. An attempt that was refused made none.
+    /// Counts this attempt if the endpoint may have made images for it. A refused attempt made none.
     pub(super) fn break_off(&mut self) {
         let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
         if self.progress != Progress::Unsent && !refused {
@@ -70,12 +70,12 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// What the attempts that came to nothing cost; none if nobody knows.
+    /// Returns the cost of the failed attempts, or `None` if no price is configured.
     fn wasted(&self) -> Option<f64> {
         self.images.profile.price_of(self.broken * self.request.count())
     }
 
-    /// A failure that tells what the attempts have cost.
+    /// Adds the cost of the attempts to a failure.
     pub(super) fn costing(&self, failure: Failure) -> Failure {
         let Some(usd) = self.wasted().filter(|_| self.broken > 0) else { return failure };
         let mut members = failure.details.as_ref().and_then(Json::as_object).cloned().unwrap_or_default();
@@ -103,7 +103,7 @@ impl<'a> Exchange<'a> {
         Err(Failure::new(code::MODEL_OVERLOADED, "there were too many attempts"))
     }
 
-    /// What is sent, the same for every attempt, and its media type.
+    /// Builds the body, which is the same for every attempt, and its media type.
     async fn body(&self) -> Result<(String, Bytes), Failure> {
         let Request { images, mask, prompt, options } = self.request;
         if images.is_empty() {
@@ -148,10 +148,10 @@ impl<'a> Exchange<'a> {
             return Err(self.refused(answer, hide).await);
         }
         let bytes = whole(answer, MAX_ANSWER, "the answer").await?;
-        // Each image pays its part of the attempts that came to nothing.
+        // Each image carries its share of the cost of failed attempts.
         let usd = |made: u64| Some((images.profile.price_of(made)? + self.wasted()?) / made.max(1) as f64);
         let answer = Answer::read(&bytes, self.request.count(), usd, &redaction)?;
-        // The images are made: asking again would make others.
+        // The images exist now: another attempt would make others.
         let kept = self.kept(answer, &to, &redaction).await;
         kept.map_err(|trouble| Failure { retryable: false, ..redaction.failure(trouble.failure) }.into())
     }
@@ -173,7 +173,7 @@ impl<'a> Exchange<'a> {
         Ok(Message { method: Method::POST, headers, body: body.clone(), reuse })
     }
 
-    /// An answer that says why there are no images.
+    /// Converts an answer that reports an error.
     async fn refused(&self, answer: client::Answer, hide: impl Fn(&str) -> String) -> Trouble {
         let (status, headers) = (answer.status, answer.headers.clone());
         let text = whole(answer, MAX_ERROR, "the answer").await.unwrap_or_default();
@@ -183,7 +183,7 @@ impl<'a> Exchange<'a> {
         trouble
     }
 
-    /// Keeps the images of an answer as files.
+    /// Stores the images of an answer as files.
     async fn kept(&self, mut answer: Answer, endpoint: &Destination, redaction: &Redaction) -> Result<Value, Trouble> {
         let mut kept = Vec::new();
         for made in std::mem::take(&mut answer.made) {
@@ -199,7 +199,7 @@ impl<'a> Exchange<'a> {
         Ok(answer.files(kept, self.request.count()))
     }
 
-    /// Fetches an image that the endpoint keeps elsewhere. The key is for the endpoint, and is not sent there.
+    /// Loads an image from a URL. The key is only for the endpoint, and is not sent.
     async fn fetched(&self, url: &str, endpoint: &Destination) -> Result<Vec<u8>, Trouble> {
         let (client, tenant) = (&self.images.client, &self.outgoing.caller.tenant);
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
@@ -225,13 +225,13 @@ impl<'a> Exchange<'a> {
 fn plain_headers(accept: &'static str) -> HeaderMap {
     HeaderMap::from_iter([
         (ACCEPT, HeaderValue::from_static(accept)),
-        // What is packed could be a bomb, and images are packed already.
+        // A compressed answer could be a decompression bomb, and images are compressed already.
         (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
         (USER_AGENT, HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION")))),
     ])
 }
 
-/// A body to its end.
+/// Reads a body to its end.
 async fn whole(answer: client::Answer, limit: usize, what: &str) -> Result<Vec<u8>, Trouble> {
     let client::Answer { headers, mut body, .. } = answer;
     if !client::encodings(&headers).is_empty() {

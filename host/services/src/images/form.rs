@@ -1,24 +1,24 @@
 //! Forms with files in them (`multipart/form-data`).
 
-/// A form that is put together.
+/// A form under construction.
 pub(super) struct Form {
     boundary: String,
     bytes: Vec<u8>,
 }
 
 impl Form {
-    /// An empty form. The boundary must be in none of its parts: it is made of what nobody outside knows.
+    /// Creates an empty form. The boundary must not occur in its parts, so it derives from a secret.
     pub(super) fn new(secret: &str) -> Form {
         let plain: String = secret.chars().filter(char::is_ascii_alphanumeric).take(48).collect();
         Form { boundary: format!("flowcell-{plain}"), bytes: Vec::new() }
     }
 
-    /// Adds a text. Names are plain: letters, digits and `_`.
+    /// Adds a text field. Names consist of letters, digits and `_`.
     pub(super) fn text(&mut self, name: &str, text: &str) {
         self.part(&format!("name=\"{name}\""), None, text.as_bytes());
     }
 
-    /// Adds a file.
+    /// Adds a file field.
     pub(super) fn file(&mut self, name: &str, file: &str, mime: &str, bytes: &[u8]) {
         self.part(&format!("name=\"{name}\"; filename=\"{file}\""), Some(mime), bytes);
     }
@@ -31,7 +31,7 @@ impl Form {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// The media type, and the whole form.
+    /// Returns the media type and the complete form.
     pub(super) fn finish(mut self) -> (String, Vec<u8>) {
         self.bytes.extend_from_slice(format!("--{}--\r\n", self.boundary).as_bytes());
         (format!("multipart/form-data; boundary={}", self.boundary), self.bytes)

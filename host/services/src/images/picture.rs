@@ -1,6 +1,6 @@
-//! What kind of image some bytes are.
+//! Detection of image formats.
 
-/// The media type of bytes that are an image of a known kind, and how names of such files end.
+/// Returns the media type and the file extension of an image, or `None` for an unknown format.
 fn kind(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let at = |from: usize, mark: &[u8]| bytes.get(from..).is_some_and(|rest| rest.starts_with(mark));
     match () {
@@ -13,12 +13,12 @@ fn kind(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The media type of bytes that are an image: PNG, JPEG, GIF, WebP or AVIF.
+/// Returns the media type of an image: PNG, JPEG, GIF, WebP or AVIF.
 pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
     kind(bytes).map(|(mime, _)| mime)
 }
 
-/// How the name of a file with these bytes ends.
+/// Returns the file extension for these bytes; `bin` for an unknown format.
 pub(super) fn ending(bytes: &[u8]) -> &'static str {
     kind(bytes).map_or("bin", |(_, ending)| ending)
 }

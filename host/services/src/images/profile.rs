@@ -1,4 +1,4 @@
-//! What the operator says about an endpoint that makes images.
+//! The operator's profile of an endpoint that makes images.
 
 use std::{
     collections::BTreeMap,
@@ -14,36 +14,36 @@ use crate::{
     pattern,
 };
 
-/// Milliseconds that a call may take, with all its attempts.
+/// Default limit in milliseconds of a call with all its attempts.
 const DEFAULT_TIMEOUT_MS: u64 = 300_000;
-/// Milliseconds that a profile may allow for a call, at most: an hour.
+/// Maximum of `timeoutMs` in a profile: one hour.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
-/// Attempts at a call after the first.
+/// Default number of attempts at a call after the first.
 const DEFAULT_MAX_RETRIES: u32 = 2;
-/// Calls at once of all tenants of a server, if the profile does not say.
+/// Default limit of concurrent calls of all tenants of a server.
 const DEFAULT_MAX_CALLS: usize = 64;
-/// Calls at once that a profile may allow, at most.
+/// Maximum of `maxCalls` in a profile.
 const MAX_CALLS: usize = 4_096;
-/// Retries that a profile may ask for, at most.
+/// Maximum of `maxRetries` in a profile.
 const MAX_RETRIES: u32 = 10;
 
 /// An endpoint that makes images.
 ///
-/// | member | is | default |
+/// | member | meaning | default |
 /// |---|---|---|
-/// | `baseUrl` | where requests go, such as `https://api.openai.com/v1` | needed |
+/// | `baseUrl` | base URL, such as `https://api.openai.com/v1` | required |
 /// | `model` | the model of calls that name none | the endpoint's own |
 /// | `models` | patterns of models that calls may name | `model` alone |
-/// | `options` | options of calls that do not say otherwise, such as `{ size: 1024x1024 }` | none |
+/// | `options` | default options of calls, such as `{ size: 1024x1024 }` | none |
 /// | `auth` | `bearer`, `x-api-key`, `none` or `{ header: NAME }` | `bearer` |
 /// | `keyEnv` | the environment variable with the key, read at each call | |
-/// | `keyFile` | the file with the key, read at each call; beside the configuration if relative | |
-/// | `headers` | more headers, without secrets | none |
+/// | `keyFile` | the file with the key, read at each call; relative to the configuration's folder | |
+/// | `headers` | additional headers, without secrets | none |
 /// | `maxRetries` | attempts at a call after the first, 0 to 10 | 2 |
-/// | `maxCalls` | calls at once of all tenants of a server, 1 to 4,096; others wait, and no tenant has more of them than it leaves | 64 |
+/// | `maxCalls` | concurrent calls of all tenants of a server, 1 to 4,096; others wait, and a tenant holds at most as many as it leaves free | 64 |
 /// | `timeoutMs` | milliseconds for a call with all its attempts, 1 to 3,600,000 | 300,000 |
-/// | `usdPerImage` | what an image that is made costs, in USD | not known |
-/// | `allowPrivate` | addresses that are not public and may be connected to | none |
+/// | `usdPerImage` | the price of a new image, in USD | unknown |
+/// | `allowPrivate` | private addresses that the endpoint may connect to | none |
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub(super) written: Written,
@@ -89,7 +89,7 @@ fn timeout_ms() -> u64 {
 }
 
 impl Profile {
-    /// Reads a profile. Relative files are in this folder; keys are read at each call. The error names the member.
+    /// Reads a profile. Relative files start at `folder`; keys are read at each call. The error names the member.
     pub fn read(json: &Json, folder: &Path) -> Result<Profile, String> {
         let written: Written = serde_path_to_error::deserialize(json.to_serde())
             .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
@@ -120,43 +120,43 @@ impl Profile {
         Ok(Profile { written, endpoint })
     }
 
-    /// How long a call may take, with all its attempts.
+    /// Returns the time limit of a call with all its attempts.
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_millis(self.written.timeout_ms)
     }
 
-    /// What calls get that do not say otherwise.
+    /// Returns the default options of calls.
     pub(super) fn options(&self) -> Object {
         self.written.options.as_object().cloned().unwrap_or_default()
     }
 
-    /// Whether calls may name this model.
+    /// Returns true if calls may name this model.
     pub(super) fn lets_name(&self, model: &str) -> bool {
         self.written.model.as_deref() == Some(model)
             || self.written.models.iter().any(|allowed| pattern::matches(allowed, model))
     }
 
-    /// The address of a function, such as `images/edits`.
+    /// Returns the URL of a function, such as `images/edits`.
     pub(super) fn address(&self, function: &str) -> String {
         format!("{}/{function}", self.written.base_url.trim_end_matches('/'))
     }
 
-    /// What so many images cost; none if nobody knows.
+    /// Returns the price of this many images in USD, or `None` if no price is configured.
     pub(super) fn price_of(&self, images: u64) -> Option<f64> {
         Some(self.written.usd_per_image? * images as f64)
     }
 
-    /// Calls at once of all tenants of a server.
+    /// Returns the limit of concurrent calls of all tenants of a server.
     pub fn max_calls(&self) -> usize {
         self.written.max_calls
     }
 
-    /// Milliseconds for a call with all its attempts.
+    /// Returns the limit in milliseconds of a call with all its attempts.
     pub fn timeout_ms(&self) -> u64 {
         self.written.timeout_ms
     }
 
-    /// Attempts at a call after the first.
+    /// Returns the maximum attempts at a call after the first.
     pub fn max_retries(&self) -> u32 {
         self.written.max_retries
     }

@@ -1,27 +1,27 @@
-//! What a call asks for: images that there are, a prompt, and options.
+//! The request of a call: source images, a prompt, and options.
 
 use flowcell_contract::{BlobRef, Failure, Json, Object, Value, code};
 
 use super::Profile;
 
-/// Images that may be given.
+/// Maximum source images of a call.
 const MAX_IMAGES: usize = 16;
-/// Characters of a prompt.
+/// Maximum characters of a prompt.
 const MAX_PROMPT: usize = 32_000;
-/// Images that may be made at a time.
+/// Maximum new images of a call.
 const MAX_MADE: u64 = 10;
-/// Options that have a place of their own, or would change the form of the answer.
+/// Options that have a member of their own, or would change the form of the answer.
 const RESERVED: [&str; 6] = ["image", "image[]", "images", "prompt", "stream", "partial_images"];
 
-/// A call that was read.
+/// A parsed call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
-    /// What is worked on; none: something new is made.
+    /// The images to edit; empty to make new ones.
     pub(super) images: Vec<BlobRef>,
-    /// Where the first image may be changed.
+    /// The mask of the area that may change in the first image.
     pub(super) mask: Option<BlobRef>,
     pub(super) prompt: String,
-    /// Everything else, `model` among it: texts, numbers, `true` and `false`.
+    /// All other options, including `model`: texts, numbers, `true` and `false`.
     pub(super) options: Object,
 }
 
@@ -54,7 +54,7 @@ impl Request {
         Ok(Request { images, mask, prompt: prompt.to_owned(), options })
     }
 
-    /// How many images are asked for.
+    /// Returns the number of requested images; 1 by default.
     pub(super) fn count(&self) -> u64 {
         self.options.get("n").and_then(Json::as_u64).unwrap_or(1)
     }

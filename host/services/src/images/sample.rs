@@ -1,17 +1,17 @@
-//! A stand-in for an image that nobody has made.
+//! A placeholder image.
 
 use std::io::Write;
 
 use flate2::{Compression, Crc, write::ZlibEncoder};
 
-/// A PNG of one pixel of this colour.
+/// Returns a PNG of one pixel in this colour.
 pub fn sample(colour: [u8; 3]) -> Vec<u8> {
     let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
     // One pixel by one, 8 bits for each of three colours, not interlaced.
     chunk(&mut png, b"IHDR", &[0, 0, 0, 1, 0, 0, 0, 1, 8, 2, 0, 0, 0]);
     let [red, green, blue] = colour;
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::none());
-    // Before the pixels of a line stands how they are filtered: not at all. Writing to memory does not fail.
+    // A byte with the filter type precedes the pixels of each line; 0 means none. Writing to memory cannot fail.
     let written = encoder.write_all(&[0, red, green, blue]).and_then(|()| encoder.finish());
     chunk(&mut png, b"IDAT", &written.unwrap_or_default());
     chunk(&mut png, b"IEND", &[]);
@@ -22,7 +22,7 @@ fn chunk(png: &mut Vec<u8>, kind: &[u8; 4], content: &[u8]) {
     let mut sum = Crc::new();
     sum.update(kind);
     sum.update(content);
-    // No content here is longer than a few bytes.
+    // All content here is at most a few bytes long.
     png.extend((content.len() as u32).to_be_bytes());
     png.extend(kind);
     png.extend(content);

@@ -1,4 +1,4 @@
-//! Which secrets a flow lets the host send for a node, as it is written in the flow.
+//! The secrets that a flow grants to a node, as the flow writes them.
 
 use flowcell_contract::Json;
 use hyper::header::{HeaderName, HeaderValue};
@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use crate::{client::is_of_the_host, egress::OriginGrants};
 
-/// The longest name.
+/// Maximum characters of a secret's name.
 const MAX_NAME: usize = 64;
 
-/// The secrets of a node.
+/// The granted secrets of a node.
 ///
 /// ```yaml
 /// grants:
@@ -18,12 +18,12 @@ const MAX_NAME: usize = 64;
 ///     - { name: api-token, header: authorization, prefix: "Bearer ", for: "https://api.example.com" }
 /// ```
 ///
-/// `header` is `authorization` and `prefix` is `Bearer ` unless something else is said; of another header the prefix is
-/// empty. Without `for` a secret goes to all for whom the operator means it.
+/// `header` defaults to `authorization`, and `prefix` to `Bearer `; for another header the prefix is empty by default.
+/// Without `for` a secret goes to all origins that the operator permits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretGrants(pub(super) Vec<SecretGrant>);
 
-/// One of them.
+/// The grant of one secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretGrant {
     pub(crate) name: String,
@@ -43,7 +43,7 @@ struct Written {
 }
 
 impl SecretGrants {
-    /// Reads what stands under `grants.secrets` of a node. The error is a sentence that names what is wrong.
+    /// Reads the value of `grants.secrets` of a node. The error is a sentence that names the wrong part.
     pub fn parse(grant: &Json) -> Result<SecretGrants, String> {
         match grant {
             Json::Array(items) => items.iter().map(SecretGrant::parse).collect::<Result<_, _>>().map(SecretGrants),
@@ -53,10 +53,10 @@ impl SecretGrants {
 }
 
 impl SecretGrant {
-    /// Reads one.
+    /// Reads one grant.
     pub fn parse(item: &Json) -> Result<SecretGrant, String> {
         if item.as_object().is_none() {
-            // What stands there may be the secret itself.
+            // The message does not repeat the value, which may be the secret itself.
             return Err(
                 "`{ name: api-token, header: authorization, for: \"https://api.example.com\" }` is expected".into()
             );
@@ -78,12 +78,12 @@ impl SecretGrant {
     }
 }
 
-/// Whether a header says nothing of how a message is sent.
+/// Returns true if a header is not about the transfer of a message.
 fn is_free(name: &HeaderName) -> bool {
     !is_of_the_host(name)
 }
 
-/// Whether this can be the name of a secret: 1 to 64 letters, digits, `-` and `_`.
+/// Checks the name of a secret: 1 to 64 letters, digits, `-` and `_`.
 pub fn check_name(name: &str) -> Result<(), String> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
     match plain && (1..=MAX_NAME).contains(&name.len()) {

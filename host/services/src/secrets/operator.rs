@@ -1,4 +1,4 @@
-//! The operator's secrets: where each is, and for whom.
+//! The operator's secrets: their sources and permitted origins.
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +16,14 @@ use crate::{
     secret::{Environment, Key, KeySource, environment},
 };
 
-/// The secrets that an operator has. Cheap to clone.
+/// The secrets of an operator. Cheap to clone.
 #[derive(Clone)]
 pub struct OperatorSecrets {
     known: Arc<BTreeMap<String, Known>>,
     environment: Environment,
 }
 
-/// Where one is, and for whom.
+/// The source of one secret, and its permitted origins.
 struct Known {
     source: KeySource,
     origins: OriginGrants,
@@ -45,7 +45,7 @@ impl Default for OperatorSecrets {
 }
 
 impl OperatorSecrets {
-    /// Reads the file. Paths in it are beside it, in this folder.
+    /// Reads the file. Relative paths in it start at `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<OperatorSecrets, Failure> {
         let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("secrets: {why}"));
         let written: BTreeMap<String, Written> =
@@ -57,17 +57,18 @@ impl OperatorSecrets {
         Ok(OperatorSecrets { known: Arc::new(known.collect::<Result<_, Failure>>()?), ..OperatorSecrets::default() })
     }
 
-    /// The same secrets, with other variables than those of this process.
+    /// Returns the same secrets, read from other variables than those of this process.
     pub fn in_environment(self, environment: Environment) -> OperatorSecrets {
         OperatorSecrets { environment, ..self }
     }
 
-    /// For whom a secret is; none if there is none. They are of the tenant `local`, whose operator writes the file.
+    /// Returns the origins that a secret is meant for, or `None` if it does not exist. The secrets belong to the tenant
+    /// `local`, whose operator writes the file.
     pub(super) fn meant_for(&self, tenant: &Tenant, name: &str) -> Option<&OriginGrants> {
         self.known.get(name).filter(|_| *tenant == Tenant::local()).map(|known| &known.origins)
     }
 
-    /// Reads a secret, for whom it is meant; none if there is none.
+    /// Reads a secret, or `None` if it does not exist.
     pub(super) async fn read(&self, tenant: &Tenant, name: &str) -> Result<Option<Key>, Failure> {
         let Some(known) = self.known.get(name).filter(|_| *tenant == Tenant::local()) else { return Ok(None) };
         let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));

@@ -1,20 +1,21 @@
-//! The processes that belong to programs: their children, the children of these, and the rest of their groups.
+//! The processes of programs: their descendants, and the rest of their groups.
 
 use std::{collections::BTreeSet, fs};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Looks at all processes, until one finds no more of them. A stopped process starts no other.
+/// Maximum scans of all processes, which end once a scan finds no new ones. A stopped process starts no others.
 const MAX_LOOKS: usize = 16;
 
-/// What the system says of a process.
+/// A process as the system reports it.
 struct Process {
     id: u32,
     parent: u32,
     group: u32,
 }
 
-/// Kills programs, each the first of its group, with what they have started. Whoever is gone already is left alone.
+/// Kills programs, each the leader of its group, and all processes that they started. Ignores processes that have
+/// ended.
 pub(super) fn kill(programs: &[u32]) {
     let mut found = BTreeSet::new();
     for _ in 0..MAX_LOOKS {
@@ -30,14 +31,14 @@ pub(super) fn kill(programs: &[u32]) {
     for id in found {
         signal(id, Signal::KILL);
     }
-    // Where the system does not tell who belongs to whom, this ends most of them.
+    // On systems that do not report parents, this ends most of the processes.
     for group in programs.iter().filter_map(|id| pid(*id)) {
-        // If they are gone already there is nothing to do.
+        // The group may have ended already.
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// The processes that belong to programs, without those that were found before.
+/// Returns the processes of the programs, except those found before.
 fn belonging(programs: &[u32], found: &BTreeSet<u32>) -> Vec<u32> {
     let all = processes();
     let mut belong: BTreeSet<u32> = programs.iter().chain(found).copied().collect();
@@ -52,25 +53,25 @@ fn belonging(programs: &[u32], found: &BTreeSet<u32>) -> Vec<u32> {
     all.iter().map(|process| process.id).filter(|id| belong.contains(id) && !found.contains(id)).collect()
 }
 
-/// All processes, where the system shows them as files.
+/// Returns all processes, on systems with `/proc`.
 fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     ids.filter_map(|id| process(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?)).collect()
 }
 
-/// Reads `ID (NAME) STATE PARENT GROUP …`. The name may have blanks and parentheses.
+/// Parses `ID (NAME) STATE PARENT GROUP …`. The name may have blanks and parentheses.
 fn process(id: u32, stat: &str) -> Option<Process> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(1);
     Some(Process { id, parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
 }
 
 fn signal(id: u32, signal: Signal) {
-    // If it is gone already there is nothing to do.
+    // The process may have ended already.
     let _ = pid(id).map(|id| kill_process(id, signal));
 }
 
-/// A number that names one process, and neither all of them nor this group.
+/// Converts an id that names one process; refuses 0 and 1, and ids beyond the range.
 fn pid(id: u32) -> Option<Pid> {
     i32::try_from(id).ok().filter(|id| *id > 1).and_then(Pid::from_raw)
 }

@@ -1,4 +1,4 @@
-//! Posts that come in: whether somebody who has a key has signed them, and lately.
+//! Incoming posts: checks that the owner of a key signed them recently.
 
 use std::{
     fmt,
@@ -10,34 +10,34 @@ use hyper::{HeaderMap, header::HeaderName};
 
 use super::{ID, SIGNATURE, SigningKey, TIMESTAMP};
 
-/// How far the clock of whoever posts may be from this one. An older post may be one that somebody has overheard.
+/// Maximum difference between the sender's clock and this one. An older post may be a replay.
 pub const TOLERANCE: Duration = Duration::from_secs(300);
-/// Characters of a post's id.
+/// Maximum characters of a post's id.
 pub const ID_CHARS: usize = 256;
-/// Signatures of a post that are looked at: one for each key that its sender has while keys change.
+/// Maximum signatures of a post that are checked: one for each key of the sender during a key change.
 pub const SIGNATURES: usize = 8;
 
-/// What the headers of a post say.
+/// The values of a post's headers.
 #[derive(Debug)]
 pub struct Received {
-    /// The id of the post: the same each time that it is sent.
+    /// The id of the post, the same in every attempt.
     pub id: String,
     timestamp: u64,
     signatures: Vec<Vec<u8>>,
 }
 
-/// Why nobody knows who has posted.
+/// The reason that the sender of a post is not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsigned {
-    /// A header is not there.
+    /// A header is missing.
     Missing(&'static str),
-    /// A header is there more than once, and others may look at another one.
+    /// A header is repeated, so that other software may read another value.
     Repeated(&'static str),
-    /// A header says nothing that could be right.
+    /// A header has an invalid value; the second member gives the reason.
     Malformed(&'static str, &'static str),
-    /// The time is too far from now.
+    /// The time differs too much from the current time.
     Stale,
-    /// None of the signatures is by a key that counts.
+    /// No signature matches one of the accepted keys.
     NoSignatureFits,
 }
 
@@ -60,10 +60,10 @@ impl fmt::Display for Unsigned {
 }
 
 impl Received {
-    /// Reads the headers of a post that has come at this time.
+    /// Reads the headers of a post that arrived at the time `now`.
     pub fn read(headers: &HeaderMap, now: SystemTime) -> Result<Received, Unsigned> {
         let id = only(headers, &ID, "webhook-id")?;
-        // What is signed has points between its parts, so that one in the id could move them.
+        // Dots separate the signed parts, so a dot in the id would make the signed text ambiguous.
         if id.is_empty() || id.len() > ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'.') {
             let why = "has 1 to 256 printable ASCII characters without points";
             return Err(Unsigned::Malformed("webhook-id", why));
@@ -81,7 +81,7 @@ impl Received {
         }
     }
 
-    /// Whether one of the keys has signed this body. Takes the same time wherever a signature goes wrong.
+    /// Checks that one of the keys has signed this body. The time does not depend on the wrong part of a signature.
     pub fn check(&self, keys: &[SigningKey], body: &[u8]) -> Result<(), Unsigned> {
         let signed = super::signature::signed(&self.id, self.timestamp, body);
         let mut fits = false;
@@ -103,7 +103,7 @@ fn only<'a>(headers: &'a HeaderMap, header: &HeaderName, name: &'static str) -> 
     }
 }
 
-/// The signatures of the one kind that there is; others, of kinds to come, are passed over.
+/// Returns the signatures of version `v1`; skips those of other versions.
 fn signatures(text: &str) -> Result<Vec<Vec<u8>>, Unsigned> {
     let known = text.split(' ').take(SIGNATURES).filter_map(|part| part.strip_prefix("v1,"));
     let known: Vec<_> = known.filter_map(|encoded| STANDARD.decode(encoded).ok()).collect();
@@ -121,7 +121,7 @@ mod tests {
         SigningKey::new(secret).unwrap()
     }
 
-    /// The example of the Standard Webhooks' own libraries.
+    /// The example of the Standard Webhooks libraries.
     fn headers() -> Vec<(&'static str, String)> {
         let signature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
         vec![

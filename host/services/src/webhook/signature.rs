@@ -1,4 +1,4 @@
-//! Signatures by which a receiver knows who has posted.
+//! Signatures that let a receiver verify the sender.
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
@@ -8,10 +8,10 @@ use ring::hmac;
 
 use crate::secret::{Environment, KeySource, environment};
 
-/// What secrets of the Standard Webhooks begin with; the rest is base64.
+/// Prefix of Standard Webhooks secrets; the rest is base64.
 const PREFIX: &str = "whsec_";
 
-/// Where a secret is: `env:NAME`, a variable of the environment, or `file:PATH`, a file that holds nothing else.
+/// The source of a secret: `env:NAME`, an environment variable, or `file:PATH`, a file with only the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretSource(KeySource);
 
@@ -26,14 +26,14 @@ impl FromStr for SecretSource {
         match text.split_once(':') {
             Some(("env", name)) if !name.is_empty() => Ok(SecretSource(KeySource::Environment(name.to_owned()))),
             Some(("file", path)) if !path.is_empty() => Ok(SecretSource(KeySource::File(PathBuf::from(path)))),
-            // It may be the secret itself.
+            // The message does not repeat the value, which may be the secret itself.
             _ => Err("write `env:NAME` or `file:PATH`; a secret itself does not belong on a command line".into()),
         }
     }
 }
 
 impl SecretSource {
-    /// Reads the secret. What is wrong names its place, never the content.
+    /// Reads the secret. A failure names the source, never the content.
     pub async fn read(&self) -> Result<SigningKey, Failure> {
         self.read_from(&environment()).await
     }
@@ -51,7 +51,7 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// A key from a secret: `whsec_BASE64`, or any other text.
+    /// Creates a key from a secret: `whsec_BASE64`, or any other text.
     pub fn new(secret: &str) -> Result<SigningKey, String> {
         let bytes = match secret.strip_prefix(PREFIX) {
             Some(encoded) => {
@@ -62,18 +62,18 @@ impl SigningKey {
         Ok(SigningKey(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &bytes))))
     }
 
-    /// The value of `webhook-signature`.
+    /// Returns the value of `webhook-signature`.
     pub(super) fn signature(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         format!("v1,{}", STANDARD.encode(hmac::sign(&self.0, &signed(id, timestamp, body))))
     }
 
-    /// Whether a signature is by this key, in a time that does not tell how much of it is right.
+    /// Verifies a signature of this key in constant time.
     pub(super) fn has_signed(&self, signed: &[u8], signature: &[u8]) -> bool {
         hmac::verify(&self.0, signed, signature).is_ok()
     }
 }
 
-/// What is signed of a post.
+/// Returns the signed bytes of a post.
 pub(super) fn signed(id: &str, timestamp: u64, body: &[u8]) -> Vec<u8> {
     [format!("{id}.{timestamp}.").as_bytes(), body].concat()
 }
@@ -82,7 +82,7 @@ pub(super) fn signed(id: &str, timestamp: u64, body: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The example of the Standard Webhooks' own libraries.
+    /// The example of the Standard Webhooks libraries.
     #[test]
     fn a_signature_is_what_others_compute() {
         let key = SigningKey::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
