@@ -1,4 +1,4 @@
-//! A fake server of tools over standard input and output, for the tests. Its argument is a plan, as JSON.
+//! A fake MCP server over standard input and output, for the tests. Its argument is a plan as JSON.
 
 use std::{env, error::Error, process};
 

@@ -1,5 +1,5 @@
-//! The capability `files`: what it does, and that nothing leads out of a tenant's folder. Names with N17 to N19 are cases of the
-//! catalogue of attacks.
+//! Tests of the capability `files`: its functions, and that no path leads out of a tenant's folder. Test names with N17
+//! to N19 are cases of the attack catalogue.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -24,11 +24,11 @@ use flowcell_services::files::{FilesCapability, Limits};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Blobs in memory, by tenant and number.
+/// In-memory blobs, by tenant and hash.
 #[derive(Default)]
 struct MemoryBlobs(Mutex<HashMap<Place, Arc<[u8]>>>);
 
-/// A tenant, and the hash of bytes.
+/// A tenant, and the hash of the bytes.
 type Place = (Tenant, String);
 
 impl Blobs for MemoryBlobs {
@@ -44,7 +44,7 @@ impl Blobs for MemoryBlobs {
     }
 }
 
-/// A folder for files, something beside it that nobody may reach, and a caller.
+/// A folder for files, a file beside it that must stay unreachable, and a caller.
 struct Kit {
     place: TempDir,
     files: FilesCapability,
@@ -75,7 +75,7 @@ impl Kit {
         Kit { place, files, blobs, caller }
     }
 
-    /// Everything may be read and written.
+    /// Creates a kit whose caller may read and write every path.
     fn open() -> Kit {
         Kit::new(json!({ "read": ["**"], "write": ["**"] }))
     }
@@ -236,13 +236,13 @@ fn n17_a_hard_link_leads_nowhere() {
     let kit = Kit::open();
     fs::hard_link(kit.place.path().join("canary"), kit.root().join("linked")).unwrap();
     assert_eq!(code(kit.read("linked")), "denied");
-    // A write gives the name to another file.
+    // A write replaces the file behind the name.
     kit.write("linked", "mine").unwrap();
     assert_eq!(kit.read("linked").unwrap(), "mine");
     kit.canary_is_whole();
 }
 
-/// A folder becomes a link to the outside and a folder again, all the time, while it is read from and written to.
+/// A folder is swapped with a link to the outside again and again, while calls read from it and write to it.
 #[test]
 fn n17_swapping_a_folder_and_a_link_wins_nothing() {
     let kit = Kit::open();
@@ -263,7 +263,7 @@ fn n17_swapping_a_folder_and_a_link_wins_nothing() {
                 if fs::rename(root.join("link"), root.join("dir")).is_ok() {
                     fs::rename(root.join("dir"), root.join("link")).unwrap();
                 }
-                // A write may have made the folder anew.
+                // A write may have created the folder again.
                 while fs::rename(root.join("away"), root.join("dir")).is_err() {
                     let _ = fs::remove_dir_all(root.join("dir"));
                 }
@@ -319,7 +319,7 @@ fn n19_a_tenant_that_fills_its_folder_is_stopped_and_others_are_not() {
     assert_eq!(code(one.write("a", &"x".repeat(601))), "file_too_large");
     one.write("a", &large).unwrap();
     assert_eq!(code(one.read("a")), "file_too_large");
-    // Until it has its name, a file that replaces another is there beside it.
+    // Until the replacement takes the name, both files exist.
     one.write("a", &large).unwrap();
     assert_eq!(code(one.write("b", &"x".repeat(501))), "quota_exceeded");
     two.write("b", &large).unwrap();
@@ -377,7 +377,7 @@ fn n17_the_folders_of_stores_and_of_flows_are_not_seen_wherever_they_are() {
     }
     assert_eq!(code(kit.list("kept")), "denied");
     assert_eq!(kit.list("flows").unwrap(), Vec::<String>::new());
-    // The folder of files is the folder of a store itself.
+    // The folder of files is also the folder of a store.
     for file in ["flowcell.db", "flowcell.db-wal", "secret.key"] {
         fs::write(kit.root().join(file), CANARY).unwrap();
     }
@@ -392,13 +392,13 @@ fn n17_the_folders_of_stores_and_of_flows_are_not_seen_wherever_they_are() {
 fn a_write_that_fails_leaves_nothing() {
     let kit = Kit::open();
     kit.write("d/a", "old").unwrap();
-    // What a call left that was interrupted is replaced.
+    // The file of an interrupted call is replaced.
     fs::write(kit.root().join("d/.flowcell-00ff.new"), "half").unwrap();
     kit.write("d/a", "new").unwrap();
     assert_eq!(names(&kit.root().join("d")), ["a"]);
     let closed = fs::Permissions::from_mode(0o500);
     fs::set_permissions(kit.root().join("d"), closed).unwrap();
-    // Whoever is root may write everywhere.
+    // Root may write everywhere.
     if fs::write(kit.root().join("d/probe"), "").is_err() {
         let failure = kit.write("d/a", "lost").unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), ("file_failed", true));

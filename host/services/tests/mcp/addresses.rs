@@ -1,4 +1,4 @@
-//! Servers that are addresses: the guard, sessions, keys, and statuses.
+//! Servers at addresses: the guard, sessions, keys, and statuses.
 
 use flowcell_mcpfake::{Plan, http::Fake};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What tools answer, over each transport and in each version.
+//! Answers of tools, over each transport and in each version.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{Kit, everywhere, fake};
 
-/// Enough for an answer that never comes.
+/// Time to wait for an answer that never arrives.
 const SHORT: Duration = Duration::from_millis(30);
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_server_hears_that_nobody_waits() {
     let kit = Kit::of(&json!({ "fake": fake(&Plan::default()) }));
     kit.names("fake").await;
     kit.call_within("fake", "slow", json!({}), SHORT).await.unwrap_err();
-    // It is told meanwhile.
+    // The cancellation arrives in the meantime.
     while kit.call("fake", "cancelled", json!({})).await.unwrap() == json!("[]") {}
 }
 
@@ -137,14 +137,14 @@ async fn nothing_is_offered_to_servers() {
 #[tokio::test]
 async fn a_server_that_asks_on_and_on_is_not_listened_to() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
-        // An answer that is one JSON text brings no questions.
+        // An answer in a single JSON text brings no requests.
         if place.ends_with("json: true") {
             continue;
         }
         let failure = kit.call("fake", "questions", json!({})).await.unwrap_err();
         assert_eq!(failure.code, "mcp_protocol", "{place}: {failure}");
         assert!(failure.message.contains("more than 100 questions at a time"), "{place}: {failure}");
-        // Whoever asks now and then is answered, however often that is.
+        // A server with few pending requests gets all its answers, however many it requests in total.
         if place.starts_with("program, modern: false") {
             for _ in 0..50 {
                 assert!(kit.call("fake", "ask", json!({})).await.is_ok(), "{place}");

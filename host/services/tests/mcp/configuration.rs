@@ -1,4 +1,4 @@
-//! What operators write.
+//! Configurations of operators.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The reference server with one of everything, over both transports.
+//! The reference server `everything`, over both transports.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -14,7 +14,7 @@ use crate::kit::{CANARY, Kit, installed, program};
 
 const PROGRAM: &str = "mcp-server-everything";
 
-/// The same, whatever it came over.
+/// Runs the same checks over any transport.
 async fn one_of_everything(kit: &Kit) {
     let names = kit.names("every").await;
     for name in ["echo", "get-sum", "get-tiny-image", "get-structured-content", "trigger-long-running-operation"] {
@@ -98,7 +98,7 @@ impl Running {
             line.clear();
             assert!(errors.read_line(&mut line).unwrap() > 0, "the server ended");
         }
-        // It stops when nobody reads what it says.
+        // The server stops if its output is not read.
         std::thread::spawn(move || drop(errors.read_to_end(&mut Vec::new())));
         Running { child, port }
     }

@@ -1,4 +1,4 @@
-//! The reference server of files.
+//! The reference server `filesystem`.
 
 use serde_json::json;
 

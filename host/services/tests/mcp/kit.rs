@@ -1,4 +1,4 @@
-//! Tools with everything around them.
+//! A test kit: tools with their surroundings.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,10 +15,10 @@ use flowcell_services::{
 };
 use serde_json::{Value, json};
 
-/// Nothing here takes longer, unless it hangs.
+/// Longer than any step takes, unless it hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// A key that nobody confuses with anything else.
+/// A key that cannot be confused with other text.
 pub(crate) const CANARY: &str = "sk-canary/5+x=";
 
 /// Blobs in memory, numbered.
@@ -45,7 +45,7 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    /// Servers as an operator writes them.
+    /// Creates a kit from servers as an operator writes them.
     pub(crate) fn of(servers: &Value) -> Kit {
         let servers = Servers::parse(&servers.to_string(), Path::new("")).unwrap();
         let client = Client::new(Egress::new(EgressPolicy::default()).unwrap());
@@ -82,14 +82,14 @@ impl Kit {
         self.tools.list(server).await.unwrap().iter().map(|tool| tool.name.to_string()).collect()
     }
 
-    /// The bytes that a file reference means, and their type.
+    /// Returns the bytes of a file reference, and their media type.
     pub(crate) fn file(&self, reference: &Value) -> (Arc<[u8]>, String) {
         let blob = flowcell_contract::Value::from(Json::from(reference.clone())).blob().unwrap();
         (self.blobs.get(&Tenant::local(), &blob).unwrap().unwrap(), blob.mime.to_string())
     }
 }
 
-/// A program of the `PATH`, or a word that the test was skipped.
+/// Finds a program in the `PATH`; prints that the test is skipped if it is missing.
 pub(crate) fn installed(program: &str, test: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
@@ -99,12 +99,12 @@ pub(crate) fn installed(program: &str, test: &str) -> Option<PathBuf> {
     found
 }
 
-/// A server of a program that needs node.
+/// Returns the configuration of a program that needs node.
 pub(crate) fn program(program: &Path, args: &[&str]) -> Value {
     json!({ "command": program, "args": args, "env": ["PATH"] })
 }
 
-/// The fake as a program, with a key in its environment.
+/// Returns the configuration of the fake as a program, with a key in its environment.
 pub(crate) fn fake(plan: &Plan) -> Value {
     let test = std::env::current_exe().unwrap();
     let built = test.parent().and_then(Path::parent).unwrap().join("examples/mcp_fake");
@@ -113,14 +113,15 @@ pub(crate) fn fake(plan: &Plan) -> Value {
     json!({ "command": built, "args": [plan], "env": { "TOKEN": { "keyEnv": "CANARY" } } })
 }
 
-/// The fake as an address, with a key in a header.
+/// Returns the configuration of the fake at an address, with a key in a header.
 pub(crate) fn at(fake: &Fake) -> Value {
     let address = fake.address().to_string();
     json!({ "url": format!("http://{address}/mcp"), "allowPrivate": [address],
         "headers": { "Authorization": { "keyEnv": "CANARY" } } })
 }
 
-/// A kit before a fake named `fake`, over each transport and in each version. The fakes over HTTP come with theirs.
+/// Returns kits for a fake named `fake`, over each transport and in each version. A fake over HTTP is returned with its
+/// kit.
 pub(crate) async fn everywhere(plan: Plan) -> Vec<(String, Kit, Option<Fake>)> {
     let mut kits = Vec::new();
     for modern in [false, true] {

@@ -1,4 +1,4 @@
-//! Servers of tools: a strict fake, and servers that nobody here wrote. What waits, waits for a process or a connection.
+//! Tool servers: a strict fake, and servers of other projects. Waits are for a process or a connection.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! Servers that are programs: how they start, what they see, and how they end.
+//! Servers that are programs: their start, their environment, and their end.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -92,7 +92,7 @@ async fn calls_beyond_the_limit_wait_for_their_turn() {
     assert_eq!(kit.call("fake", "echo", json!({ "text": "a" })).await.unwrap(), json!("a"));
 }
 
-/// Whether a process runs; one that ended and was not yet asked how does not.
+/// Returns true if a process runs. A zombie does not count.
 fn runs(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
@@ -127,7 +127,7 @@ async fn nothing_of_a_program_is_left() {
             drop(kit);
         }
         until(|| !runs(&child)).await;
-        // The program itself is reaped as well.
+        // The program itself is reaped too.
         until(|| !Path::new(&format!("/proc/{own}")).exists()).await;
     }
 }

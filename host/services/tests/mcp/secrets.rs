@@ -1,4 +1,4 @@
-//! Keys are in nothing that is told.
+//! Keys never appear in any output.
 
 use flowcell_mcpfake::Plan;
 use flowcell_services::mcp::Servers;
@@ -21,7 +21,7 @@ async fn a_key_is_in_no_answer_and_no_failure() {
 
 #[tokio::test]
 async fn n24_a_key_is_in_no_answer_however_it_is_encoded() {
-    // `sk-canary/5+x=`, as servers may write it.
+    // Forms of `sk-canary/5+x=` that servers may send.
     let encoded = [
         r"sk-canary\/5\u002Bx=",
         "sk%2dcanary%2F5%2bx%3D",

@@ -1,4 +1,5 @@
-//! `@copilotkit/aimock`, a model server that nobody here wrote: a loop of tools, a limit and a broken stream, in all dialects.
+//! `@copilotkit/aimock`, a model server of another project: a tool loop, a rate limit and a broken stream, in all
+//! dialects.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -33,7 +34,7 @@ impl Running {
             line.clear();
             assert_ne!(said.read_line(&mut line).unwrap(), 0, "{PROGRAM} ended");
         }
-        // What it says goes on, and is read, so that it never waits for a reader.
+        // Its further output is read, so that it never blocks on a full pipe.
         std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
         let base = line[line.find("http://").unwrap()..].trim().to_owned();
         Running { child, base }
@@ -44,7 +45,7 @@ impl Running {
             "messages" => (self.base.clone(), "x-api-key"),
             _ => (format!("{}/v1", self.base), "bearer"),
         };
-        // A model for each dialect, since fixtures count over all of them.
+        // Each dialect has its own model, because fixtures count over all dialects.
         let profile = json!({ "dialect": dialect, "baseUrl": base, "auth": auth, "keyEnv": "FAKE_KEY",
             "model": format!("{dialect}-1"), "allowPrivate": ["127.0.0.1"] });
         Kit::configured(&json!({ "default": dialect, "profiles": { dialect: profile } }))
@@ -77,14 +78,14 @@ fn fixtures_of_the_tests() -> Value {
     json!({ "fixtures": fixtures })
 }
 
-/// What a reply says, beside what only its provider reads.
+/// Returns the text of a reply, without blocks for its provider only.
 fn text(reply: &Value) -> &str {
     let blocks = reply["content"].as_array().unwrap();
     let text = blocks.iter().find(|block| block["type"] == "text").and_then(|block| block["text"].as_str());
     text.unwrap_or_else(|| panic!("no text in {reply}"))
 }
 
-/// The server, or a word that the test was skipped.
+/// Finds the server; prints that the test is skipped if it is missing.
 fn installed(test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM)).find(|file| file.is_file());

@@ -1,4 +1,4 @@
-//! The same conversation with every provider, judged by a strict server.
+//! The same conversation with every provider, checked by a strict server.
 
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ async fn thoughts_and_calls_of_tools_are_handed_back_as_they_came() {
         let reply = kit.generate(&json!({ "messages": messages, "tools": tools() })).await.unwrap();
         assert_eq!(reply["content"][0]["text"], "done", "{dialect}");
         assert_eq!(fake.failures(), Vec::<String>::new());
-        // What the other provider thought is left out, and the conversation still works.
+        // The thoughts of the other provider are left out, and the conversation still works.
         let other = if dialect == "chat" { "messages" } else { "chat" };
         let fake = playing(json!([{ "reply": { "text": "taken over" } }])).await;
         let kit = Kit::before(&fake, other, json!({}));
@@ -134,7 +134,7 @@ async fn profiles_say_how_a_provider_is_spoken_to() {
     let sent = &fake.requests()[0];
     assert_eq!((&sent.body["max_tokens"], sent.body.get("stream_options")), (&json!(50), None));
     assert_eq!(sent.path, "/v1/chat/completions?api-version=2026-01+x");
-    // Another header is not what this server wants, so it says 401.
+    // The server expects another header, so it answers 401.
     let kit = Kit::before(&fake, "chat", json!({ "auth": { "header": "api-key" } }));
     assert_eq!(kit.ask("hi").await.unwrap_err().code, "model_auth");
     assert_eq!(fake.requests()[1].header("api-key"), Some("[redacted]"));

@@ -1,4 +1,4 @@
-//! The capability with everything around it, before a fake provider.
+//! A test kit: the capability with its surroundings, before a fake provider.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::sync::Notify;
 
-/// The key of every provider.
+/// The key of every provider in the tests.
 pub(crate) const KEY: &str = "test-key";
 
 pub(crate) const DIALECTS: [&str; 3] = ["messages", "chat", "responses"];
@@ -29,7 +29,7 @@ pub(crate) const DIALECTS: [&str; 3] = ["messages", "chat", "responses"];
 /// A Saturday, 21 November 2026, 12:00:00.
 const NOW: u64 = 1_795_262_400;
 
-/// A clock that stands still. What is waited for ends at once if it is a backoff or simulated, and else when it is fired.
+/// A clock that stands still. Waits of the kinds backoff and simulated end at once, all others when they are fired.
 #[derive(Default)]
 pub(crate) struct TestClock {
     slept: Mutex<Vec<(Wait, Duration)>>,
@@ -37,12 +37,12 @@ pub(crate) struct TestClock {
 }
 
 impl TestClock {
-    /// Ends one wait, the next one if nobody waits.
+    /// Ends one wait: the current one, or the next.
     pub(crate) fn fire(&self, why: Wait) {
         self.fires.lock().unwrap().entry(why).or_default().notify_one();
     }
 
-    /// What was waited for, in milliseconds.
+    /// Returns the waits of a kind, in milliseconds.
     pub(crate) fn slept(&self, why: Wait) -> Vec<u128> {
         let slept = self.slept.lock().unwrap();
         slept.iter().filter(|(own, _)| *own == why).map(|(_, time)| time.as_millis()).collect()
@@ -68,7 +68,7 @@ impl Clock for TestClock {
     }
 }
 
-/// One file, of one tenant.
+/// The single file of one tenant.
 struct OneFile;
 
 impl Blobs for OneFile {
@@ -84,7 +84,7 @@ impl Blobs for OneFile {
 
 type Told = Arc<Mutex<Vec<(String, Json)>>>;
 
-/// Called with the type of every event that is told.
+/// A function that receives the type of every reported event.
 type OnTell = Arc<dyn Fn(&str) + Send + Sync>;
 
 pub(crate) struct Kit {
@@ -98,7 +98,7 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    /// Before a fake, with a profile named as its dialect; `more` are members of the profile.
+    /// Creates a kit before a fake, with a profile named as its dialect; `more` are members of the profile.
     pub(crate) fn before(fake: &Fake, dialect: &str, more: serde_json::Value) -> Kit {
         let (base, auth) = match dialect {
             "messages" => (fake.url(""), "x-api-key"),
@@ -151,7 +151,7 @@ impl Kit {
         Kit { effect: Some(Effect::Once), ..self }
     }
 
-    /// Turns that were lost with their process so often.
+    /// Sets the number of turns that were lost with their process.
     pub(crate) fn lost(self, lost: u32) -> Kit {
         Kit { lost, ..self }
     }
@@ -160,14 +160,14 @@ impl Kit {
         self.model.admit(&call(request), &self.caller)
     }
 
-    /// Admits a turn and has it made, as the gate does.
+    /// Admits a turn and makes it, as the gate does.
     pub(crate) async fn generate(&self, request: &serde_json::Value) -> Result<serde_json::Value, Failure> {
         let call = call(request);
         let admission = self.model.admit(&call, &self.caller)?;
         self.perform(call, admission).await
     }
 
-    /// Has a turn made that was admitted.
+    /// Makes an admitted turn.
     pub(crate) async fn perform(&self, call: Call, admission: Admission) -> Result<serde_json::Value, Failure> {
         let (told, on_tell) = (self.told.clone(), self.on_tell.clone());
         let progress = Progress::new(move |kind, members| {
@@ -180,7 +180,7 @@ impl Kit {
         Ok(self.model.perform(outgoing).await?.json().to_serde())
     }
 
-    /// What a turn costs at most.
+    /// Returns the maximum cost of a turn, in USD.
     pub(crate) fn most(&self, request: &serde_json::Value, effect: Effect) -> f64 {
         let (caller, key, prepared) = (self.caller.clone(), "k3y-abc".into(), Prepared::default());
         let progress = Progress::default();
@@ -188,19 +188,19 @@ impl Kit {
         self.model.turn(&mut outgoing).unwrap().most_it_costs(&outgoing).unwrap()
     }
 
-    /// A turn that answers one word of the user's.
+    /// Makes a turn for one text of the user.
     pub(crate) async fn ask(&self, text: &str) -> Result<serde_json::Value, Failure> {
         self.generate(&json!({ "messages": [{ "role": "user", "content": text }] })).await
     }
 
-    /// The texts that were told, joined.
+    /// Returns the reported texts of an event type, joined.
     pub(crate) fn told_text(&self, kind: &str) -> String {
         let told = self.told.lock().unwrap();
         let deltas = told.iter().filter(|(own, _)| own == kind);
         deltas.map(|(_, members)| members.get("delta").and_then(Json::as_str).unwrap()).collect()
     }
 
-    /// The events of a type that were told.
+    /// Returns the reported events of a type.
     pub(crate) fn told(&self, kind: &str) -> Vec<serde_json::Value> {
         let told = self.told.lock().unwrap();
         told.iter().filter(|(own, _)| own == kind).map(|(_, members)| members.to_serde()).collect()
@@ -212,12 +212,12 @@ pub(crate) fn call(request: &serde_json::Value) -> Call {
     Call { interface: "model".into(), function: "generate".into(), args }
 }
 
-/// A fake that plays these turns.
+/// Starts a fake that plays these turns.
 pub(crate) async fn playing(turns: serde_json::Value) -> Fake {
     Fake::start(json!({ "turns": turns })).await.unwrap()
 }
 
-/// A member of the details of a failure.
+/// Returns a member of a failure's details, or null.
 pub(crate) fn detail(failure: &Failure, name: &str) -> serde_json::Value {
     failure.details.as_ref().and_then(|details| details.get(name)).map(Json::to_serde).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! Turns of models over real connections to a strict fake on this machine. Nothing here waits: the times are the tests' own.
+//! Turns of models over real connections to a strict fake on this machine. The tests control the clock, so they never
+//! wait.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod aimock;

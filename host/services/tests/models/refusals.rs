@@ -1,4 +1,4 @@
-//! Requests that never leave, and errors of providers that are told as what they are.
+//! Requests that never leave the host, and provider errors with their codes.
 
 use flowcell_contract::{Effect, Json};
 use serde_json::json;
@@ -189,7 +189,7 @@ async fn addresses_that_are_not_public_need_the_operator() {
     let kit = Kit::before(&fake, "chat", json!({ "allowPrivate": [] }));
     let failure = kit.ask("hi").await.unwrap_err();
     assert_eq!((failure.code.as_str(), fake.requests().len()), ("denied", 0));
-    // What one provider may reach, another may not.
+    // Each provider may connect to different private addresses.
     let profile = |allowed: serde_json::Value| json!({ "dialect": "chat", "baseUrl": fake.url("/v1"), "auth": "none", "model": "m", "allowPrivate": allowed });
     let kit = Kit::configured(
         &json!({ "default": "b", "profiles": { "a": profile(json!(["127.0.0.1"])), "b": profile(json!([])) } }),

@@ -1,4 +1,4 @@
-//! What is tried again, when, and how often.
+//! Retries: their conditions, their waits and their number.
 
 use flowcell_services::model::Wait;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn what_passes_by_itself_is_tried_again() {
             let kit = Kit::before(&fake, dialect, json!({}));
             let reply = kit.ask("hi").await.unwrap();
             assert_eq!(reply["content"][0]["text"], "at last", "{dialect} {number}");
-            // Half a second, doubled, less an eighth: half of the chance of a quarter.
+            // Half a second, doubled, minus an eighth: half of the maximum random part of a quarter.
             assert_eq!(kit.clock.slept(Wait::Backoff), [437, 875], "{dialect} {number}");
             assert_eq!(
                 kit.told("agent:retry"),
@@ -126,7 +126,7 @@ async fn nobody_listens() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let profile = json!({ "dialect": "chat", "baseUrl": format!("http://{address}"), "auth": "none", "model": "m",
         "allowPrivate": ["127.0.0.1"] });
-    // Certainly nothing was sent, so a call that is made once is tried again as well.
+    // Certainly no byte was sent, so a call of effect `once` is retried too.
     let kit = Kit::configured(&json!({ "default": "p", "profiles": { "p": profile } })).once();
     let failure = kit.ask("hi").await.unwrap_err();
     assert_eq!((failure.code.as_str(), failure.retryable), ("model_connect", true), "{failure}");

@@ -1,4 +1,4 @@
-//! Keys: where they come from, and where they never are.
+//! Keys: their sources, and the absence of keys in all output.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::kit::{DIALECTS, KEY, Kit, playing};
 
-/// A key that nobody confuses with anything else.
+/// A key that cannot be confused with other text.
 const CANARY: &str = "sk-canary/5+x=";
 
 fn shown(failure: &Failure) -> String {
@@ -16,7 +16,7 @@ fn shown(failure: &Failure) -> String {
 }
 
 fn hides(text: &str) -> bool {
-    // Plain, in base64, in a URL.
+    // Plain, in base64, and percent-encoded.
     !["sk-canary", "c2stY2FuYXJ5LzUreD0", "sk-canary%2F5%2Bx%3D"].iter().any(|form| text.contains(form))
 }
 

@@ -1,4 +1,4 @@
-//! The provider without a network.
+//! The provider `simulated`, without a network.
 
 use flowcell_services::model::{Entry, Providers, Wait};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ async fn without_a_script_every_prompt_is_answered_the_same_way() {
     assert_eq!(reply["content"], json!([{ "type": "text", "text": "{\"route\":\"bug\"}" }]));
 }
 
-/// The call that is performed could not be read, and nothing reads it: the turn is the one that was admitted.
+/// The performed call is unreadable on purpose: the turn must come from the admitted call.
 #[tokio::test]
 async fn a_request_is_read_once() {
     let kit = scripted(json!([]));

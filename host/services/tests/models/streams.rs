@@ -1,4 +1,4 @@
-//! Streams that come in odd pieces, break off, or tell of errors.
+//! Streams that arrive in odd pieces, break off, or report errors.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{DIALECTS, Kit, detail, playing};
 
-/// A reply with something of everything.
+/// Returns a reply with every kind of content.
 fn rich() -> Value {
     json!({ "thinking": "hmm ü", "text": "grüße 🦀 und\nmehr", "toolCalls": [{ "name": "get", "arguments": { "k": "ß" } }] })
 }
@@ -55,7 +55,7 @@ async fn a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
             let kit = Kit::before(&fake, dialect, json!({}));
             let reply = kit.ask("hi").await.unwrap();
             if fake.requests().len() == 1 {
-                // It was complete; Chat counts as complete once it said why it stopped.
+                // The reply was complete. A Chat reply counts as complete once it has a stop reason.
                 assert_eq!(reply["stop"], "tool_calls", "{dialect} after {events}");
                 assert!(events > 10);
                 continue;
@@ -149,7 +149,7 @@ async fn a_turn_ends_by_itself() {
         assert_eq!(failure.code, if once { "ambiguous" } else { "model_timeout" });
         assert!(failure.message.contains("5000 ms"), "{failure}");
         assert_eq!(kit.clock.slept(Wait::Total), [5000]);
-        // Nobody knows whether it was billed, so it is counted.
+        // The provider may have billed the attempt, so it is counted.
         assert_eq!(detail(&failure, "usage")["estimated"], true);
         assert!(detail(&failure, "usage")["input"].as_u64().unwrap() > 0);
     }

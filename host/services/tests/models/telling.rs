@@ -1,4 +1,4 @@
-//! Text that is told while it is made.
+//! Text that is reported while the model writes.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ async fn the_first_piece_is_told_at_once_and_the_rest_together() {
 #[tokio::test]
 async fn what_waits_is_told_when_its_time_has_come_although_nothing_follows() {
     for dialect in DIALECTS {
-        // Silence follows, and only the timer can tell the rest.
+        // The stream then stalls, so only the timer can report the rest.
         let turn = json!({ "reply": { "text": "0123456789abcdef" }, "fault": { "stallAfter": 6 } });
         let fake = playing(json!([turn])).await;
         let mut kit = Kit::before(&fake, dialect, json!({ "maxRetries": 0 }));

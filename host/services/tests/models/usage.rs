@@ -1,4 +1,4 @@
-//! What turns used and cost, with everything that was tried.
+//! The usage and cost of turns, with all their attempts.
 
 use flowcell_contract::Effect;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ async fn broken_attempts_are_counted_too() {
     }
 }
 
-/// W11. A turn that ended with its process is an attempt that broke off: its request is counted, as a guess.
+/// W11. A turn lost with its process counts like an attempt that broke off: its request is estimated.
 #[tokio::test]
 async fn turns_that_were_lost_are_counted_too() {
     let request = json!({ "messages": [{ "role": "user", "content": "hello" }] });

@@ -1,4 +1,4 @@
-//! What comes back.
+//! Answers to requests.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A server that always answers this.
+/// Starts a server that always sends these bytes.
 async fn answering(bytes: Vec<u8>) -> (Server, Kit) {
     let server = Server::start(move |_| Reaction::Send(bytes.clone())).await;
     let kit = Kit::local(&server.url(""));
@@ -181,7 +181,7 @@ async fn broken_gzip_is_a_protocol_error() {
 /// H15.
 #[tokio::test]
 async fn a_gzip_bomb_stops_at_the_limit() {
-    // 64 MiB of zeros in 64 KiB, packed once more.
+    // 64 MiB of zeros in 64 KiB, compressed once more.
     let bomb = gzip(&vec![0; 64 * 1024 * 1024]);
     let (server, kit) = answering(answer("200 OK", &[("content-encoding", "gzip")], &bomb)).await;
     let failure = kit.get(&server.url("/")).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Connections that are used again.
+//! Reused connections.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn an_unused_connection_is_given_up_after_a_while() {
     let server = Server::start(|_| ok("hello")).await;
     let kit = Kit::local(&server.url(""));
     for (later, connections) in [(0, 1), (3_500, 1), (4_000, 2)] {
-        // Only the waiting is skipped: a clock that stands still runs ahead of the network.
+        // Only the waits are skipped, because a paused clock would run ahead of the network.
         tokio::time::pause();
         tokio::time::advance(Duration::from_millis(later)).await;
         tokio::time::resume();

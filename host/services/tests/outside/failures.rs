@@ -1,4 +1,4 @@
-//! What goes wrong, and what is known after it.
+//! Failures, and the certainty about sent bytes after them.
 
 use flowcell_contract::{Failure, Json};
 use serde_json::json;
@@ -109,7 +109,7 @@ async fn times_have_a_default_and_a_maximum() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tls_handshake_that_never_ends_is_certain() {
-    // It accepts and says nothing, which is what the time for connecting is for.
+    // The server accepts and stays silent, so only the connect timeout ends the attempt.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     let kit = Kit::local(&url).once();

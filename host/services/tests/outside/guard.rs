@@ -1,4 +1,4 @@
-//! What does not get out, and where what gets out leads.
+//! Requests that the guard refuses, and the targets of those that it admits.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn grants(items: &[&str]) -> Result<OriginGrants, String> {
     OriginGrants::parse(&Json::array(items.iter().map(|item| Json::from(*item))))
 }
 
-/// What the guard says to a URL under a grant: `ok`, or the failure's code.
+/// Returns the guard's verdict on a URL under a grant: `ok`, or the failure's code.
 fn verdict(egress: &Egress, grant: &str, url: &str) -> String {
     let grants = grants(&[grant]).unwrap();
     egress.admit(url, &grants).map_or_else(|failure| failure.code, |_| "ok".into())
@@ -115,7 +115,7 @@ fn a_path_covers_whole_segments_and_no_tricks() {
         let (grant, url) = (format!("https://a.example{prefix}"), format!("https://a.example{path}"));
         assert_eq!(verdict(&egress, &grant, &url), if expected { "ok" } else { "denied" }, "{grant} {url}");
     }
-    // Whoever has a part of an origin is not told to grant all of it.
+    // The message to a node with a part of an origin does not suggest a grant for all of it.
     let parts = grants(&["https://a.b.example/v1", "https://*.b.example/v2", "https://c.example"]).unwrap();
     let told = egress.admit("https://a.b.example/admin?key=k", &parts).unwrap_err().message;
     assert!(
@@ -125,7 +125,7 @@ fn a_path_covers_whole_segments_and_no_tricks() {
     assert!(!told.contains("admin"), "{told}");
     let told = egress.admit("https://c.test/v1", &parts).unwrap_err().message;
     assert!(told.ends_with("to allow it, add `grants: { http: [\"https://c.test\"] }`"), "{told}");
-    // Without a path there is nothing to get around: encoded slashes belong to many an interface.
+    // Without a path in the grant nothing can be bypassed, and many interfaces use encoded slashes.
     assert_eq!(verdict(&egress, "https://a.example", "https://a.example/projects/a%2Fb"), "ok");
 }
 
@@ -174,7 +174,7 @@ fn h12_urls_that_can_be_read_in_two_ways_are_refused() {
 
 #[test]
 fn h12_an_address_is_the_same_however_it_is_written() {
-    // The grant names the host as it is written, so that only the address is left to be refused.
+    // The grant names the host as the URL writes it, so that only the address can be refused.
     let egress = Egress::new(policy(&[])).unwrap();
     let written = [
         "127.0.0.1",
@@ -287,7 +287,7 @@ async fn h13_every_address_of_a_name_has_to_be_public() {
         assert_eq!((failure.code.as_str(), failure.retryable), ("denied", false), "{addresses:?} {failure}");
         assert!(!failure.message.contains("10.0.0.1") && !failure.message.contains("169.254"), "{failure}");
     }
-    // One among many is enough.
+    // A single private address among many causes a refusal.
     let many: Vec<_> = std::iter::repeat_n("127.0.0.1", 50).chain(["10.0.0.1"]).collect();
     let url = format!("http://many.test:{}", server.port());
     let kit = Kit::new(policy(&[LOCAL]), Names::new(&[("many.test", &[&many])]), &url);
@@ -297,7 +297,7 @@ async fn h13_every_address_of_a_name_has_to_be_public() {
 
 #[tokio::test]
 async fn h13_the_address_that_was_validated_is_the_one_connected_to() {
-    // The first answer may be connected to, every later one may not.
+    // The first address may be connected to, every later one may not.
     let server = Server::start(|_| ok("hello")).await;
     let names = Names::new(&[("rebind.test", &[&["127.0.0.1"], &["10.0.0.1"]])]);
     let url = format!("http://rebind.test:{}", server.port());
@@ -305,7 +305,7 @@ async fn h13_the_address_that_was_validated_is_the_one_connected_to() {
     assert_eq!(text(&kit.get(&url).await.unwrap()), "hello");
     assert_eq!(names.asked("rebind.test"), 1);
     assert_eq!(server.seen()[0].header("host"), Some(url.trim_start_matches("http://")));
-    // The connection is still there and leads to where it led. A new one would be refused, and is.
+    // The pooled connection still leads to its first address. A new connection is refused.
     assert_eq!(text(&kit.get(&url).await.unwrap()), "hello");
     assert_eq!(names.asked("rebind.test"), 1);
     assert_eq!(kit.once().get(&url).await.unwrap_err().code, "denied");
@@ -322,7 +322,7 @@ async fn an_address_that_does_not_answer_gives_way_to_the_next() {
     assert_eq!(text(&kit.get(&url).await.unwrap()), "hello");
 }
 
-/// A certificate for `tls.test`, and a server's side of it.
+/// Returns a certificate for `tls.test`, and the server's TLS acceptor for it.
 fn certificate() -> (CertificateDer<'static>, TlsAcceptor) {
     let made = rcgen::generate_simple_self_signed(["tls.test".to_owned()]).unwrap();
     let certificate = made.cert.der().clone();

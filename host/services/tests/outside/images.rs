@@ -1,4 +1,4 @@
-//! Images: attempts, what an answer may be, and what nobody gets.
+//! Images: attempts, permitted answers, and data that never leaves the host.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ use crate::{
     server::{Reaction, Seen, Server, answer},
 };
 
-/// Nothing takes time but what is waited for in vain; the waits between attempts are noted.
+/// A clock whose waits between attempts end at once and are recorded. Time limits never expire.
 #[derive(Default)]
 struct Still(Mutex<Vec<Duration>>);
 
@@ -46,7 +46,7 @@ impl Clock for Still {
     }
 }
 
-/// An endpoint, and somebody who asks it.
+/// An endpoint, and a caller.
 struct World {
     server: Server,
     kit: Kit,
@@ -67,7 +67,7 @@ fn one() -> serde_json::Value {
 }
 
 impl World {
-    /// `react` gets a request, and how many came before.
+    /// Starts the endpoint. `react` gets a request, and the number of requests before it.
     async fn new(react: impl Fn(&Seen, usize) -> Reaction + Send + Sync + 'static) -> World {
         let before = AtomicUsize::new(0);
         let server = Server::start(move |seen| react(seen, before.fetch_add(1, Ordering::SeqCst))).await;
@@ -185,7 +185,7 @@ async fn images_cost_what_the_operator_says_also_when_they_are_lost() {
     for (effect, answered, n, cost) in [
         (Effect::AtLeastOnce, images(&json!([one()])), 1, 0.25),
         (Effect::AtLeastOnce, images(&json!([one(), one()])), 2, 0.5),
-        // One came, of two that were asked for.
+        // The answer has one of two requested images.
         (Effect::AtLeastOnce, images(&json!([one()])), 2, 0.25),
         (Effect::AtLeastOnce, images(&json!([one(), no_png])), 2, 0.5),
         (Effect::Once, images(&json!([no_png])), 1, 0.25),

@@ -1,4 +1,4 @@
-//! The capability with everything around it.
+//! A test kit: the capability with its surroundings.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use flowcell_services::{
 };
 use futures_util::future::BoxFuture;
 
-/// Every address of this machine.
+/// All loopback addresses of IPv4.
 pub(crate) const LOCAL: &str = "127.0.0.0/8";
 
 /// Blobs in memory, numbered.
@@ -40,7 +40,7 @@ impl Blobs for MemoryBlobs {
     }
 }
 
-/// Answers each name with the first of its answers that was not given yet, and the last for ever. Counts.
+/// Resolves each name to its answers in turn, then to the last one forever. Counts the requests.
 #[derive(Default)]
 pub(crate) struct Names {
     answers: HashMap<String, Vec<Vec<IpAddr>>>,
@@ -75,17 +75,17 @@ pub(crate) fn policy(listed: &[&str]) -> EgressPolicy {
     EgressPolicy { allow_private, ..EgressPolicy::default() }
 }
 
-/// A capability, and a caller whose node was granted something.
+/// A capability, and a caller whose node has a grant.
 pub(crate) struct Kit {
     pub(crate) http: HttpCapability,
     pub(crate) blobs: Arc<MemoryBlobs>,
     pub(crate) caller: Caller,
-    /// The effect that calls are performed with; that of their admission if none.
+    /// The effect of performed calls; `None` takes the effect of their admission.
     pub(crate) effect: Option<Effect>,
 }
 
 impl Kit {
-    /// Every address of this machine is listed.
+    /// Creates a kit whose policy lists every loopback address.
     pub(crate) fn local(grant: &str) -> Kit {
         Kit::new(policy(&[LOCAL]), Names::new(&[]), grant)
     }
@@ -142,7 +142,7 @@ impl Kit {
         self.send(serde_json::json!({ "method": "GET", "url": url })).await
     }
 
-    /// The content and the type of a reply's body that is a file.
+    /// Returns the content and the media type of a reply's body that is a file.
     pub(crate) fn file(&self, reply: &Value) -> (Arc<[u8]>, Arc<str>) {
         let file = reply.json().pointer("/body/file").cloned().unwrap_or_else(|| panic!("no file in {reply}"));
         let blob = Value::from(file).blob().unwrap();
@@ -158,7 +158,7 @@ pub(crate) fn text(reply: &Value) -> &str {
     reply.json().pointer("/body/text").and_then(Json::as_str).unwrap_or_else(|| panic!("no text in {reply}"))
 }
 
-/// All values of one header of a reply.
+/// Returns all values of one header of a reply.
 pub(crate) fn header<'a>(reply: &'a Value, name: &str) -> Vec<&'a str> {
     let pairs = reply.json().get("headers").and_then(Json::as_array).unwrap();
     let pairs = pairs

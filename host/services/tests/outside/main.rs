@@ -1,4 +1,4 @@
-//! What leaves the host, over real connections to this machine. Nothing here reaches further.
+//! Outgoing requests, over real connections to this machine only.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod answers;

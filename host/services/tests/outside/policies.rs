@@ -1,4 +1,4 @@
-//! No grant under a policy reaches anything that the policy refuses.
+//! A grant under a policy never reaches a URL that the policy refuses.
 
 use flowcell_contract::Json;
 use flowcell_services::egress::{Destination, Egress, OriginGrants};
@@ -6,9 +6,9 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use crate::kit::policy;
 
-/// Combinations of a policy, a grant and a URL.
+/// Number of combinations of a policy, a grant and a URL.
 const ROUNDS: usize = 200_000;
-/// Combinations of which the policy allows the grant, and the grant the URL, at least.
+/// Minimum number of combinations with an allowed grant and a granted URL.
 const REACHED: usize = 300;
 
 const SCHEMES: [&str; 2] = ["https", "http"];
@@ -46,7 +46,7 @@ const SEGMENTS: [&str; 16] = [
     "x.a.test",
 ];
 
-/// A policy and its parts, with which this test judges a destination by itself.
+/// A policy and its parts. This test uses them to judge a destination independently.
 struct Operator {
     text: String,
     scheme: &'static str,
@@ -80,7 +80,7 @@ impl Operator {
         at_port && of_host && (self.scheme == "*" || self.scheme == scheme) && self.allows_path(to.url().path())
     }
 
-    /// As a server resolves a path that decodes it first.
+    /// Resolves a path like a server that decodes it first.
     fn allows_path(&self, path: &str) -> bool {
         let path = path.replace("%76", "v").replace("%31", "1").replace("%2f", "/").replace("%2F", "/");
         let path = path.replace("%2e", ".").replace("%2E", ".").replacen('/', "", 1);
@@ -104,7 +104,7 @@ fn one(dice: &mut StdRng, list: &[&'static str]) -> &'static str {
     list[dice.random_range(0..list.len())]
 }
 
-/// A grant or a URL.
+/// Returns a random grant or URL.
 fn address(dice: &mut StdRng, segments: usize) -> String {
     let origin = format!("{}://{}{}", one(dice, &SCHEMES), one(dice, &HOSTS), one(dice, &PORTS));
     (0..dice.random_range(0..=segments)).fold(origin, |text, _| format!("{text}/{}", one(dice, &SEGMENTS)))
@@ -123,7 +123,7 @@ fn no_grant_under_a_policy_reaches_what_the_policy_refuses() {
         if allowed.outside(&granted).is_some() {
             continue;
         }
-        // Most URLs begin with the grant, or with the policy, else few would be granted.
+        // Most URLs begin with the grant or with the policy, because few would be granted otherwise.
         let url = match dice.random_range(0..4) {
             0 => url,
             _ => format!("{}/{}", grant.replace("*.", "x."), url.splitn(4, '/').nth(3).unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! Registries of packs that misbehave, or let others say who may ask.
+//! Registries of packs that misbehave, or delegate authentication to other servers.
 
 use flowcell_contract::Failure;
 use flowcell_services::{
@@ -14,14 +14,14 @@ use crate::{
 };
 
 const PACK: &[u8] = b"\0asm and the rest";
-/// Bytes that a pack may have here.
+/// Maximum bytes of a pack in these tests.
 const MOST: usize = 64;
 
 fn sha256(bytes: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
 }
 
-/// A manifest of a component.
+/// Returns the manifest of a component.
 fn manifest(digest: &str, size: usize) -> Vec<u8> {
     let described = |kind: &str| json!({ "mediaType": kind, "digest": digest, "size": size });
     let config = described("application/vnd.wasm.config.v0+json");
@@ -115,7 +115,7 @@ async fn what_a_registry_sends_is_bounded_and_compared() {
         true => blob(),
         false => found(&manifest(&sha256(PACK), PACK.len())),
     };
-    // What is sent for ever, after a head that promises more than fits.
+    // Sends data forever, after a head that announces more than the limit.
     fn endless() -> Reaction {
         Reaction::SendForEver(vec![b' '; 1 << 16])
     }

@@ -1,4 +1,4 @@
-//! What goes out.
+//! Outgoing requests.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ async fn a_body_may_be_a_file_of_the_tenant() {
         let failure = kit.send(args(missing)).await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), ("invalid_input", false));
     }
-    // The size that a node claims counts for nothing.
+    // The size that a node claims is ignored.
     let kit = kit.limited(Limits { request_body: 1000, ..Limits::default() });
     assert_eq!(kit.send(args(&blob.file_id)).await.unwrap_err().code, "http_body_too_large");
     assert_eq!(server.seen().len(), 1);

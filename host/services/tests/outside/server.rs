@@ -1,4 +1,4 @@
-//! A server that answers exactly what it is told to.
+//! A server whose answers the test controls byte by byte.
 
 use std::{
     net::SocketAddr,
@@ -11,14 +11,14 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// A request, as it came.
+/// A received request, unchanged.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// The how manieth connection it came over, from 0.
+    /// The number of its connection, from 0.
     pub(crate) connection: usize,
-    /// `GET / HTTP/1.1`.
+    /// The request line, such as `GET / HTTP/1.1`.
     pub(crate) line: String,
-    /// Names as they came.
+    /// Header names and values, unchanged.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
@@ -30,15 +30,15 @@ impl Seen {
     }
 }
 
-/// What happens after a request.
+/// The server's reaction to a request.
 pub(crate) enum Reaction {
-    /// These bytes are sent, and the next request awaited.
+    /// Sends these bytes, and waits for the next request.
     Send(Vec<u8>),
-    /// These bytes are sent, and the connection is closed.
+    /// Sends these bytes, and closes the connection.
     SendAndClose(Vec<u8>),
-    /// These bytes are sent, and then nothing happens.
+    /// Sends these bytes, and then stays silent.
     SendAndHang(Vec<u8>),
-    /// These bytes are sent, over and over.
+    /// Sends these bytes over and over.
     SendForEver(Vec<u8>),
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Server {
     log: Arc<Mutex<Log>>,
 }
 
-/// An answer with this status line's rest, these headers, and a body of known length.
+/// Returns an answer with this status, these headers, and a body of known length.
 pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len());
     for (name, value) in headers {

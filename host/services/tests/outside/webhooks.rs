@@ -1,4 +1,4 @@
-//! Webhooks: what is posted, how often, and when that ends.
+//! Webhooks: the posts, their attempts, and their end.
 
 use std::{
     sync::{
@@ -26,7 +26,8 @@ use crate::{
 /// 21 November 2026, 12:00:00.
 const NOW: u64 = 1_795_262_400;
 
-/// Stands still; waits between attempts end at once, and attempts take as long as they take.
+/// A clock that stands still. Waits between attempts end at once; the limit of an attempt expires at once if `late` is
+/// true, else never.
 #[derive(Default)]
 struct Waits {
     between: Mutex<Vec<u128>>,
@@ -57,7 +58,7 @@ fn webhook(url: &str, listed: &[&str], clock: &Arc<Waits>) -> Result<Webhook, Fa
     Ok(Webhook::new(client, url, Some(SigningKey::new("secret").unwrap()))?.timed_by(clock.clone()))
 }
 
-/// Posts `{}` to a server that answers these in turn, and the last for ever.
+/// Posts `{}` to a server that sends these answers in turn, then the last one forever.
 async fn posted(answers: Vec<Vec<u8>>) -> (Result<(), Failure>, Server, Vec<u128>) {
     let count = AtomicUsize::new(0);
     let server = Server::start(move |_| {
