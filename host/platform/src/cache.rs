@@ -1,8 +1,8 @@
-//! The user's folder for what may be deleted: compiled code, and packs that were brought.
+//! The user's cache folder, for compiled code and fetched packs.
 
 use std::{env, path::PathBuf};
 
-/// `$FLOWCELL_CACHE`, or `flowcell` in the platform's folder for what may be deleted.
+/// Returns `$FLOWCELL_CACHE`, or `flowcell` in the platform's cache folder. It is `None` if the user has neither.
 pub(crate) fn of_the_user() -> Option<PathBuf> {
     let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || folder("HOME");

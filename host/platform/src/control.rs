@@ -1,5 +1,6 @@
-//! The control socket beside a store: what other terminals ask of the process that owns it. One JSON line asks, one
-//! answers; one that watches a run is then told its events, a line each, until the run ends.
+//! The control socket beside a store, through which other processes send requests to the process that owns it. A
+//! request and its answer are one JSON line each. A `watch` request then receives events, one line each, until the run
+//! ends.
 
 mod begin;
 mod reach;
@@ -33,125 +34,126 @@ use crate::{
     tenants::{Tenants, operation::Operation},
 };
 
-/// More than the largest input is no question.
+/// Maximum bytes of a request line. It leaves room for the largest input.
 const MAX_BYTES: u64 = 72 * 1024 * 1024;
-/// Somebody who connects and says nothing keeps nobody waiting for longer.
+/// Time that a client has to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A run that somebody in this process has open without driving it is asked again for so long, and so often.
+/// Time for which a command is retried while this process has the run open without driving it, and the pause between
+/// tries.
 const OPENING: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// What is asked.
+/// A request to the owner of the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Ask {
-    /// Tell a run's events from the first, and what is live, until the run ends or whoever asks has gone.
+    /// Sends a run's events from the first, and the live ones, until the run ends or the client disconnects.
     Watch {
-        /// Which run.
+        /// The watched run.
         run: RunId,
     },
-    /// Take a run in.
+    /// Accepts a new run of a flow.
     Start {
-        /// The flow's file, from the root.
+        /// The flow's file, relative to the root folder.
         flow: PathBuf,
-        /// Members that win over the flow's defaults.
+        /// Input members that override the flow's defaults.
         input: Json,
-        /// The run's id; a new one if none is given.
+        /// The run's id. Default: a generated id.
         run: Option<RunId>,
-        /// What wins over the flow's own.
+        /// Overrides the flow's total timeout, in milliseconds.
         total_timeout_ms: Option<u64>,
-        /// Answers to questions that are still to be asked, by address.
+        /// Answers to later questions, by address.
         #[serde(default)]
         answers: BTreeMap<String, Json>,
-        /// What the caller lets its runs reach.
+        /// The access that the caller grants its runs.
         #[serde(default)]
         reach: Reach,
-        /// The caller follows the run: it is driven at once.
+        /// Set when the caller follows the run, which is then driven at once.
         #[serde(default)]
         follow: bool,
     },
-    /// Run a flow of agents under a prefix, or go on with what its run before has left.
+    /// Starts a run of an agentic flow under a prefix, or continues from the state that its previous run left.
     Flow {
-        /// The flow's file, from the root.
+        /// The flow's file, relative to the root folder.
         flow: PathBuf,
-        /// What the ids of its sessions begin with.
+        /// The prefix of the ids of its sessions.
         prefix: String,
-        /// Its arguments.
+        /// The flow's arguments.
         args: Json,
-        /// Remove the sessions and states of the prefix first.
+        /// Removes the sessions and states of the prefix first.
         delete: bool,
-        /// What wins over the flow's own.
+        /// Overrides the flow's total timeout, in milliseconds.
         total_timeout_ms: Option<u64>,
-        /// What the caller lets its runs reach.
+        /// The access that the caller grants its runs.
         #[serde(default)]
         reach: Reach,
     },
-    /// Go on with a run, by hand.
+    /// Resumes a run at an operator's request.
     Resume {
-        /// Which run.
+        /// The run to resume.
         run: RunId,
-        /// What the caller lets its runs reach.
+        /// The access that the caller grants its runs.
         #[serde(default)]
         reach: Reach,
     },
-    /// Do again what a run did, as a new run.
+    /// Repeats a run as a new run.
     Retry {
-        /// Which run.
+        /// The run to repeat.
         run: RunId,
-        /// Only this node of the flow itself and what comes after it.
+        /// Repeats only this node of the flow itself and the nodes after it.
         from: Option<String>,
-        /// Keep the answers of people that this depends on.
+        /// Keeps people's answers that the repeated nodes depend on.
         keep_answers: bool,
-        /// The new run's id; one is made if none is given.
+        /// The new run's id. Default: a generated id.
         new: Option<RunId>,
-        /// Answers to questions that are still to be asked, by address.
+        /// Answers to later questions, by address.
         #[serde(default)]
         answers: BTreeMap<String, Json>,
-        /// What the caller lets its runs reach.
+        /// The access that the caller grants its runs.
         #[serde(default)]
         reach: Reach,
     },
-    /// Do something about tenants, tokens, secrets or the audit log.
+    /// Performs an operation on tenants, tokens, secrets or the audit log.
     Operate {
-        /// What.
+        /// The operation to perform.
         operation: Operation,
     },
-    /// Give a run a command, whose verb and members stand beside the run.
+    /// Sends a command to a run. The command's verb and members are siblings of `run` in the JSON.
     #[serde(untagged)]
     Command {
-        /// The run.
+        /// The run that receives the command.
         run: RunId,
-        /// The command.
+        /// The command to send.
         #[serde(flatten)]
         command: RunCommand,
     },
 }
 
-/// What is answered.
+/// The owner's answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Told {
-    /// It is on stable storage.
+    /// The request succeeded, and its effect is on stable storage.
     Done {
-        /// Which run.
+        /// The run that the request concerned or created.
         run: RunId,
     },
-    /// What came of an operation.
+    /// An operation succeeded.
     Operated {
-        /// What it tells.
+        /// The operation's result.
         result: Json,
     },
-    /// It was not done.
+    /// The owner refused the request.
     Refused {
-        /// A stable code.
+        /// A stable error code.
         code: String,
-        /// Why.
+        /// The reason, for people.
         message: String,
     },
 }
 
 impl Ask {
-    /// The run that it is about; none if a new one is to begin.
+    /// Returns the run that the request concerns. It is `None` for an operation and for a new run without a given id.
     pub fn run(&self) -> Option<&RunId> {
         match self {
             Ask::Command { run, .. } | Ask::Watch { run } | Ask::Resume { run, .. } => Some(run),
@@ -162,7 +164,7 @@ impl Ask {
     }
 }
 
-/// Asks the process that owns the store in a folder.
+/// Sends a request to the process that owns the store in a folder, and returns the answer.
 pub fn ask_owner(folder: &Path, ask: &Ask) -> io::Result<Told> {
     let mut stream = socket::connect(folder)?;
     let line = serde_json::to_string(ask).map_err(io::Error::other)?;
@@ -172,17 +174,17 @@ pub fn ask_owner(folder: &Path, ask: &Ask) -> io::Result<Told> {
     serde_json::from_str(&answer).map_err(io::Error::other)
 }
 
-/// Answers what other terminals ask, until the process ends. `owner` drives what is handed over, and is told after each thing
-/// that was done; runs that are handed over may reach at most `reach`.
+/// Answers requests of other processes until this process ends. `owner` drives the runs that are handed over and is
+/// notified after each change. Handed-over runs get at most the access in `reach`.
 pub fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach) -> io::Result<()> {
-    // The store's lock says that no other process listens here.
+    // The store's lock guarantees that no other process listens here.
     let listener = socket::bind(folder)?;
     let host = host.clone();
     thread::Builder::new().name("flowcell-control".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
             let (host, owner, reach) = (host.clone(), owner.clone(), reach.clone());
             let answering = thread::Builder::new().name("flowcell-answer".into());
-            // Without a thread for it, the question ends with its connection.
+            // If no thread starts, the connection closes without an answer.
             let _ = answering.spawn(move || converse(&host, &stream, &*owner, &reach));
         }
     })?;
@@ -204,14 +206,14 @@ fn converse(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach)
             let known = host.each_event(&run, 0, |_| ControlFlow::Break(()));
             let watched = known.map(|()| tell(stream, &Told::Done { run: run.clone() }));
             match watched.map_err(AskError::from) {
-                // Whoever watched may be gone.
+                // The watcher may have disconnected.
                 Ok(()) => _ = watch::tell(host, &run, stream, &runtime),
                 Err(error) => tell(stream, &refused(error.code(), &error)),
             }
         }
         Ok(ask) => {
             let told = runtime.block_on(answer(host, owner, reach, ask));
-            // What an operator has changed may let runs go on, too.
+            // An operator's change may also make waiting runs ready.
             if matches!(told, Told::Done { .. } | Told::Operated { .. }) {
                 owner.moved();
             }
@@ -224,7 +226,7 @@ fn converse(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach)
 fn tell(stream: &UnixStream, told: &Told) {
     let text = serde_json::to_string(told).unwrap_or_default();
     let mut stream = stream;
-    // Whoever asked may be gone.
+    // The client may have disconnected.
     let _ = writeln!(stream, "{text}");
 }
 
@@ -246,10 +248,10 @@ fn refused(code: &str, why: &dyn std::fmt::Display) -> Told {
     Told::Refused { code: code.to_owned(), message: why.to_string() }
 }
 
-/// Why nothing came of a question about a run.
+/// A failed command to a run.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The run refused.
+    /// The run refused the command.
     #[error(transparent)]
     Refused(#[from] HubError),
     /// The run cannot be opened.
@@ -258,7 +260,7 @@ pub enum AskError {
 }
 
 impl AskError {
-    /// A stable code.
+    /// Returns a stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             AskError::Refused(error) => error.code(),
@@ -269,14 +271,16 @@ impl AskError {
 }
 
 impl Host {
-    /// Gives a run a command: by its hub if this process drives it. Else the command is recorded for its next driver.
+    /// Sends a command to a run. If this process drives the run, its hub handles the command. Otherwise the command is
+    /// recorded for the next driver.
     pub async fn ask(&self, run: &RunId, mut command: RunCommand) -> Result<(), AskError> {
         let driven = || self.hubs().get(self.tenant(), run);
         let until = Instant::now() + OPENING;
         loop {
             if let Some(hub) = driven() {
                 match hub.request(command.clone()).await {
-                    // A run that is put away at this moment has not heard it; one that has ended says so when it is opened.
+                    // A run that is being unloaded has not received the command, so it is sent again. A run that has
+                    // ended reports that when it is opened.
                     Err(HubError::RunEnded) if Instant::now() < until => {
                         self.name_question(run, &mut command)?;
                         tokio::time::sleep(AGAIN).await;
@@ -288,14 +292,14 @@ impl Host {
             match self.resume(run, RunOptions::default()) {
                 Ok(runner) => return Ok(runner.ask(command).await?),
                 Err(StartError::Open(OpenError::Driven(_))) if driven().is_some() => {}
-                // Another process drives it.
+                // Another process drives the run.
                 Err(StartError::Open(OpenError::Driven(_))) if self.inbox().is_shared() => {
                     self.name_question(run, &mut command)?;
                     let id = remote::new_message_id();
                     let outcome = remote::ask(self.inbox(), self.tenant(), run, &id, &command).await;
                     return Ok(outcome.map_err(|error| StartError::Open(OpenError::Store(error)))??);
                 }
-                // Somebody in this process has it open at this moment, and drives it in the next, or lets it go.
+                // Another thread of this process has the run open and is about to drive or release it.
                 Err(StartError::Open(OpenError::Driven(_))) if Instant::now() < until => {
                     self.name_question(run, &mut command)?;
                     tokio::time::sleep(AGAIN).await
@@ -305,8 +309,8 @@ impl Host {
         }
     }
 
-    /// Names the question that is open now in an answer that names none. An answer that is taken in later must not count
-    /// for a question that nobody had asked by now.
+    /// Adds the question that is open now to an answer that names no question. An answer that is recorded for later
+    /// must not match a question asked after this moment.
     fn name_question(&self, run: &RunId, command: &mut RunCommand) -> Result<(), AskError> {
         let RunCommand::Reply { gate, question, .. } = command else { return Ok(()) };
         if question.digest.is_none() {

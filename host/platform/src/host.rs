@@ -1,4 +1,4 @@
-//! The host: the engine, the catalog, and what runs share.
+//! The host: the engine, the catalog, and the services that runs share.
 
 pub mod agentic;
 pub(crate) mod blocking;
@@ -85,7 +85,7 @@ use crate::{
     },
 };
 
-/// Loads flows and runs them, for one tenant. Cheap to clone; clones share packs, state and cache.
+/// Loads flows and runs them for one tenant. Cloning is cheap, and clones share packs, state and cache.
 #[derive(Clone)]
 pub struct Host {
     shared: Arc<Shared>,
@@ -114,113 +114,114 @@ struct Shared {
     observers: Observers,
     usage: Usage,
     capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
-    /// The tools of the operator's servers.
+    /// The tools of the operator's MCP servers.
     mcp: McpTools,
-    /// A model that knows nothing.
+    /// The model that answers simulated calls.
     simulated_model: Arc<dyn Capability>,
     services: Settings,
-    /// Where the flows are that are services.
+    /// The home of the flows that implement services.
     services_home: Arc<Home>,
     hubs: Arc<Hubs>,
-    /// The places of the runs that it drives.
+    /// The permits of the runs that this host drives.
     live: Arc<LiveRuns>,
     /// The runs that other processes watch.
     watched: Watched,
     egress: Egress,
-    /// The secrets of tenants, those of the operator's file among them.
+    /// The secrets of all tenants, with those of the operator's file.
     secrets: Secrets,
     vault: Arc<Vault>,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
-    /// Its share of a store, if it is one of several processes.
+    /// This process's share of a shared store.
     shared: Option<Arc<SharedStore>>,
     checked: CheckedFlows,
-    /// For inputs that are checked against schemas.
+    /// Limits concurrent checks of inputs against schemas.
     inputs: Room,
-    /// For expressions that do much, and for the runs that wait with such.
+    /// Limits concurrent costly expressions, and the runs that wait to evaluate one.
     expressions: Room,
     waiting_expressions: Room,
-    /// Packs for runs to pin.
+    /// The packs that runs can pin.
     packs: Mutex<HashMap<Digest, KnownPack>>,
 }
 
-/// A pack that runs may pin.
+/// A pack that runs can pin.
 struct KnownPack {
     bytes: Arc<[u8]>,
-    /// The tenants for whom the store has it.
+    /// The tenants for whom the store already keeps this pack.
     kept: HashSet<Tenant>,
 }
 
 impl Host {
-    /// Begins to put a host together.
+    /// Returns a builder with the default settings.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
 
-    /// The same host for another tenant, who has runs, state, cache and sessions of their own.
+    /// Returns the same host for another tenant, who has separate runs, state, cache and sessions.
     pub fn of(&self, tenant: Tenant) -> Host {
         Host { tenant, policy: Arc::default(), ..self.clone() }
     }
 
-    /// The same host for a process that serves libraries: those of all tenants are in this folder. Runs of flows from a library
-    /// that this machine does not have find the flows whose names they compute there.
+    /// Returns the same host for a process that serves the libraries in this folder. Runs whose library is missing on
+    /// this machine resolve computed flow names there.
     pub fn serving(self, library: PathBuf) -> Host {
         Host { library: Some(Arc::new(library)), ..self }
     }
 
-    /// The same host within a policy, by which the engine bounds the tenant from now on.
+    /// Returns the same host with a policy. The engine limits the tenant by this policy from now on.
     pub fn within(self, policy: Arc<Policy>) -> Host {
         policy.bound(&self.shared.engine, &self.shared.live, &self.tenant);
         Host { policy, ..self }
     }
 
-    /// The same host, which answers more by stand-ins. It is an error to name a service that is not there.
+    /// Returns the same host with additional stand-ins. An unknown service name is an error.
     pub fn simulating(self, simulate: Simulate) -> Result<Host, Error> {
         builder::check_simulated(&simulate, &self.shared.services)?;
         Ok(Host { simulate: Arc::new(self.simulate.and(simulate)), ..self })
     }
 
-    /// What the operator lets the tenant do.
+    /// Returns the operator's policy for the tenant.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Whose runs these are. What is built is for `local`.
+    /// Returns the tenant that owns the runs. A new host belongs to `local`.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// The node types that every flow may use.
+    /// Returns the node types that every flow may use.
     pub fn catalog(&self) -> &Catalog {
         &self.shared.catalog
     }
 
-    /// Prepares a run. The input must fit the flow's `inputSchema`. If the store has a run with the session id of the
-    /// options, it goes on from where it was.
+    /// Prepares a run. The input must fit the flow's `inputSchema`. If the store already has a run with the session id
+    /// of the options, that run continues.
     pub fn runner(&self, flow: &LoadedFlow, mut options: RunOptions) -> Result<FlowRunner, StartError> {
         refuse_disabled(flow)?;
         let input = self.check_input(flow, std::mem::take(&mut options.input))?;
         self.runner_of(input, options)
     }
 
-    /// Prepares a run as [`Host::runner`] does, of the flow that has checked the input. The options have no input of their own.
+    /// Prepares a run as [`Host::runner`] does, with an input that the flow has already checked. Any input in the
+    /// options is replaced.
     pub fn runner_of(&self, input: CheckedInput<'_>, options: RunOptions) -> Result<FlowRunner, StartError> {
         let CheckedInput { flow, given } = input;
         refuse_disabled(flow)?;
         let options = RunOptions { input: given, ..options };
-        // A run that exists goes on as it began, whatever has become of the files since.
+        // An existing run continues as it began, even if its files have changed since.
         let known = options.session_id.as_ref().map(|run| self.library_of(run)).transpose()?.flatten();
         let library = known.unwrap_or_else(|| Library::new(self.clone(), self.bind(flow)));
         let flow = library.pin(flow);
         self.admitted(FlowRunner::new(flow, self.world(library), options)?)
     }
 
-    /// Checks an input where that holds nobody up, at the tenant's cost.
+    /// Checks an input without blocking other tasks, and charges the tenant for the time.
     fn check_input<'a>(&self, flow: &'a LoadedFlow, input: Json) -> Result<CheckedInput<'a>, InputError> {
         self.computing(flow.graph(), || flow.check_input(input))
     }
 
-    /// Does work with a flow's `inputSchema` when it is the tenant's turn.
+    /// Runs work that uses a flow's `inputSchema` when the tenant gets a permit.
     pub(crate) fn computing<T>(&self, flow: &Graph, work: impl FnOnce() -> T) -> T {
         let Shared { inputs, engine, .. } = &*self.shared;
         match &flow.input_schema {
@@ -229,7 +230,7 @@ impl Host {
         }
     }
 
-    /// Evaluates expressions when it is the tenant's turn, and fails if too many of the tenant's runs wait for that.
+    /// Evaluates expressions when the tenant gets a permit. It fails if too many of the tenant's runs already wait.
     pub(crate) fn computing_expressions(&self, work: &mut dyn FnMut()) -> Result<(), Failure> {
         let Shared { expressions, waiting_expressions, engine, .. } = &*self.shared;
         let waits = waiting_expressions.try_take(&self.tenant, 1);
@@ -239,13 +240,13 @@ impl Host {
         Ok(())
     }
 
-    /// Does work at the tenant's cost.
+    /// Runs work and charges the tenant for the time.
     pub fn charged<T>(&self, work: impl FnOnce() -> T) -> T {
         charged(&self.shared.engine, &self.tenant, work)
     }
 
-    /// Prepares a run in which some nodes are given instead of being run, calls get replies that are given, and time jumps to
-    /// the next timer whenever no node runs. Nothing of it is kept.
+    /// Prepares a test run. Some nodes get fixtures, calls get scripted replies, and time jumps to the next timer when
+    /// no node runs. Nothing is stored.
     pub fn rehearsal(
         &self,
         flow: &LoadedFlow,
@@ -277,13 +278,13 @@ impl Host {
         Ok(FlowRunner::new(pinned, Arc::new(world), options)?)
     }
 
-    /// Compiles a pack that this host has, unless it is in the cache, so that no run waits for it. Blocks meanwhile.
+    /// Compiles a pack of this host unless its code is cached, so that no run waits for it. Blocks the caller.
     pub fn prepare(&self, pack: &Digest) -> Result<(), Failure> {
         self.shared.engine.prepare(pack)
     }
 
-    /// Prepares to go on with a run that the store has, with the flow as it was when the run began. Nobody goes on by hand
-    /// with a run of a tenant that is disabled.
+    /// Prepares to resume a stored run with the flow as it was when the run began. If the tenant is disabled, resuming
+    /// by hand fails.
     pub fn resume(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
         let by_hand = options.by_hand;
         let runner = FlowRunner::resume(self.world_of(run)?, run.clone(), options)?;
@@ -293,22 +294,22 @@ impl Host {
         Ok(runner)
     }
 
-    /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same
-    /// input. If a node of the flow itself is named, what does not come after it and succeeded is not run again. A flow that
-    /// grants more than the tenant may have now is refused.
+    /// Prepares a new run that repeats another with the same input and its original flow. If the caller names a node
+    /// of the flow itself, earlier successful nodes are not repeated. The host refuses a flow whose grants exceed the
+    /// tenant's current policy.
     pub fn again(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
         let library = self.library_of_retry(run, options.session_id.as_ref())?;
         self.admitted(FlowRunner::again(self.world(library), run, repeat, options)?)
     }
 
-    /// Returns the checked flow of a run that the store has, as it was when the run began.
+    /// Returns the checked flow of a stored run, as it was when the run began.
     pub fn graph_of_run(&self, run: &RunId) -> Result<Arc<Graph>, StartError> {
         let record = self.shared.journal.find(&self.tenant, run).map_err(OpenError::Store)?;
         let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
         Ok(self.pinned(&record.pin).map_err(OpenError::Pin)?)
     }
 
-    /// How a run has ended, if it has; `next` is the number that its next event would get.
+    /// Returns how a run ended, or `None` if it has not. `next` is the number of its next event.
     pub fn end_of(&self, run: &RunId, next: u64) -> Result<Option<RunEnd>, StartError> {
         let units = self.shared.journal.read(&self.tenant, run, next.saturating_sub(1), READ_UNITS);
         let units = units.map_err(OpenError::Store)?;
@@ -319,105 +320,104 @@ impl Host {
         }))
     }
 
-    /// What is known of a run beside its events.
+    /// Returns the record of a run: its metadata without events.
     pub fn record(&self, run: &RunId) -> Result<Option<Record>, StoreError> {
         self.shared.journal.find(&self.tenant, run)
     }
 
-    /// The runs that a run has called.
+    /// Returns the child runs of a run.
     pub fn called_by(&self, run: &RunId) -> Result<Vec<RunId>, StartError> {
         Ok(self.shared.journal.children_of(&self.tenant, run).map_err(OpenError::Store)?)
     }
 
-    /// The runs that a run has called and that are not over.
+    /// Returns the child runs of a run that have not ended.
     pub(crate) fn left_below(&self, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         self.shared.journal.left_below(&self.tenant, run)
     }
 
-    /// The store, if this process owns one: how often it has committed, and what is durable in it.
+    /// Returns the store, with its commit count and durability state, if this process owns one.
     pub fn store(&self) -> Option<&SqliteStore> {
         self.shared.store.as_deref()
     }
 
-    /// Its share of a store, if this process is one of several.
+    /// Returns this process's share of a shared store.
     pub fn shared(&self) -> Option<&SharedStore> {
         self.shared.shared.as_deref()
     }
 
-    /// What the store tells of its runs, if there is one that lasts.
+    /// Returns the store's view of runs, if the store is persistent.
     pub fn runs(&self) -> Option<&dyn Runs> {
         let embedded = self.store().map(|store| store.reader() as &dyn Runs);
         embedded.or(self.shared().map(|store| store as &dyn Runs))
     }
 
-    /// What the store tells of sessions, and of the states of their steps.
+    /// Returns the store's sessions and the states of their steps.
     pub fn sessions(&self) -> &dyn Sessions {
         &*self.shared.sessions
     }
 
-    /// What tenants use up.
+    /// Returns the usage counters of all tenants.
     pub fn usage(&self) -> &Usage {
         &self.shared.usage
     }
 
-    /// The places of the runs that this host drives.
+    /// Returns the permits of the runs that this host drives.
     pub fn live(&self) -> &Arc<LiveRuns> {
         &self.shared.live
     }
 
-    /// Numbers about what this process does.
+    /// Returns the metrics of this process.
     pub fn metrics(&self) -> &Metrics {
         &self.shared.metrics
     }
 
-    /// Watches a run for those who count, trace and log, from its next event on.
+    /// Attaches the metrics, trace and log observers to a run, from its next event on.
     pub fn watch(&self, runner: &mut FlowRunner) {
         let watch = Watch::new(self.shared.observers.clone(), runner.run_id().clone(), runner.flow());
         runner.attach(Arc::new(watch));
     }
 
-    /// Sends what is watched to the operator's collector from now on, if there is one, on the runtime that this is called
-    /// on.
+    /// Starts to send telemetry to the operator's collector, if one is configured. It runs on the caller's runtime.
     pub fn start_telemetry(&self) -> Result<(), Error> {
         let started = self.shared.telemetry.as_ref().map_or(Ok(()), Telemetry::start);
         started.map_err(|error| Error::Telemetry(error.into()))
     }
 
-    /// Sends the collector what it has not got yet; it does not wait long for one that does not answer.
+    /// Sends the remaining telemetry to the collector. It does not wait long for a collector that is silent.
     pub async fn stop_telemetry(&self) {
         if let Some(telemetry) = &self.shared.telemetry {
             telemetry.stop().await;
         }
     }
 
-    /// A run is begun for somebody else's trace, named by a `traceparent`.
+    /// Links a run to the caller's trace, named by a `traceparent` header.
     pub fn link(&self, run: &RunId, traceparent: &str) {
         if let Some(telemetry) = &self.shared.telemetry {
             telemetry.link(&self.tenant, run, traceparent);
         }
     }
 
-    /// The documents of operators.
+    /// Returns the store of operators' documents.
     pub(crate) fn documents(&self) -> &dyn DocumentStore {
         &*self.shared.documents
     }
 
-    /// The inbox of the store.
+    /// Returns the inbox of the store.
     pub(crate) fn inbox(&self) -> &dyn Inbox {
         &*self.shared.inbox
     }
 
-    /// The secrets that the store keeps for tenants.
+    /// Returns the vault, which keeps the secrets of tenants.
     pub fn vault(&self) -> &Vault {
         &self.shared.vault
     }
 
-    /// A value of a flow's state.
+    /// Returns a value of a flow's state.
     pub(crate) fn state(&self, flow: &str, key: &str) -> Result<Option<Value>, StoreError> {
         Ok(self.shared.state.get(&self.tenant, flow, key)?.map(|(value, _)| value))
     }
 
-    /// Whether a run has this id, or had it.
+    /// Returns whether a run with this id exists or has existed.
     pub(crate) fn knows(&self, run: &RunId) -> Result<bool, StoreError> {
         let tenant = self.tenant.clone();
         match self.runs() {
@@ -426,7 +426,7 @@ impl Host {
         }
     }
 
-    /// Takes in what other processes ask of the runs of a shared store, for as long as what is returned is kept.
+    /// Accepts commands of other processes for the runs of a shared store, until the caller drops the returned world.
     pub fn serve(&self) -> Result<Arc<World>, StartError> {
         let world = self.world(Library::new(self.clone(), self.unpinned_home()));
         if let Some(store) = self.shared() {
@@ -435,17 +435,17 @@ impl Host {
         Ok(world)
     }
 
-    /// Milliseconds since 1970, as the host's timers see it.
+    /// Returns the time of the host's timers, in milliseconds since 1970.
     pub fn now(&self) -> u64 {
         self.shared.timers.now()
     }
 
-    /// Waits until the clock of the host's timers shows a time, in milliseconds since 1970.
+    /// Waits until the host's timers reach a time, in milliseconds since 1970.
     pub(crate) async fn wait_until(&self, due: u64) {
         self.shared.timers.wait(due).await;
     }
 
-    /// The world of a run that the store has, in which it finds what it could call when it was accepted.
+    /// Returns the world of a stored run, with the flows that it could call when it was accepted.
     fn world_of(&self, run: &RunId) -> Result<Arc<World>, StartError> {
         let library = self.library_of(run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
         Ok(self.world(library))
@@ -473,23 +473,23 @@ impl Host {
         })
     }
 
-    /// A webhook at this URL, behind the host's guard.
+    /// Creates a webhook for this URL, behind the host's egress guard.
     pub fn webhook(&self, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
         Webhook::new(Client::new(self.shared.egress.clone()), url, key)
     }
 
-    /// The key with which posts to a trigger of the tenant's are signed, by the name of the secret: what the store keeps, else
-    /// what the operator's file says for `local`.
+    /// Returns the key that signs posts to a trigger of the tenant, by the secret's name. The vault comes first. For
+    /// `local`, the operator's file is the fallback.
     pub async fn signing_key(&self, name: &str) -> Result<SigningKey, Failure> {
         self.shared.secrets.signing_key(&self.tenant, name).await
     }
 
-    /// What keeps a secret from signing posts to a trigger of the tenant's, as a sentence.
+    /// Checks whether a secret can sign posts to a trigger of the tenant. The error is a sentence for people.
     pub(crate) fn check_signing_secret(&self, name: &str) -> Result<(), String> {
         self.shared.secrets.check_signing(&self.tenant, name)
     }
 
-    /// Waits until other processes that watch a run, which has ended, were told so; for a second at most.
+    /// Waits at most one second until the watchers of an ended run in other processes have received its end.
     pub fn tell_watchers(&self, run: &RunId) {
         self.shared.watched.wait(run, Duration::from_secs(1));
     }
@@ -498,7 +498,7 @@ impl Host {
         &self.shared.watched
     }
 
-    /// The hubs of the runs that this host drives.
+    /// Returns the hubs of the runs that this host drives.
     pub fn hubs(&self) -> &Hubs {
         &self.shared.hubs
     }

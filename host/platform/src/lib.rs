@@ -26,25 +26,25 @@
 //! # }
 //! ```
 //!
-//! A [`Channel`] sees every [`Event`] of a run in order; the [`Hub`] takes answers, messages and named events, and
-//! cancels. A [`Host`] is cheap to clone and may run many flows at a time.
+//! A [`Channel`] receives every [`Event`] of a run in order. The [`Hub`] accepts answers, messages and named events,
+//! and cancels the run. A [`Host`] is cheap to clone and may run many flows concurrently.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
 //! | [`host`] | the engine, the catalog, and flows: loaded, pinned, run |
-//! | [`operate`] | what an operator decides and keeps: callers, policies, quotas, secrets |
-//! | [`observe`] | numbers, traces and logs |
+//! | [`operate`] | the operator's data: callers, policies, quotas, secrets |
+//! | [`observe`] | metrics, traces and logs |
 //! | world | tools, services, and stand-ins for them |
-//! | [`drive`] | what starts runs and drives them: triggers, sessions, channels |
-//! | [`runs`] | what a run tells: its tasks, their inputs, what it waits for |
-//! | [`library`] | a folder of flows with their versions, and flows run by their names |
-//! | [`tenants`] | tenants of a server, their tokens, and the audit log |
-//! | [`control`] | what other processes ask of the owner of a store |
-//! | [`packs`] | packs of others: brought, pinned, signed |
-//! | [`files`] | files that somebody has put for a tenant's flows |
-//! | [`schedule`] | lines of cron in a time zone, as points in time |
-//! | [`shape`] | things as JSON |
-//! | cache | the user's folder for what may be deleted |
+//! | [`drive`] | starts and drives runs: triggers, sessions, channels |
+//! | [`runs`] | the data of runs: tasks, task inputs, open questions |
+//! | [`library`] | a folder of flows with their versions, and runs of flows by name |
+//! | [`tenants`] | the tenants of a server, their tokens, and the audit log |
+//! | [`control`] | requests of other processes to the owner of a store |
+//! | [`packs`] | third-party packs: fetched, pinned, signed |
+//! | [`files`] | files that callers upload for a tenant's flows |
+//! | [`schedule`] | cron expressions in a time zone, as points in time |
+//! | [`shape`] | JSON forms of runs and nodes |
+//! | cache | the user's cache folder |
 
 mod cache;
 #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Runs that another process hands over: begun, resumed or repeated by the owner of the store.
+//! Runs that other processes hand over to the owner of the store, which starts, resumes or repeats them.
 
 use std::{
     collections::HashMap,
@@ -22,17 +22,17 @@ use crate::{
     host::blocking::blocking,
 };
 
-/// Who drives the runs of the process that owns a store.
+/// The part of the store's owner that drives runs.
 pub trait Driver: Send + Sync {
-    /// A run that nobody drives may be able to move.
+    /// Signals that an idle run may have become ready.
     fn moved(&self);
 
-    /// Admits a run that was handed over, and returns once it is on stable storage. A caller who follows it has it driven at
-    /// once, or refused.
+    /// Admits a handed-over run and returns once it is on stable storage. If the caller follows the run, the driver
+    /// drives it at once or refuses it.
     fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>>;
 }
 
-/// A drive that admits the runs that are handed over.
+/// A driver that passes handed-over runs to the admission of a drive.
 pub struct Driven(pub Entrance);
 
 impl Driver for Driven {
@@ -46,7 +46,7 @@ impl Driver for Driven {
     }
 }
 
-/// Does what is asked about a run that is to begin or to go on.
+/// Handles a request to start, resume or repeat a run.
 pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Ask) -> Told {
     let (Ask::Start { reach: asked, .. }
     | Ask::Flow { reach: asked, .. }
@@ -70,7 +70,7 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: A
         Err(told) => return *told,
     };
     let run = runner.run_id().clone();
-    // A run that is there already goes on only for a caller who follows it.
+    // An existing run continues only for a caller that follows it.
     if runner.ended().is_some() || !(follows || runner.is_new()) {
         return Told::Done { run };
     }
@@ -115,7 +115,7 @@ fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<Told>> {
     }
 }
 
-/// Prepares a run of a flow of agents.
+/// Prepares a run of an agentic flow.
 async fn prepare_session(host: &Host, ask: Ask) -> Result<FlowRunner, Box<Told>> {
     let Ask::Flow { flow, prefix, args, delete, total_timeout_ms, .. } = ask else {
         return Err(Box::new(refused("bad_request", &"nothing is to begin")));
@@ -133,7 +133,7 @@ fn options() -> RunOptions {
     RunOptions { without_events: true, ..RunOptions::default() }
 }
 
-/// Drives nothing but the runs that are handed over, for a process that is there for another run.
+/// A driver for a process that exists to drive one run of its own. It drives only the runs that are handed over.
 pub struct Guests {
     host: Host,
     runs: Mutex<State>,
@@ -142,17 +142,17 @@ pub struct Guests {
 #[derive(Default)]
 struct State {
     closed: bool,
-    /// The runs that were handed over and have not ended, with the threads that drive them.
+    /// The handed-over runs that have not ended, with the threads that drive them.
     threads: HashMap<RunId, Option<JoinHandle<bool>>>,
 }
 
 impl Guests {
-    /// A process that drives no guests yet.
+    /// Creates a driver without runs.
     pub fn new(host: Host) -> Arc<Guests> {
         Arc::new(Guests { host, runs: Mutex::default() })
     }
 
-    /// Puts every guest down where it is. What is handed over from now on is refused.
+    /// Parks all handed-over runs. Later handovers are refused.
     pub fn stop(&self) {
         let threads: Vec<_> = {
             let mut state = self.runs.lock();
@@ -164,12 +164,12 @@ impl Guests {
             if let Some(hub) = self.host.hubs().get(self.host.tenant(), &run) {
                 runtime.block_on(hub.stop());
             }
-            // What a guest's thread has come to is in the store.
+            // The thread's result is already in the store.
             let _ = thread.map(JoinHandle::join);
         }
     }
 
-    /// Drives a run on a thread of its own, until it ends or rests.
+    /// Drives a run on its own thread until the run ends or rests.
     fn begin(&self, runner: FlowRunner) -> Result<(), AdmitError> {
         let failed = |error: std::io::Error| OpenError::Store(StoreError(error.to_string().into()));
         let mut state = self.runs.lock();
@@ -207,7 +207,7 @@ impl Driver for Guests {
         for run in resting {
             match self.host.resume(&run, options()).map(|runner| self.begin(runner)) {
                 Ok(Ok(())) => {}
-                // It is looked at again when something else moves.
+                // It is tried again when another run moves.
                 Ok(Err(_)) | Err(_) => _ = self.runs.lock().threads.insert(run, None),
             }
         }

@@ -1,11 +1,11 @@
-//! What the runs of a process may reach, by the options that decide it: a process that hands a run over compares its own with
-//! those of the owner of the store.
+//! The access of a process's runs, as the command-line options that decide it. A process that hands over a run
+//! compares its own options with those of the store's owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// The option whose values take reach away.
+/// The option whose values reduce access.
 const SIMULATE: &str = "--simulate";
 
 /// Options with their values, such as `--allow-private` with addresses.
@@ -14,7 +14,7 @@ const SIMULATE: &str = "--simulate";
 pub struct Reach(BTreeMap<String, BTreeSet<String>>);
 
 impl Reach {
-    /// Adds an option with its values; without values nothing is added.
+    /// Adds an option with its values. Without values it adds nothing.
     pub fn with(mut self, option: &str, values: impl IntoIterator<Item = String>) -> Reach {
         let values: BTreeSet<_> = values.into_iter().collect();
         if !values.is_empty() {
@@ -23,7 +23,7 @@ impl Reach {
         self
     }
 
-    /// Returns the options, with values, that these have and the owner lacks, and the calls that the owner alone simulates.
+    /// Lists the option values that these runs need and the owner lacks, and the calls that only the owner simulates.
     pub fn lacking(&self, owner: &Reach) -> Vec<String> {
         let none = BTreeSet::new();
         let lacks = self.0.iter().flat_map(|(option, values)| {

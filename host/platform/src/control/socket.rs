@@ -1,5 +1,5 @@
-//! The control socket of a store. The system takes a path of about 100 bytes for a socket, and the folder of a store may
-//! have a longer one: then the socket is reached through the open folder.
+//! Opens the control socket of a store. The system limits a socket path to about 100 bytes. For a folder with a longer
+//! path, the socket is reached through the open folder.
 
 use std::{
     fs::{File, Permissions},
@@ -13,7 +13,7 @@ use std::{
 };
 
 const SOCKET: &str = "control.sock";
-/// Bytes of a path that every Unix takes for a socket.
+/// Bytes of a socket path that every Unix accepts.
 const SOCKET_PATH_BYTES: usize = 103;
 
 /// Connects to the process that listens in a folder.
@@ -22,7 +22,7 @@ pub(super) fn connect(folder: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(&place.path)
 }
 
-/// Listens in a folder that this process owns. A socket that is there was left behind.
+/// Listens in a folder that this process owns. It removes a socket that an earlier process left behind.
 pub(super) fn bind(folder: &Path) -> io::Result<UnixListener> {
     let path = folder.join(SOCKET);
     let _ = std::fs::remove_file(&path);
@@ -32,10 +32,10 @@ pub(super) fn bind(folder: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A path to the socket that the system takes.
+/// A socket path that is short enough for the system.
 struct Place {
     path: PathBuf,
-    /// Keeps the path valid.
+    /// Keeps the path valid while it is open.
     _folder: Option<File>,
 }
 
@@ -78,7 +78,7 @@ mod tests {
         for name in ["short".to_owned(), "long".repeat(30), format!("{}/{}", "a".repeat(200), "b".repeat(200))] {
             let folder = place.path().join(name);
             std::fs::create_dir_all(&folder).unwrap();
-            // A second process takes over what the first one left behind.
+            // A second process takes over the socket that the first left behind.
             drop(bind(&folder).unwrap());
             let listener = bind(&folder).unwrap();
             let mode = folder.join(SOCKET).metadata().unwrap().permissions().mode();

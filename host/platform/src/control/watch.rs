@@ -1,4 +1,4 @@
-//! A run's events over the control socket: what was so far, and what comes, also what is live.
+//! Sends a run's events over the control socket: the past ones, the new ones and the live ones.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,13 +20,13 @@ use tokio::runtime::Runtime;
 use super::{Ask, Told, socket};
 use crate::{Host, drive::channels::Outbox, host::task_inputs::calling};
 
-/// Time between two looks whether somebody drives the run, or the watcher has gone.
+/// Interval between checks whether the run is driven and the watcher is still connected.
 const LOOK: Duration = Duration::from_millis(200);
-/// Lines and bytes that are written at once.
+/// Maximum lines and bytes per write.
 const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 
-/// Watches a run of the process that owns the store in a folder: its events from the first, and those of the runs below it,
-/// until its end. `watch:now` stands where those end that happened before.
+/// Watches a run of the process that owns the store in a folder. It yields the events of the run and its child runs,
+/// from the first to the run's end. A `watch:now` line separates the past events from the new ones.
 pub fn watch_owner(folder: &Path, run: &RunId) -> io::Result<(Told, Events)> {
     let mut stream = socket::connect(folder)?;
     let line = serde_json::to_string(&Ask::Watch { run: run.clone() }).map_err(io::Error::other)?;
@@ -36,7 +36,7 @@ pub fn watch_owner(folder: &Path, run: &RunId) -> io::Result<(Told, Events)> {
     Ok((serde_json::from_str(&told).map_err(io::Error::other)?, Events(lines)))
 }
 
-/// The events of a run, as they come.
+/// The events of a watched run, in the order of arrival.
 pub struct Events(Lines<BufReader<UnixStream>>);
 
 impl Iterator for Events {
@@ -47,7 +47,7 @@ impl Iterator for Events {
     }
 }
 
-/// Tells a watcher of a run until that has ended or the watcher has gone.
+/// Sends a run's events to a watcher until the run ends or the watcher disconnects.
 pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runtime) -> io::Result<()> {
     let _watching = host.watched().begin(run);
     stream.set_read_timeout(Some(LOOK))?;
@@ -58,7 +58,7 @@ pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runt
         match host.hubs().get(host.tenant(), run) {
             Some(hub) => {
                 let relay = Arc::new(Relay::new(run, watcher.next(run)));
-                // A run that has ended meanwhile tells the rest by its journal.
+                // If the run has ended meanwhile, the rest comes from its journal.
                 if runtime.block_on(hub.attach(relay.clone())).is_ok() {
                     let told = watcher.relay(host, &relay, runtime);
                     relay.outbox.abandon();
@@ -71,11 +71,11 @@ pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runt
     Ok(())
 }
 
-/// One who watches.
+/// A connected watcher.
 struct Watcher<'a> {
     stream: &'a UnixStream,
     root: &'a RunId,
-    /// The numbers of the next events of the run and of those below it.
+    /// The next event number of the run and of each child run.
     next: HashMap<RunId, u64>,
     ended: bool,
 }
@@ -85,7 +85,7 @@ impl Watcher<'_> {
         self.next.get(run).copied().unwrap_or(0)
     }
 
-    /// Tells the new events of a run and of the runs below it. A run below is told before its caller goes on.
+    /// Sends the new events of a run and its child runs. A child's events come before its caller's next ones.
     fn catch_up(&mut self, host: &Host, run: &RunId) -> io::Result<()> {
         let from = self.next(run);
         let mut below = None;
@@ -97,7 +97,7 @@ impl Watcher<'_> {
         };
         host.each_event(run, from, visit).map_err(io::Error::other)?;
         told?;
-        // Those whose callers wait for them.
+        // The children whose callers still wait for them.
         let mut left = below.into_iter().flatten().flat_map(|(_, runs)| runs);
         left.try_for_each(|child| self.catch_up(host, &child))
     }
@@ -118,12 +118,12 @@ impl Watcher<'_> {
         self.write(&serde_json::to_vec(event)?)
     }
 
-    /// Tells what a relay hears, until the run rests or ends.
+    /// Sends the events that a relay receives until the run rests or ends.
     fn relay(&mut self, host: &Host, relay: &Relay, runtime: &Runtime) -> io::Result<()> {
         let (most, bytes) = AT_ONCE;
         let mut is_first = true;
         loop {
-            // Whoever stops driving just before a relay is attached tells it nothing.
+            // A driver that stops just before the relay is attached sends it nothing.
             let is_driven = host.hubs().get(host.tenant(), &relay.run).is_some();
             let look = async { tokio::time::timeout(LOOK, relay.outbox.take(most, bytes)).await };
             match runtime.block_on(look) {
@@ -133,7 +133,7 @@ impl Watcher<'_> {
                 }
                 Err(_) if !is_driven => return Ok(()),
                 Ok(Some(lines)) => {
-                    // Runs below that were over before the relay was attached have told it nothing.
+                    // Child runs that ended before the relay was attached have sent it nothing.
                     if std::mem::take(&mut is_first) {
                         for child in runs_below(host, &relay.run)?.into_values().flatten() {
                             self.catch_up(host, &child)?;
@@ -159,7 +159,7 @@ impl Watcher<'_> {
         self.stream.write_all(&[line, b"\n"].concat())
     }
 
-    /// Whether the watcher has gone. It has nothing to say, so that hearing anything takes a while.
+    /// Returns whether the watcher has disconnected. A watcher sends nothing, so the read waits for its timeout.
     fn has_gone(&mut self) -> io::Result<bool> {
         let mut stream = self.stream;
         match stream.read(&mut [0; 64]) {
@@ -170,7 +170,7 @@ impl Watcher<'_> {
     }
 }
 
-/// The runs that a run has called, by the tasks that called them.
+/// Returns the child runs of a run, by the tasks that called them.
 fn runs_below(host: &Host, run: &RunId) -> io::Result<BTreeMap<String, Vec<RunId>>> {
     let mut below: BTreeMap<String, Vec<RunId>> = BTreeMap::new();
     for child in host.called_by(run).map_err(io::Error::other)? {
@@ -181,7 +181,7 @@ fn runs_below(host: &Host, run: &RunId) -> io::Result<BTreeMap<String, Vec<RunId
     Ok(below)
 }
 
-/// Takes the runs whose caller goes on with this event.
+/// Takes the child runs whose caller continues with this event.
 fn moved_on(event: &Event, below: &mut BTreeMap<String, Vec<RunId>>) -> Vec<RunId> {
     let text = |key: &str| event.data.get(key).and_then(Json::as_str);
     match event.kind {
@@ -195,7 +195,7 @@ fn moved_on(event: &Event, below: &mut BTreeMap<String, Vec<RunId>>) -> Vec<RunI
     }
 }
 
-/// Hears what happens, from an event on.
+/// Receives a run's events from a given event number on.
 struct Relay {
     outbox: Outbox,
     run: RunId,

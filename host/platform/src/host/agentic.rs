@@ -1,5 +1,5 @@
-//! Where the files of agentic flows and of agents are: in the folders of the project, which is the current folder, and of
-//! the user.
+//! Finds the files of agentic flows and of agents, in the folders of the project and of the user. The project is the
+//! current folder.
 
 use std::path::{Path, PathBuf};
 
@@ -8,27 +8,27 @@ pub use flowcell_flow::agentic::{
     discover,
 };
 
-/// Lists the files of one kind.
+/// A function that lists the files of one kind.
 pub type Lister = fn() -> Vec<ListedFile>;
 
-/// The flows of the agentic dialect, by their names. They are looked for once, and again after
+/// Returns the agentic flows by name. The folders are listed once, and again after
 /// [`invalidate`](Registry::invalidate).
 pub fn flows() -> DiscoveryCache<Lister> {
     DiscoveryCache::new(FileKind::Flows, || listing(&FLOW_FOLDERS))
 }
 
-/// The agents, by their names; the built-in ones are not among them.
+/// Returns the agents by name, without the built-in ones.
 pub fn agents() -> DiscoveryCache<Lister> {
     DiscoveryCache::new(FileKind::Agents, || listing(&AGENT_FOLDERS))
 }
 
-/// The agents of the project in a folder, and of the user. An empty path is the current folder.
+/// Returns the agents of a project folder and of the user. An empty path means the current folder.
 pub(crate) fn agents_in(project: &Path) -> DiscoveryCache<impl Fn() -> Vec<ListedFile>> {
     let project = project.to_owned();
     DiscoveryCache::new(FileKind::Agents, move || listing_in(&project, &AGENT_FOLDERS))
 }
 
-/// Where the file of the agent of this name is.
+/// Returns the path of an agent's file.
 pub(crate) fn agent_file(project: &Path, name: &str) -> Option<PathBuf> {
     Some(PathBuf::from(agents_in(project).get(name)?.path))
 }
@@ -37,7 +37,7 @@ fn listing(folders: &[Folder]) -> Vec<ListedFile> {
     listing_in(Path::new(""), folders)
 }
 
-/// The files in some folders, in their order.
+/// Lists the files in the folders, in the order of the folders.
 fn listing_in(project: &Path, folders: &[Folder]) -> Vec<ListedFile> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let mut listing = Vec::new();

@@ -1,4 +1,4 @@
-//! Work that computes or reads for long, done from wherever its caller runs.
+//! Runs work that computes or blocks for long, on any thread.
 
 use std::time::Instant;
 
@@ -9,20 +9,20 @@ use tokio::{
     task,
 };
 
-/// Inputs checked at a time against schemas of flows; no tenant has more than it leaves to others.
+/// Concurrent checks of inputs against flows' schemas. The permits are shared fairly between tenants.
 pub(crate) const INPUTS: u64 = 8;
 
-/// Runs that evaluate costly expressions at a time; no tenant has more than it leaves to others.
+/// Concurrent evaluations of costly expressions. The permits are shared fairly between tenants.
 pub(crate) const EXPRESSIONS: u64 = 8;
-/// Runs that do that or wait for it. Each holds a thread, and the runtime needs some for others.
+/// Runs that evaluate a costly expression or wait to. Each holds a thread, and the runtime needs some for other work.
 pub(crate) const WAITING_EXPRESSIONS: u64 = 256;
 
-/// The runtime of this thread, if it has other threads for its other tasks.
+/// Returns the runtime of this thread, if it has more threads for its other tasks.
 fn runtime() -> Option<Handle> {
     Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-/// Does work that blocks. On a thread of an async runtime the other tasks go to another thread meanwhile.
+/// Runs work that blocks. On an async runtime, its other tasks move to another thread meanwhile.
 pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match runtime() {
         Some(_) => task::block_in_place(work),
@@ -30,8 +30,8 @@ pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Does work that computes for a tenant, when it has its turn, and charges the tenant for it. The place belongs to the work:
-/// nothing gives it back before the work ends.
+/// Runs a tenant's computation once the tenant gets a permit, and charges the tenant for the time. The permit is held
+/// until the work ends.
 pub(crate) fn computing<T>(room: &Room, engine: &Engine, tenant: &Tenant, work: impl FnOnce() -> T) -> T {
     let Some(runtime) = runtime() else { return charged(engine, tenant, work) };
     task::block_in_place(|| {
@@ -40,7 +40,7 @@ pub(crate) fn computing<T>(room: &Room, engine: &Engine, tenant: &Tenant, work: 
     })
 }
 
-/// Does work at the cost of a tenant.
+/// Runs work and charges a tenant for the time.
 pub(crate) fn charged<T>(engine: &Engine, tenant: &Tenant, work: impl FnOnce() -> T) -> T {
     let since = Instant::now();
     let done = work();

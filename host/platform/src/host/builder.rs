@@ -1,4 +1,4 @@
-//! Putting a host together.
+//! Builds a host.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -62,8 +62,8 @@ use crate::{
     },
 };
 
-/// Puts a [`Host`] together. By default: the built-in catalog, no other packs, compiled code cached in the user's cache
-/// folder, the engine's default limits.
+/// Builds a [`Host`]. Defaults: the built-in catalog, no other packs, compiled code in the user's cache folder, the
+/// engine's limits.
 #[derive(Default)]
 pub struct HostBuilder {
     packs: Vec<PathBuf>,
@@ -97,155 +97,159 @@ enum CacheDir {
 }
 
 impl HostBuilder {
-    /// Adds every `*.wasm` of a folder, or one pack.
+    /// Adds one pack, or every `*.wasm` file of a folder.
     pub fn packs(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.packs.push(path.into());
         self
     }
 
-    /// Adds the packs that a `flowcell.lock` pins. They have to be in the store; building a host makes no connection.
+    /// Adds the packs that a `flowcell.lock` pins. They must already be in the pack store. Building a host makes no
+    /// connection.
     pub fn lock(mut self, file: impl Into<PathBuf>) -> HostBuilder {
         self.lock = Some(file.into());
         self
     }
 
-    /// Reads whose signatures count for packs that are pinned from a YAML file: see [`Trust`]. By default everybody's do, and
-    /// packs need none.
+    /// Reads the trusted signers of pinned packs from a YAML file: see [`Trust`]. By default packs need no signature,
+    /// and every signer is trusted.
     pub fn trust_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.trust_file = Some(path.into());
         self
     }
 
-    /// Sets where packs are that a lock pins. By default they are in the user's cache folder.
+    /// Sets the store of pinned packs. Default: the user's cache folder.
     pub fn pack_store(mut self, store: PackStore) -> HostBuilder {
         self.pack_store = Some(store);
         self
     }
 
-    /// Keeps compiled code here.
+    /// Sets the folder for compiled code.
     pub fn cache_dir(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.cache = CacheDir::At(path.into());
         self
     }
 
-    /// Keeps compiled code nowhere: every process compiles what it uses.
+    /// Disables the cache of compiled code. Every process compiles the code that it uses.
     pub fn without_cache(mut self) -> HostBuilder {
         self.cache = CacheDir::None;
         self
     }
 
-    /// Sets what one attempt may use up.
+    /// Sets the resource limits of one attempt.
     pub fn limits(mut self, limits: Limits) -> HostBuilder {
         self.limits = limits;
         self
     }
 
-    /// Has what strangers made compiled by this program, a `flowcell`, in a process that has so much memory and time as the
-    /// limits say. By default this process compiles all, which is fine for packs that one has made oneself.
+    /// Compiles untrusted code in a separate process of this program, which must be `flowcell`. The process gets the
+    /// memory and time of the limits. By default this process compiles all code, which suits trusted packs.
     pub fn compiler(mut self, program: impl Into<PathBuf>) -> HostBuilder {
-        // The allocator would take a GiB of the compiler's memory at once.
+        // The allocator would reserve a GiB of the compiler's memory at once.
         let environment = vec![("MIMALLOC_ARENA_RESERVE".into(), "65536".into())];
         let (program, arguments) = (program.into(), vec!["compile".into()]);
         self.compiler = Some(Compiler { program, arguments, environment });
         self
     }
 
-    /// Sets how many attempts run at a time, those that wait for a call included; what is more waits for its turn. By
-    /// default as many as the machine can hold. Fewer make the start faster.
+    /// Sets the number of concurrent attempts, with those that wait for a call. Further attempts queue. Default: as
+    /// many as the machine can hold. A lower number makes the start faster.
     pub fn instances(mut self, count: u32) -> HostBuilder {
         self.instances = Some(count);
         self
     }
 
-    /// Keeps runs, state and events in this folder, which this process then owns. By default they are kept in memory, and
-    /// gone with the process.
+    /// Keeps runs, state and events in this folder, which this process then owns. By default they are in memory and
+    /// end with the process.
     pub fn state_dir(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.place = Where::Folder(path.into());
         self
     }
 
-    /// Keeps runs, state and events on this server, `mysql://…` or `postgres://…`, beside other processes.
+    /// Keeps runs, state and events on this server, which other processes share. The URL starts with `mysql://` or
+    /// `postgres://`.
     pub fn server(mut self, url: impl Into<String>) -> HostBuilder {
         self.place = Where::Server(url.into());
         self
     }
 
-    /// Lets nodes reach these addresses although they are not public, if their flow grants it.
+    /// Lets nodes reach these private addresses, if their flow grants it.
     pub fn allow_private(mut self, addresses: impl IntoIterator<Item = AddressRange>) -> HostBuilder {
         self.egress.allow_private.extend(addresses);
         self
     }
 
-    /// Lets nodes read and write files in this folder, if their flow grants it. It must be there. By default they reach none.
+    /// Lets nodes read and write files in this existing folder, if their flow grants it. By default they reach no
+    /// files.
     pub fn files(mut self, folder: impl Into<PathBuf>) -> HostBuilder {
         self.files = Some(folder.into());
         self
     }
 
-    /// Answers calls by stand-ins, and lets none of them leave.
+    /// Answers calls with stand-ins, so that none of them leaves the host.
     pub fn simulate(mut self, simulate: Simulate) -> HostBuilder {
         self.simulate = simulate;
         self
     }
 
-    /// Sets which models nodes may reach, if their flow grants it. By default those of [`Providers::built_in`].
+    /// Sets the models that nodes may reach, if their flow grants it. Default: [`Providers::built_in`].
     pub fn providers(mut self, providers: Providers) -> HostBuilder {
         self.providers = Some(providers);
         self
     }
 
-    /// Reads which models nodes may reach from a YAML file, unless they are set.
+    /// Reads the models that nodes may reach from a YAML file, unless [`Self::providers`] sets them.
     pub fn providers_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.providers_file = Some(path.into());
         self
     }
 
-    /// Reads which servers of tools agents may have from a YAML file: see [`Servers`].
+    /// Reads the MCP servers that agents may use from a YAML file: see [`Servers`].
     pub fn mcp_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.mcp_file = Some(path.into());
         self
     }
 
-    /// Reads where secrets are that nodes may have sent, if their flow grants it, from a YAML file: see [`OperatorSecrets`].
+    /// Reads the sources of secrets that nodes may send, if their flow grants it, from a YAML file: see
+    /// [`OperatorSecrets`].
     pub fn secrets_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.secrets_file = Some(path.into());
         self
     }
 
-    /// Sets the keys that encrypt what keeps the secrets of tenants: the first encrypts, all decrypt. Without one, a store in a
-    /// folder has a key of its own there, which is made with the first secret; a shared store keeps no secrets then.
+    /// Sets the keys of the vault. The first key encrypts, and all keys decrypt. Without keys, a store in a folder
+    /// creates its own key there with the first secret. A shared store then keeps no secrets.
     pub fn secret_keys(mut self, keys: impl IntoIterator<Item = KeySource>) -> HostBuilder {
         self.secret_keys.extend(keys);
         self
     }
 
-    /// Reads which services flows may have, if they grant them, from a YAML file. By default there is `agent`, which asks the
+    /// Reads the services that flows may use, if they grant them, from a YAML file. Default: `agent`, which asks the
     /// default model.
     pub fn services_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.services_file = Some(path.into());
         self
     }
 
-    /// Tells the collector at this address what happens in the runs that are [watched](Host::watch): over OTLP, such as
+    /// Sends the events of [watched](Host::watch) runs to the collector at this OTLP address, such as
     /// `http://127.0.0.1:4318`. It may be a private address.
     pub fn otlp(mut self, url: &str) -> HostBuilder {
         self.otlp = Some(url.to_owned());
         self
     }
 
-    /// Puts something else behind a capability that leaves the host, such as `http`.
+    /// Replaces a capability that leaves the host, such as `http`.
     pub fn capability(mut self, name: &str, capability: Arc<dyn Capability>) -> HostBuilder {
         self.capabilities.push((name.into(), capability));
         self
     }
 
-    /// Shows the runs of a store that another process may own. Nothing can be run then.
+    /// Opens the runs of a store for reading only. Another process may own the store.
     pub fn reads(mut self, reader: Arc<Reader>) -> HostBuilder {
         self.place = Where::Beside(reader);
         self
     }
 
-    /// Starts the engine and reads the manifests. Nothing is compiled before it is first used.
+    /// Starts the engine and reads the manifests. Code is compiled on its first use.
     pub fn build(mut self) -> Result<Host, Error> {
         let engine = self.engine()?;
         let (catalog, packs) = self.read_packs(&engine)?;
@@ -318,7 +322,7 @@ impl HostBuilder {
         Engine::new(config).map_err(|error| Error::Engine(error.into()))
     }
 
-    /// The node types of the built-in packs and of those that were added, and the latter for runs to pin.
+    /// Returns the node types of the built-in and added packs, and the added packs for runs to pin.
     fn read_packs(&self, engine: &Engine) -> Result<(Catalog, HashMap<Digest, KnownPack>), Error> {
         let (mut catalog, mut packs) = (Catalog::default(), HashMap::new());
         for built_in in catalog::PACKS {
@@ -343,7 +347,7 @@ impl HostBuilder {
         Ok((catalog, packs))
     }
 
-    /// Who is told what happens in runs that are watched, the operator's collector among them.
+    /// Returns the observers of watched runs, with the operator's collector.
     fn observers(&self, egress: &Egress, metrics: &Metrics) -> Result<(Option<Telemetry>, Observers), Error> {
         let telemetry = self.otlp.as_deref().map(|url| Telemetry::new(url, egress)).transpose();
         let telemetry = telemetry.map_err(|error| Error::Telemetry(error.into()))?;
@@ -352,7 +356,7 @@ impl HostBuilder {
         Ok((telemetry, own.into_iter().chain(traced).collect()))
     }
 
-    /// Opens what leaves the host, with the operator's files.
+    /// Sets up the connections to the outside from the operator's files.
     fn outside(
         self,
         egress: &Egress,
@@ -392,7 +396,7 @@ impl HostBuilder {
     }
 }
 
-/// What leaves the host.
+/// The connections to the outside.
 struct Outside {
     capabilities: HashMap<Arc<str>, Arc<dyn Capability>>,
     mcp: McpTools,
@@ -406,7 +410,7 @@ fn refused(failure: Failure) -> Error {
     Error::Services(failure.message)
 }
 
-/// Refuses what is to be simulated and is not there. What services are usually called need not be.
+/// Refuses unknown names of simulated services. The usual service names are always known.
 pub(super) fn check_simulated(simulate: &Simulate, services: &Settings) -> Result<(), Error> {
     let mut known: Vec<&str> = simulate::capabilities().chain([ALL, AGENT, IMAGES]).collect();
     known.extend(services.names());
@@ -420,7 +424,7 @@ pub(super) fn check_simulated(simulate: &Simulate, services: &Settings) -> Resul
     }
 }
 
-/// Reads a file of the operator's. Paths in it are beside it.
+/// Reads an operator's file. Paths in the file are relative to its folder.
 fn read_beside<T>(file: &Path, parse: impl Fn(&str, &Path) -> Result<T, Failure>) -> Result<T, Error> {
     let text = fs::read_to_string(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
     let parsed = parse(&text, file.parent().unwrap_or(Path::new(".")));

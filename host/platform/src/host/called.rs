@@ -17,33 +17,33 @@ use crate::{
     world::simulate::Simulate,
 };
 
-/// Loads called flows when they are first called.
+/// Loads flows when a run first calls them.
 pub(super) struct Library {
     host: Host,
     homes: Arc<Homes>,
-    /// The content of a pin that was read to find the home.
+    /// The content of the pin that named the home.
     known: Option<(Pin, Content)>,
-    /// By the pin of the caller, and the name.
+    /// The called flows, by the caller's pin and the name.
     called: Mutex<HashMap<(Pin, String), Pinned>>,
     pinned: Mutex<HashMap<Pin, Arc<Graph>>>,
     renewals: Mutex<Renewals>,
 }
 
 impl Library {
-    /// The flows that a run of a home, and the runs below it, can call.
+    /// Creates the library of the flows that a run of a home, and its child runs, can call.
     pub(super) fn new(host: Host, home: Arc<Home>) -> Library {
         let homes = Arc::new(Homes::of_runs(host.clone(), home));
         let (called, pinned, renewals) = (Mutex::default(), Mutex::default(), Mutex::default());
         Library { host, homes, known: None, called, pinned, renewals }
     }
 
-    /// The same, with the content of the run's pin.
+    /// Returns the same library with the content of the run's pin.
     pub(super) fn knowing(self, pin: Pin, content: Content) -> Library {
         self.homes.know(&pin, self.homes.usual());
         Library { known: Some((pin, content)), ..self }
     }
 
-    /// The same, with flows that were renewed before.
+    /// Returns the same library with the flows that a retry has renewed.
     pub(super) fn repeating(self, renewals: Renewals) -> Library {
         Library { renewals: Mutex::new(renewals), ..self }
     }
@@ -59,20 +59,20 @@ impl Library {
         pinned
     }
 
-    /// The host with what the run simulates.
+    /// Returns the host with the run's simulation.
     pub(super) fn host(&self) -> &Host {
         &self.host
     }
 
-    /// Returns where its flows are from.
+    /// Returns the homes of its flows.
     pub(super) fn homes(&self) -> &Arc<Homes> {
         &self.homes
     }
 }
 
 impl Host {
-    /// The same host, which also simulates what a run was begun with: the run makes no real calls where another process goes
-    /// on with it.
+    /// Returns the same host with the simulation that a run began with. The run then makes no real calls when another
+    /// process continues it.
     fn simulating_with(&self, content: &Content) -> Host {
         match self.simulate.includes(&content.simulate) {
             true => self.clone(),
@@ -80,14 +80,15 @@ impl Host {
         }
     }
 
-    /// Returns what a run was begun with that this host does not simulate.
+    /// Returns the simulation that a run began with, if this host does not include it.
     pub fn simulated_of(&self, run: &RunId) -> Option<Simulate> {
         let record = self.record(run).ok().flatten()?;
         let simulate = self.content_of(&record.pin).ok()?.simulate;
         (!self.simulate.includes(&simulate)).then_some(simulate)
     }
 
-    /// Returns what a run calls, as it was when the run was accepted; none if the store has no such run.
+    /// Returns the flows that a run calls, as they were when the run was accepted. It is `None` if the store has no
+    /// such run.
     pub(super) fn library_of(&self, run: &RunId) -> Result<Option<Library>, OpenError> {
         let Some(record) = self.shared.journal.find(&self.tenant, run)? else { return Ok(None) };
         let content = self.content_of(&record.pin).map_err(OpenError::Pin)?;
@@ -95,11 +96,11 @@ impl Host {
         Ok(Some(Library::new(self.simulating_with(&content), home).knowing(record.pin, content)))
     }
 
-    /// Returns what the repetition of a run calls.
+    /// Returns the flows that the repetition of a run calls.
     pub(super) fn library_of_retry(&self, run: &RunId, new: Option<&RunId>) -> Result<Library, StartError> {
         let record = self.record(run).map_err(OpenError::Store)?;
         let pin = record.ok_or_else(|| OpenError::Unknown(run.clone()))?.pin;
-        // A retry that has begun goes on as it was accepted.
+        // A retry that has begun continues as it was accepted.
         if let Some(begun) = new.map(|new| self.library_of(new)).transpose()?.flatten() {
             let graph = self.pinned(&pin).map_err(OpenError::Pin)?;
             return Ok(begun.repeating(Renewals::begun(pin, graph)));
@@ -133,7 +134,7 @@ impl Flows for Library {
 
     fn called_again(&self, name: &str, caller: &Pin, pin: &Pin) -> Result<Pinned, Failure> {
         let home = self.homes.find(caller)?;
-        // What a retry has pinned was checked when it was accepted.
+        // The flows that a retry has pinned were checked when it was accepted.
         match home.flows.contains_key(name) && !home.is_old() {
             true => self.resolve(name, caller),
             false => self.repeated(pin),

@@ -1,8 +1,8 @@
-//! Flows that were checked before, so that one that begins again and again is not checked each time.
+//! Remembers checked flows, so that a flow that starts often is not checked each time.
 //!
-//! What comes of a check follows from the flow's text, from this program, and from the answers to what is asked meanwhile:
-//! what files say that the flow names, which agents there are, what its tenant may. So a flow is not checked again while each
-//! of these questions has the answer that it had.
+//! The result of a check depends on the flow's text, this program, and the answers to the questions of the check.
+//! These concern the files that the flow names, the agents, and the tenant's policy. So the result is reused while
+//! each question still has the same answer.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -16,16 +16,16 @@ use crate::host::{
     reading::{Asked, Surroundings},
 };
 
-/// Flows that are remembered of a tenant; of one more, all are forgotten.
+/// Maximum remembered flows per tenant. One more clears the tenant's flows.
 const FLOWS: usize = 64;
-/// Bytes of text that are remembered of all tenants; of more, everything is forgotten.
+/// Maximum remembered bytes of text of all tenants. More clears everything.
 const TEXT: usize = 64 * 1024 * 1024;
-/// A flow with more text, that of all files among it that it names, is not remembered.
+/// Maximum bytes of text of a remembered flow, with the files that it names.
 const TEXT_OF_ONE: usize = TEXT / 64;
-/// A flow of which more is asked is not remembered.
+/// Maximum questions of a remembered flow's check.
 const QUESTIONS: usize = 256;
 
-/// Flows that were checked.
+/// The checked flows of all tenants.
 #[derive(Default)]
 pub(super) struct CheckedFlows(Mutex<Known>);
 
@@ -35,10 +35,10 @@ struct Known {
     text: usize,
 }
 
-/// What a flow is found by.
+/// The key of a remembered flow.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
-    /// Where it lies; none: nowhere.
+    /// The flow's folder. `None` for a flow without a folder.
     folder: Option<PathBuf>,
     rules: CheckMode,
     file: String,
@@ -51,7 +51,7 @@ impl Key {
     }
 }
 
-/// A flow without errors.
+/// A flow that had no errors.
 struct Remembered {
     flow: LoadedFlow,
     asked: Vec<Asked>,
@@ -66,7 +66,7 @@ impl Remembered {
 
 impl CheckedFlows {
     fn find(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<Arc<Remembered>> {
-        // What is too large to be remembered is not even compared.
+        // A flow that is too large to be remembered is not even compared.
         if source.text.len() > TEXT_OF_ONE {
             return None;
         }
@@ -74,12 +74,12 @@ impl CheckedFlows {
         self.0.lock().flows.get(tenant)?.get(&key).cloned()
     }
 
-    /// What was found when the flow was checked, if nothing had to be asked for that.
+    /// Returns the remembered result if the check had no questions.
     pub(super) fn at_once(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
         self.find(tenant, source, folder).filter(|known| known.asked.is_empty()).map(|known| known.checked())
     }
 
-    /// What was found when the flow was checked, if these would answer as it was answered then.
+    /// Returns the remembered result if every question still has the same answer.
     pub(super) fn get(&self, tenant: &Tenant, source: &Source, around: &Surroundings) -> Option<CheckedFlow> {
         let known = self.find(tenant, source, &around.folder)?;
         known.asked.iter().all(|is_as_before| is_as_before(around)).then(|| known.checked())
@@ -144,7 +144,7 @@ mod tests {
         let first = graph(check(&host, &asks_nothing, folder.path()));
         assert!(Arc::ptr_eq(&first, &graph(host.checked_before(&asks_nothing, &lies).unwrap())));
         assert!(Arc::ptr_eq(&first, &graph(check(&host, &asks_nothing, folder.path()))));
-        // Another text, file, folder or tenant is another flow.
+        // Another text, file, folder or tenant makes another flow.
         let others = [flow("type: control.noop, when: true"), Source { name: "b.yaml".into(), ..asks_nothing.clone() }];
         for other in others {
             assert!(host.checked_before(&other, &lies).is_none(), "{other:?}");
@@ -196,7 +196,7 @@ mod tests {
         graph(check(&host, &numbered(FLOWS), folder.path()));
         assert!(!Arc::ptr_eq(&first, &graph(check(&host, &numbered(0), folder.path()))));
         assert!(Arc::ptr_eq(&kept, &graph(check(&other, &numbered(0), folder.path()))));
-        // What is counted is what there is.
+        // The count equals the remembered text.
         let known = host.shared.checked.0.lock();
         let texts = known.flows.values().flat_map(|flows| flows.values()).map(|flow| flow.text);
         assert_eq!(known.text, texts.sum::<usize>());

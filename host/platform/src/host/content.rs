@@ -1,4 +1,4 @@
-//! Everything that a flow was checked from, for runs to pin.
+//! The texts that a flow was checked from, for runs to pin.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,41 +16,41 @@ use crate::{
     world::simulate::{SERVICES, Simulate},
 };
 
-/// Everything that a flow was checked from.
+/// The texts and settings that a flow was checked from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Content {
-    /// The flow's file, as messages show it.
+    /// The path of the flow's file, as messages show it.
     pub(crate) name: String,
-    /// What it says.
+    /// The text of the flow's file.
     pub(crate) text: String,
-    /// How it begins, if it is of the agentic dialect.
+    /// The start settings of an agentic flow.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) start: Start,
-    /// Files that it names, and what they say.
+    /// The texts of the files that the flow names, by path.
     pub(crate) files: BTreeMap<String, String>,
-    /// Flows that it calls: their files, and what they say.
+    /// The file and text of each flow that it calls, by name.
     pub(crate) flows: BTreeMap<String, (String, String)>,
-    /// The agents that its steps name: their files, and what they say.
+    /// The file and text of each agent that its steps name, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) agents: BTreeMap<String, (String, String)>,
-    /// What the flow says of itself, if it is a script.
+    /// The outline of a script, which declares the flow's metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outline: Option<Outline>,
-    /// The services that it may call at most, if the operator limits that and it is a script.
+    /// The only services that a script may call. `None` if the operator sets no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) services: Option<Vec<String>>,
-    /// What is simulated for a run of it, wherever it goes on.
+    /// The simulation of its runs, in every process that continues them.
     #[serde(default, skip_serializing_if = "Simulate::is_empty")]
     pub(crate) simulate: Simulate,
-    /// The packs that its nodes need, and the blobs that they are kept in, if they are.
+    /// The packs that its nodes need, with the blobs that store them.
     pub(crate) packs: BTreeMap<String, Option<Arc<str>>>,
-    /// Those of them that came with the program that began the run.
+    /// The packs that came with the program that began the run.
     #[serde(default)]
     pub(crate) built_in: BTreeSet<String>,
-    /// Where the flow lies, for the names that its runs compute. Runs that older versions accepted have none.
+    /// The flow's place, for names that its runs compute. Runs that older versions accepted have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) home: Option<Place>,
-    /// The flows that a run of it can call, and that these can call, by the names that callers use.
+    /// The flows that a run can call, directly or through others, by the names that callers use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) called: BTreeMap<String, Callee>,
 }
@@ -60,12 +60,12 @@ fn is_default(start: &Start) -> bool {
 }
 
 impl Content {
-    /// The flow's file.
+    /// Returns the flow's file.
     pub(crate) fn source(&self) -> Source {
         Source { name: self.name.clone(), text: self.text.clone() }
     }
 
-    /// Bytes of text.
+    /// Returns the size of all texts, in bytes.
     pub(crate) fn size(&self) -> usize {
         let files = self.files.values().map(String::len);
         let named = self.flows.values().chain(self.agents.values()).map(|(_, text)| text.len());
@@ -74,7 +74,7 @@ impl Content {
 }
 
 impl CheckContext for Content {
-    /// What a run has pinned was accepted before.
+    /// A pinned flow was already accepted.
     fn mode(&self) -> CheckMode {
         CheckMode::Stored
     }

@@ -1,4 +1,4 @@
-//! What can go wrong before a run.
+//! Errors before a run starts.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -10,7 +10,7 @@ use flowcell_schema::TooCostly;
 
 use crate::{operate::quota::QuotaError, packs::InstallError};
 
-/// Why a host could not be put together.
+/// An error while a host is built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The engine did not start.
@@ -19,23 +19,23 @@ pub enum Error {
     /// A file or folder of packs cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// A flow that came over the network names a pack by its file.
+    /// A flow from the network names a pack by its file.
     #[error("a flow that came over the network has no packs beside it; the server offers those of `--packs DIR`")]
     NoFolder,
-    /// A pack is none, or wants what it must not have.
+    /// A file is not a pack, or the pack asks for forbidden access.
     #[error("cannot use the pack {origin}")]
     Pack {
-        /// Where it came from.
+        /// The origin of the pack, for messages.
         origin: String,
-        /// Why.
+        /// The engine's reason.
         source: Refusal,
     },
-    /// What is installed cannot be used.
+    /// An installed pack cannot be used.
     #[error(transparent)]
     Installed(#[from] InstallError),
     /// The store cannot be opened.
@@ -44,16 +44,16 @@ pub enum Error {
     /// The shared store cannot be opened.
     #[error("cannot use the shared store: {0}")]
     Server(OpenSharedStoreError),
-    /// Nothing can be told to the operator's collector.
+    /// The operator's collector cannot be set up.
     #[error("cannot tell a collector what happens")]
     Telemetry(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// What leads outside cannot be set up.
+    /// The connections to the outside cannot be set up.
     #[error("cannot set up connections to the outside: {0}")]
     Services(String),
-    /// Two packs offer the same thing.
+    /// Two packs offer the same node type in the same version.
     #[error("the pack {origin} offers `{node_type}`, which another pack offers in the same version")]
     Taken {
-        /// The later of the two.
+        /// The origin of the later pack.
         origin: String,
         /// The node type with its version.
         node_type: String,
@@ -61,7 +61,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error as a finding in the flow that names the pack.
+    /// Returns the error as a diagnostic at the place where the flow names the pack.
     pub(crate) fn at(&self, source: &Source, place: Location) -> Diagnostic {
         let cause = std::error::Error::source(self).map(|cause| format!(": {cause}"));
         let help = matches!(self, Error::Read { .. }).then_some("paths of packs are relative to the flow's file");
@@ -76,59 +76,59 @@ impl From<PackError> for Error {
     }
 }
 
-/// Why a flow could not be loaded.
+/// An error while a flow is loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Its file, or a pack that it names, cannot be used.
+    /// The flow's file, or a pack that it names, cannot be used.
     #[error(transparent)]
     Host(#[from] Error),
-    /// There are findings that keep it from running.
+    /// The flow has errors.
     #[error("{}", Findings(.0))]
     Invalid(Vec<Diagnostic>),
 }
 
-/// Why a run cannot begin, or go on.
+/// An error while a run starts or continues.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The input does not fit the flow.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// Its file says that it refuses to run.
+    /// The flow's file disables the flow.
     #[error("the flow `{0}` is disabled: take `disabled: true` out of its file to run it")]
     Disabled(String),
-    /// Operators have disabled the tenant.
+    /// An operator has disabled the tenant.
     #[error("the tenant `{0}` is disabled: none of its runs begins or goes on until `flowcell tenant enable {0}`")]
     TenantDisabled(Tenant),
-    /// The flow of a run that is to be repeated has errors now.
+    /// The flow of the run to repeat has errors now.
     #[error(
         "the flow of the repeated run has errors now, such as grants that the tenant's policy has taken back; start the flow as it is now, or ask the operator to widen the policy\n\n{}",
         Findings(.0)
     )]
     Renewed(Vec<Diagnostic>),
-    /// The tenant has used up what it may have.
+    /// The tenant is over quota.
     #[error(transparent)]
     Quota(#[from] QuotaError),
-    /// The store does not let it.
+    /// The store cannot open the run.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
-/// Why a flow does not take an input.
+/// An error of an input check.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
-    /// It does not fit.
+    /// The input does not match the flow's `inputSchema`.
     #[error("the input does not fit the flow: {}", .findings.join("; "))]
     Unfit {
-        /// What is wrong, with its place.
+        /// The mismatches, each with its place.
         findings: Vec<String>,
     },
-    /// Checking it exceeds a limit.
+    /// The check exceeds a limit.
     #[error("the input cannot be checked against the flow's `inputSchema`: {0}")]
     TooCostly(TooCostly),
 }
 
 impl InputError {
-    /// The code that callers and flows are told.
+    /// Returns the stable code for callers and flows.
     pub fn code(&self) -> &'static str {
         match self {
             InputError::Unfit { .. } => code::INVALID_INPUT,
@@ -136,7 +136,7 @@ impl InputError {
         }
     }
 
-    /// What is wrong, one finding at a time.
+    /// Returns the mismatches as separate messages.
     pub fn findings(&self) -> Vec<String> {
         match self {
             InputError::Unfit { findings } => findings.clone(),

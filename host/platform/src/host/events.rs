@@ -1,4 +1,4 @@
-//! Reading the events of runs from the store.
+//! Reads the events of runs from the store.
 
 use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
 
@@ -13,16 +13,16 @@ pub struct EventReader {
     host: Host,
     run: RunId,
     projector: Projector,
-    /// The number of the first fact that the projector has not seen.
+    /// The number of the first fact that the projector has not read.
     at: u64,
-    /// Units that were read and that the projector has not seen.
+    /// Units that were read from the store and not yet projected.
     units: VecDeque<Arc<Unit>>,
-    /// Events of the last unit that nobody has taken.
+    /// Events of the last unit that the caller has not taken.
     events: VecDeque<Event>,
 }
 
 impl Host {
-    /// Visits the events of a run that the store has, from a number on, until the visitor has enough.
+    /// Visits the events of a stored run, from a number on, until the visitor breaks.
     pub fn each_event(
         &self,
         run: &RunId,
@@ -38,7 +38,7 @@ impl Host {
         Ok(())
     }
 
-    /// Opens the events of a run that the store has.
+    /// Opens the events of a stored run.
     pub fn events(&self, run: &RunId) -> Result<EventReader, StartError> {
         let record = self.record(run).map_err(OpenError::Store)?;
         let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
@@ -50,7 +50,7 @@ impl Host {
 }
 
 impl EventReader {
-    /// Takes the next event whose number is `from` or greater; none if the store has no more by now.
+    /// Returns the next event with a number of at least `from`. It returns `None` if the store has no more events yet.
     pub fn next(&mut self, from: u64) -> Result<Option<Event>, StartError> {
         loop {
             while let Some(event) = self.events.pop_front() {
@@ -76,12 +76,12 @@ impl EventReader {
         Ok(self.units.pop_front())
     }
 
-    /// Gives an event back: it is the next one again.
+    /// Returns an event to the reader, which yields it again next.
     pub fn put_back(&mut self, event: Event) {
         self.events.push_front(event);
     }
 
-    /// Lets go of what was read ahead; it is read again when it is wanted.
+    /// Drops the units that were read ahead. The reader reads them again on demand.
     pub fn pause(&mut self) {
         self.units.clear();
     }

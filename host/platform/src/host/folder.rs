@@ -1,4 +1,4 @@
-//! What a flow may read: files in the folder that it lies in and below, and the flows beside it.
+//! The files that a flow may read: those in and below its own folder, and the flows beside it.
 
 pub(crate) mod guard;
 
@@ -13,84 +13,85 @@ use flowcell_flow::{CheckContext, CheckMode, Source};
 
 use crate::host::agentic;
 
-/// A flow or a prompt has no business being larger; the checker refuses a flow of this size with a place.
+/// Maximum bytes that are read of a file. The checker reports a flow of this size with its place.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
-/// Most flows are smaller, and are read at once.
+/// The usual size of a flow, which one read covers.
 const USUAL_BYTES: usize = 8 * 1024;
-/// How the files of flows end, in the order in which they are looked for.
+/// The endings of flow files, in the order of the lookup.
 const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
 
-/// A folder as a capability: no path leads out of it, neither by `..` nor by a link.
+/// A folder as a capability. No path leads out of it, neither by `..` nor by a link.
 pub struct Folder {
-    /// As messages show it; empty for the current folder.
+    /// The path as messages show it. Empty for the current folder.
     path: PathBuf,
-    /// The folder of the project, below which agents are found; empty for the current folder.
+    /// The folder of the project, where agents are found. Empty for the current folder.
     project: PathBuf,
-    /// There is no such folder, and nothing in it.
+    /// Set for the folder of a flow that has none. It is empty.
     nowhere: bool,
-    /// It is a tenant's library.
+    /// Set for a tenant's library.
     library: bool,
-    /// The rules for flows in it.
+    /// The check mode of flows in this folder.
     rules: CheckMode,
 }
 
 impl Folder {
-    /// The folder that a file lies in.
+    /// Returns the folder of a file.
     pub(crate) fn of(file: &Path) -> Folder {
         Folder::at(file.parent().map(Path::to_path_buf).unwrap_or_default(), PathBuf::new(), false)
     }
 
-    /// A tenant's library.
+    /// Returns the folder of a tenant's library.
     pub(crate) fn library(path: PathBuf) -> Folder {
         Folder::at(path, PathBuf::new(), true)
     }
 
-    /// A folder of a project.
+    /// Returns a folder of a project.
     pub(crate) fn at(path: PathBuf, project: PathBuf, library: bool) -> Folder {
         Folder { path, project, nowhere: false, library, rules: CheckMode::New }
     }
 
-    /// The folder of a flow that lies in none, such as one that came over the network: it reads nothing of this machine.
+    /// Returns the folder of a flow without a folder, such as one from the network. The flow reads no files of this
+    /// machine.
     pub fn nowhere() -> Folder {
         Folder { path: PathBuf::new(), project: PathBuf::new(), nowhere: true, library: false, rules: CheckMode::New }
     }
 
-    /// The folder of the project; empty for the current folder.
+    /// Returns the folder of the project. Empty for the current folder.
     pub(crate) fn project(&self) -> &Path {
         &self.project
     }
 
-    /// Whether it is a tenant's library.
+    /// Returns whether this is a tenant's library.
     pub(crate) fn is_library(&self) -> bool {
         self.library
     }
 
-    /// Sets the rules for flows in the folder.
+    /// Sets the check mode of flows in the folder.
     pub(crate) fn with_mode(self, rules: CheckMode) -> Folder {
         Folder { rules, ..self }
     }
 
-    /// Where it is; none: there is no such folder.
+    /// Returns the path, or `None` for a flow without a folder.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         (!self.nowhere).then(|| self.path.clone())
     }
 
-    /// Whether there is no such folder.
+    /// Returns whether the flow has no folder.
     pub(crate) fn is_nowhere(&self) -> bool {
         self.nowhere
     }
 
-    /// The file of a pack that is named relative to the folder, which may lie outside of it.
+    /// Returns the file of a pack, named relative to the folder. The file may be outside the folder.
     pub(crate) fn pack(&self, path: &str) -> io::Result<PathBuf> {
         guard::resolve(&self.path, Path::new(path))
     }
 
-    /// The path of something that is named relative to the folder.
+    /// Joins a relative path to the folder.
     pub(crate) fn join(&self, path: &str) -> PathBuf {
         self.path.join(path.strip_prefix("./").unwrap_or(path))
     }
 
-    /// The names of the flows in the folder, in order.
+    /// Returns the sorted names of the flows in the folder.
     pub(crate) fn flows(&self) -> Vec<String> {
         if self.nowhere {
             return Vec::new();
@@ -107,7 +108,7 @@ impl Folder {
         files.filter_map(name).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Says why the file of a flow is not read though it is there, such as a link that leads elsewhere.
+    /// Explains why an existing flow file is not read, such as a link that leads outside.
     pub(crate) fn refused(&self, name: &str) -> Option<String> {
         ENDINGS.iter().filter(|_| is_flow_name(name)).find_map(|ending| {
             let file = format!("{name}.{ending}");
@@ -130,7 +131,7 @@ pub(crate) fn read_source(path: &Path) -> io::Result<Source> {
     Ok(Source { name: path.display().to_string(), text })
 }
 
-/// Reads a text, and of one that is too large a little more than it may have.
+/// Reads a text. Of a text that is too large, it reads one byte more than the limit.
 pub(crate) fn limited(file: impl Read) -> io::Result<String> {
     let mut text = String::with_capacity(USUAL_BYTES);
     file.take(MAX_BYTES).read_to_string(&mut text)?;
@@ -180,8 +181,9 @@ impl CheckContext for Folder {
     }
 }
 
-/// Returns the folder of a tenant's library below that of a server: that of `local` is the folder itself, those of others are in
-/// `.tenants` below it.
+/// Returns the folder of a tenant's library in a server's folder. For `local` it is the server's folder itself. For
+/// other tenants it is
+/// below `.tenants`.
 pub(crate) fn library_of(folder: &Path, tenant: &Tenant) -> PathBuf {
     match *tenant == Tenant::local() {
         true => folder.to_owned(),
@@ -189,7 +191,7 @@ pub(crate) fn library_of(folder: &Path, tenant: &Tenant) -> PathBuf {
     }
 }
 
-/// A name that is a file's name and nothing else.
+/// Returns whether a name is a plain file name of 1 to 64 letters, digits, `_` and `-`.
 pub fn is_flow_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(plain)

@@ -1,4 +1,4 @@
-//! Grants as flows write them, looked at before anything runs.
+//! Checks the grants of flows before anything runs.
 
 use std::sync::Arc;
 
@@ -11,15 +11,16 @@ use flowcell_services::{
 
 use crate::operate::policy::Policy;
 
-/// Who looks at grants: a tenant with secrets.
+/// The tenant whose grants are checked, with its secrets and policy.
 pub(crate) struct Granting {
     pub(crate) tenant: Tenant,
     pub(crate) secrets: Secrets,
-    /// What the operator lets the tenant grant.
+    /// The operator's policy for the tenant.
     pub(crate) policy: Arc<Policy>,
 }
 
-/// What is wrong about one item of a grant. Of a capability that somebody else brought nothing is known here.
+/// Checks one item of a grant. The error is a sentence for people. Items of capabilities that an embedder added are
+/// only checked against the policy.
 pub(crate) fn check(by: &Granting, capability: &str, item: &Json) -> Result<(), String> {
     if grants_nothing(capability, item) {
         return Ok(());
@@ -28,12 +29,12 @@ pub(crate) fn check(by: &Granting, capability: &str, item: &Json) -> Result<(), 
     by.policy.check_grant(capability, item)
 }
 
-/// What an operator has against one item of a grant, of a flow that was checked before.
+/// Checks one item of a grant against the operator's policy, for a flow that was checked before.
 pub(crate) fn check_policy(policy: &Policy, capability: &str, item: &Json) -> Result<(), String> {
     if grants_nothing(capability, item) { Ok(()) } else { policy.check_grant(capability, item) }
 }
 
-/// Whether an item is an empty list, of a grant that the host defines.
+/// Returns whether an item is an empty list, in a grant that the host defines.
 fn grants_nothing(capability: &str, item: &Json) -> bool {
     let is_empty = item.as_array().is_some_and(<[Json]>::is_empty);
     is_empty && (BuiltIn::named(capability).is_some() || GrantShape::named(capability).is_some())
@@ -49,7 +50,7 @@ fn check_form(by: &Granting, capability: &str, item: &Json) -> Result<(), String
     }
 }
 
-/// Refuses patterns that no model or tool has.
+/// Refuses patterns that cannot match a model or tool.
 fn check_pattern(capability: Option<BuiltIn>, text: &str) -> Result<(), String> {
     match capability {
         Some(BuiltIn::Model) if !text.contains(['/', '*']) => {

@@ -61,9 +61,9 @@ impl Place {
 pub(crate) enum Callee {
     /// The hash of its pinned content.
     Pinned(Arc<str>),
-    /// Why it could not be used.
+    /// The reason why it cannot be used.
     Unusable(String),
-    /// The name of its file, and its text: all that older versions pinned.
+    /// The name of its file, and its text. Older versions pinned only these.
     Text(String, String),
 }
 
@@ -77,17 +77,17 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// A home without pinned flows.
+    /// Creates a home without pinned flows.
     pub(crate) fn new(folder: Arc<Folder>) -> Home {
         Home { folder, flows: BTreeMap::new() }
     }
 
-    /// Whether the run was accepted by a version that pinned texts only.
+    /// Returns whether the run was accepted by a version that pinned texts only.
     pub(crate) fn is_old(&self) -> bool {
         self.flows.values().any(|callee| matches!(callee, Callee::Text(..)))
     }
 
-    /// The names of the flows that an agent may call as tools, in order.
+    /// Returns the sorted names of the flows that an agent may call as tools.
     pub(crate) fn names(&self) -> BTreeSet<String> {
         let mut names: BTreeSet<_> = self.folder.flows().into_iter().collect();
         names.extend(self.flows.keys().cloned());
@@ -95,7 +95,7 @@ impl Home {
         names
     }
 
-    /// Whether a flow of this name can be called.
+    /// Returns whether a flow of this name can be called.
     pub(crate) fn has(&self, name: &str) -> bool {
         match self.flows.get(name) {
             Some(callee) => !matches!(callee, Callee::Unusable(_)),

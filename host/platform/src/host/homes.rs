@@ -1,4 +1,4 @@
-//! The homes of runs: what a run pins of the flows that it can call, and how that is found again.
+//! The homes of runs. A home holds the flows that a run pins for its calls.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -25,30 +25,30 @@ use crate::{
 
 /// The homes of the runs of one world, found by the pins of their flows.
 pub(super) struct Homes {
-    /// The home of the run that the world is for, and of runs whose flows have pinned none.
+    /// The home of the world's own run, and of runs whose flows have pinned no home.
     usual: Arc<Home>,
-    /// Reads what the flows have pinned; none: all runs have the usual home.
+    /// Reads the content that the flows have pinned. If it is `None`, all runs have the usual home.
     host: Option<Host>,
     known: Mutex<HashMap<Pin, Arc<Home>>>,
 }
 
 impl Homes {
-    /// One home for all runs.
+    /// Uses one home for all runs.
     pub(super) fn only(usual: Arc<Home>) -> Homes {
         Homes { usual, host: None, known: Mutex::default() }
     }
 
-    /// The homes of the runs of a host, of which this is the first.
+    /// Creates the homes of a host's runs, with the first home.
     pub(super) fn of_runs(host: Host, usual: Arc<Home>) -> Homes {
         Homes { usual, host: Some(host), known: Mutex::default() }
     }
 
-    /// The first home.
+    /// Returns the first home.
     pub(super) fn usual(&self) -> &Arc<Home> {
         &self.usual
     }
 
-    /// Notes the home that a flow was pinned with.
+    /// Records the home that a flow was pinned with.
     pub(super) fn know(&self, pin: &Pin, home: &Arc<Home>) {
         self.known.lock().insert(pin.clone(), home.clone());
     }
@@ -61,7 +61,7 @@ impl Homes {
             return Ok(home.clone());
         }
         let content = host.content_of(pin)?;
-        // Children of a run that an older version accepted find their own children as that run does.
+        // Child runs of a run that an older version accepted resolve their own calls as that run does.
         let home = if content.home.is_some() { Arc::new(host.home_in(&content)) } else { self.usual.clone() };
         known.insert(pin.clone(), home.clone());
         Ok(home)
@@ -69,8 +69,8 @@ impl Homes {
 }
 
 impl Host {
-    /// The same flow with its home: every flow that its runs can call by a literal name or as a tool is loaded and pinned,
-    /// and so are those that these can call. Reads files and checks flows; blocks meanwhile.
+    /// Returns the same flow with its home. Every flow that its runs can call by a literal name or as a tool is loaded
+    /// and pinned, directly or through others. It reads files, checks flows and blocks.
     pub fn bound(&self, flow: LoadedFlow) -> LoadedFlow {
         let home = Some(self.bind(&flow));
         LoadedFlow { home, ..flow }
@@ -82,7 +82,7 @@ impl Host {
         flow.home.clone().unwrap_or_else(new)
     }
 
-    /// Adds the flows that a flow can call to a home. Those that are pinned in it stay as they are.
+    /// Adds the flows that a flow can call to a home. Flows that the home has already pinned stay unchanged.
     fn pin_called(&self, mut home: Home, flow: &LoadedFlow) -> Home {
         let beside = Home::new(flow.folder.clone());
         let most = home.flows.len() + PINNED_FLOWS;
@@ -110,8 +110,8 @@ impl Host {
         home
     }
 
-    /// Returns the home that a run's content records. Runs of older versions have the texts of the flows that they call, and
-    /// no folder: it is the tenant's library, or the current folder.
+    /// Returns the home that a run's content records. Runs of older versions have only the texts of the flows that
+    /// they call. Their folder is the tenant's library or the current folder.
     pub(super) fn home_in(&self, content: &Content) -> Home {
         let library = self.library.as_ref().map(|all| library_of(all, &self.tenant));
         if let Some(place) = &content.home {
@@ -126,19 +126,19 @@ impl Host {
         Home { folder: Arc::new(folder.with_mode(CheckMode::Stored)), flows: flows.collect() }
     }
 
-    /// A home for what belongs to no run.
+    /// Returns a home for work that belongs to no run.
     pub(super) fn unpinned_home(&self) -> Arc<Home> {
         Arc::new(Home::new(Arc::new(self.current_folder())))
     }
 
-    /// The current folder is that of the user who started the process, and of no other tenant.
+    /// The current folder belongs to the user who started the process, and to no other tenant.
     fn current_folder(&self) -> Folder {
         if self.tenant == Tenant::local() { Folder::of(Path::new("")) } else { Folder::nowhere() }
             .with_mode(CheckMode::Stored)
     }
 
-    /// Loads a flow that a run calls: as it was pinned, or, under a computed name, as it is in the run's folder now. One that was
-    /// not pinned pins what it can call itself, beside what the caller has pinned.
+    /// Loads a flow that a run calls. A pinned flow loads as it was pinned. A computed name loads the current flow of
+    /// the run's folder, which then pins its own callees beside the caller's.
     pub(crate) fn called(&self, home: &Arc<Home>, name: &str) -> Result<LoadedFlow, Failure> {
         let flow = self.load_called(home, name)?;
         let home = match home.flows.contains_key(name) || home.is_old() {
@@ -180,7 +180,7 @@ impl Host {
         }
     }
 
-    /// Returns everything that a run of a flow pins, its home among it.
+    /// Returns the content that a run of a flow pins, including its home.
     pub(super) fn content_at(&self, flow: &LoadedFlow, home: &Home) -> Content {
         let (place, called) = match home.is_old() {
             true => (None, BTreeMap::new()),

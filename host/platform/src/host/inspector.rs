@@ -1,4 +1,4 @@
-//! Scripts looked through: the pack `script` runs their first lines, in its sandbox, with nothing granted.
+//! Inspects scripts: the pack `script` runs their first lines in its sandbox, without grants.
 
 use std::{
     sync::Arc,
@@ -17,17 +17,17 @@ use flowcell_flow::{
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-/// The node type that looks through a script.
+/// The node type that inspects a script.
 const TYPE: &str = "script.inspect";
-/// The scripts of one check may take this long together with their first lines and `setup`.
+/// Time for the first lines and `setup` of all scripts of one check.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Looks through scripts for a tenant.
+/// Inspects scripts for a tenant.
 pub(crate) struct Inspector {
     engine: Engine,
     catalog: Arc<Catalog>,
     tenant: Tenant,
-    /// What is left of [`PATIENCE`].
+    /// The remainder of [`PATIENCE`].
     left: Mutex<Duration>,
 }
 
@@ -36,12 +36,12 @@ impl Inspector {
         Inspector { engine, catalog, tenant, left: Mutex::new(PATIENCE) }
     }
 
-    /// The time that scripts have taken, for which the engine has charged the tenant.
+    /// Returns the time that scripts have taken. The engine has already charged the tenant for it.
     pub(crate) fn spent(&self) -> Duration {
         PATIENCE.saturating_sub(*self.left.lock())
     }
 
-    /// What a script says of itself.
+    /// Returns the outline of a script, which declares the flow's metadata.
     pub(crate) fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {
         let attempt =
             self.attempt(script).ok_or_else(|| fault("the pack `script` is not there, which reads scripts"))?;
@@ -73,13 +73,13 @@ impl Inspector {
             woken: None,
             has_body: false,
             grants: Arc::new(Grants::default()),
-            // The same every time.
+            // Both are constant, so that every inspection gives the same result.
             now_ms: 0,
             seed: 0,
         })
     }
 
-    /// Waits for the attempt on a thread of its own: whoever checks a flow may be on one that must not wait.
+    /// Waits for the attempt on a separate thread, since the checking thread may not be allowed to block.
     fn run(&self, attempt: Attempt) -> StepResult {
         let left = *self.left.lock();
         if left.is_zero() {
@@ -89,7 +89,7 @@ impl Inspector {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             let runtime = runtime.map_err(|error| Failure::new(code::LOST_WORKER, error.to_string()))?;
             let ended = runtime.block_on(async {
-                // That the pack may have to be compiled first is not the script's fault.
+                // The compilation of the pack does not count against the script's time.
                 NodeRunner::prepare(&self.engine, vec![attempt.pack.clone()]).await;
                 let since = Instant::now();
                 let ended = tokio::time::timeout(left, self.engine.run(attempt, Arc::new(Nothing))).await;
@@ -103,7 +103,7 @@ impl Inspector {
     }
 }
 
-/// The time is over, which other scripts of the flow have used too.
+/// Returns the error for an exceeded time limit, which the scripts of a flow share.
 fn late(together: bool) -> Failure {
     let seconds = PATIENCE.as_secs();
     let message = match together {
@@ -113,7 +113,7 @@ fn late(together: bool) -> Failure {
     Failure::new(code::TIMEOUT, message)
 }
 
-/// What a script that is only looked through can reach.
+/// The calls of a script under inspection, which are all denied.
 struct Nothing;
 
 impl Calls for Nothing {
@@ -127,7 +127,7 @@ fn fault(message: impl Into<String>) -> ScriptError {
     ScriptError { message: message.into(), location: None }
 }
 
-/// A failure of the pack's, whose message ends with the place that its details have too.
+/// Converts a failure of the pack. It removes the place from the message's end, since the details have it too.
 fn explain(failure: Failure, name: &str) -> ScriptError {
     let details = failure.details.unwrap_or_default();
     let number = |key: &str| usize::try_from(details.get(key)?.as_u64()?).ok();

@@ -10,16 +10,16 @@ use serde_json::Value;
 
 use crate::host::{content::Content, error::InputError, folder::Folder, home::Home};
 
-/// What is wrong with an input is told so often at most.
+/// Maximum number of mismatches that an input check reports.
 const FINDINGS: usize = 20;
-/// Characters of a finding. It quotes the value that is wrong, which may be all of a large input.
+/// Maximum characters of a reported mismatch. It quotes the wrong value, which may be as large as the input.
 const FINDING_CHARS: usize = 200;
 
-/// What checking a flow found.
+/// The result of a flow's check.
 pub struct CheckedFlow {
-    /// The flow, if nothing keeps it from running.
+    /// The flow, unless it has errors.
     pub flow: Option<LoadedFlow>,
-    /// All findings, in the order of their places.
+    /// All diagnostics, in the order of their places.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -28,21 +28,21 @@ pub struct CheckedFlow {
 pub struct LoadedFlow {
     pub(crate) graph: Arc<Graph>,
     pub(crate) folder: Arc<Folder>,
-    /// What a run of it pins.
+    /// The content that its runs pin.
     pub(crate) content: Arc<Content>,
-    /// Where its runs find the flows that they call; none: not looked for yet.
+    /// The home that holds the flows its runs call. `None` until it is bound.
     pub(crate) home: Option<Arc<Home>>,
-    /// What was found that does not keep it from running.
+    /// The diagnostics that do not prevent a run.
     pub(crate) warnings: Arc<[Diagnostic]>,
 }
 
 impl LoadedFlow {
-    /// The flow's name.
+    /// Returns the flow's name.
     pub fn name(&self) -> &str {
         &self.graph.name
     }
 
-    /// The checked inner form.
+    /// Returns the checked graph.
     pub fn graph(&self) -> &Arc<Graph> {
         &self.graph
     }
@@ -52,7 +52,8 @@ impl LoadedFlow {
         &self.warnings
     }
 
-    /// Checks what a caller gives, over the flow's defaults, against the flow's `inputSchema`. It may block for about 2 s.
+    /// Checks a caller's input, merged over the flow's defaults, against the flow's `inputSchema`. It may block for
+    /// about 2 s.
     pub fn check_input(&self, given: Json) -> Result<CheckedInput<'_>, InputError> {
         if !given.is_null() && given.as_object().is_none() {
             return Err(not_an_object(&given));
@@ -62,9 +63,9 @@ impl LoadedFlow {
         Ok(CheckedInput { flow: self, given })
     }
 
-    /// Checks an output that a test gives in place of a node's against the output schema of the node's type. Members may be
-    /// left out; a node that the flow itself does not have is not checked. The error has a sentence for each place that is
-    /// wrong. It may block for about 2 s.
+    /// Checks a test's fixture for a node's output against the output schema of the node type. The fixture may omit
+    /// members, and unknown nodes are not checked. The error has a sentence for each mismatch. It may block for about
+    /// 2 s.
     pub fn check_given_output(&self, node: &str, output: &Json) -> Result<(), Vec<String>> {
         let Some(node) = self.graph.nodes.iter().find(|known| known.id.as_str() == node) else { return Ok(()) };
         let checked = check(&in_part(&node.node_type.output), "the output schema", output);
@@ -81,10 +82,10 @@ pub struct CheckedInput<'a> {
     pub(super) given: Json,
 }
 
-/// Checks the whole input of a run, defaults and all, against the flow's `inputSchema`. It may block for about 2 s.
+/// Checks the whole input of a run, including defaults, against the flow's `inputSchema`. It may block for about 2 s.
 pub(crate) fn check_whole(graph: &Graph, input: &Json) -> Result<(), InputError> {
     let Some(schema) = &graph.input_schema else { return Ok(()) };
-    // Loading the flow has told of a schema that cannot be compiled, with its place.
+    // The load of the flow has already reported a schema that does not compile, with its place.
     check(schema, "its `inputSchema`", input)
 }
 
@@ -100,7 +101,7 @@ fn check(schema: &Value, name: &str, value: &Json) -> Result<(), InputError> {
     Err(InputError::Unfit { findings: errors.iter().take(FINDINGS).map(describe).collect() })
 }
 
-/// A schema that also takes values of which members are left out.
+/// Returns a schema that also accepts values with omitted members.
 fn in_part(schema: &Value) -> Value {
     const OF_MISSING: [&str; 8] =
         ["required", "minProperties", "dependentRequired", "dependentSchemas", "not", "if", "then", "else"];
@@ -114,7 +115,7 @@ fn in_part(schema: &Value) -> Value {
             };
             let keyword = |(key, value): (&String, &Value)| match key.as_str() {
                 key if OF_VALUES.contains(&key) => (key.to_owned(), value.clone()),
-                // Values in part may fit several.
+                // A partial value may match several alternatives.
                 "oneOf" => ("anyOf".to_owned(), in_part(value)),
                 key => (key.to_owned(), in_part(value)),
             };
@@ -141,7 +142,7 @@ fn describe(error: &ValidationError<'_>) -> String {
     let place = error.instance_path().to_string();
     let place = place.trim_start_matches('/').replace('/', ".");
     let message = error.to_string();
-    // Without the value, what is wrong with it still is told.
+    // The masked message still explains the mismatch without the value.
     let message = match message.chars().nth(FINDING_CHARS) {
         None => message,
         Some(_) => error.masked().to_string().chars().take(FINDING_CHARS).collect(),

@@ -1,4 +1,4 @@
-//! Flows as they are read and checked, with the packs that they bring.
+//! Loads and checks flows, with the packs that they bring.
 
 use std::{
     collections::HashSet,
@@ -26,29 +26,29 @@ use crate::{
 };
 
 impl Host {
-    /// Loads a flow that must have no findings but warnings. Packs and files that it names are found from its folder.
+    /// Loads a flow without errors. Packs and files that it names are relative to its folder.
     pub fn load_flow(&self, path: impl AsRef<Path>) -> Result<LoadedFlow, LoadError> {
         accept(self.check_flow(path)?)
     }
 
-    /// Loads a flow from text. What it names is found from the folder of the source's name.
+    /// Loads a flow from text. Files that it names are relative to the folder of the source's name.
     pub fn load_source(&self, source: Source) -> Result<LoadedFlow, LoadError> {
         self.load_in(&source, Arc::new(Folder::of(Path::new(&source.name))))
     }
 
-    /// Checks a flow and returns everything that was found. Runs nothing.
+    /// Checks a flow and returns all diagnostics. It runs nothing.
     pub fn check_flow(&self, path: impl AsRef<Path>) -> Result<CheckedFlow, Error> {
         let path = path.as_ref();
         let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         Ok(self.check_in(&source, Arc::new(Folder::of(path)), &Start::default()))
     }
 
-    /// Checks a flow that lies nowhere, such as one that came over the network: it reads nothing of this machine.
+    /// Checks a flow without a folder, such as one from the network. The flow reads no files of this machine.
     pub fn check_alone(&self, source: &Source) -> CheckedFlow {
         self.check_in(source, Arc::new(Folder::nowhere()), &Start::default())
     }
 
-    /// Loads a flow of the agentic dialect that begins in another way than its file says.
+    /// Loads an agentic flow with other start settings than those of its file.
     pub(crate) fn load_flow_as(&self, path: &Path, start: &Start) -> Result<(LoadedFlow, Vec<Diagnostic>), LoadError> {
         let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let checked = self.check_in(&source, Arc::new(Folder::of(path)), start);
@@ -69,7 +69,7 @@ impl Host {
         known.unwrap_or_else(|| self.check_anew(source, around, start))
     }
 
-    /// What was found in a flow when it was checked before, if nothing has to be looked at to know that it still holds.
+    /// Returns the remembered result of a flow's check, if it is valid without reading anything.
     pub fn checked_before(&self, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
         self.shared.checked.at_once(&self.tenant, source, folder)
     }
@@ -93,16 +93,16 @@ impl Host {
             LoadedFlow { graph: Arc::new(graph), folder, content, home: None, warnings }
         });
         let checked = CheckedFlow { flow, diagnostics };
-        // The engine has charged for the scripts.
+        // The engine has already charged for the scripts.
         self.shared.engine.charge(&self.tenant, since.elapsed().saturating_sub(reading.spent()));
-        // Packs are files that may be other ones tomorrow.
+        // A flow that names pack files is not remembered, since the files may change.
         if named.is_empty() && *start == Start::default() {
             self.shared.checked.put(&self.tenant, source, &checked, reading.asked());
         }
         checked
     }
 
-    /// Whom flows of a folder ask while they are checked.
+    /// Returns the context that answers the questions of a flow's check.
     fn surroundings(&self, folder: Arc<Folder>) -> Surroundings {
         let capabilities = self.grantable();
         let granting =
@@ -110,7 +110,7 @@ impl Host {
         Surroundings { folder, capabilities, granting }
     }
 
-    /// What flows may grant, from whatever folder they are.
+    /// Returns the capabilities that flows of any folder may grant.
     pub(crate) fn grantable(&self) -> Vec<String> {
         let homes = Arc::new(Homes::only(self.unpinned_home()));
         let outside = self.capabilities(&homes, &self.shared.blobs);
@@ -121,7 +121,7 @@ impl Host {
         capabilities
     }
 
-    /// The catalog with the packs that a flow names, and what is wrong with these.
+    /// Returns the catalog with the packs that a flow names, and the diagnostics of these packs.
     fn catalog_with(&self, named: &[PackRef], source: &Source, folder: &Folder) -> (Arc<Catalog>, Vec<Diagnostic>) {
         if named.is_empty() {
             return (self.shared.catalog.clone(), Vec::new());
@@ -129,7 +129,7 @@ impl Host {
         let mut catalog = Catalog::clone(&self.shared.catalog);
         let mut findings = Vec::new();
         for PackRef { path, location: place } in named {
-            // The files of this machine are those of whoever started the process, and of no other tenant.
+            // The files of this machine belong to the user who started the process, and to no other tenant.
             if folder.is_nowhere() || self.tenant != Tenant::local() {
                 findings.push(Error::NoFolder.at(source, place.clone()));
                 continue;
@@ -179,8 +179,8 @@ pub(super) fn add_file(
     Ok((digest, bytes))
 }
 
-/// Adds a pack that is pinned to an engine and a catalog, unless it is another one than the lock says. Answers its digest, and
-/// what it is.
+/// Adds a pinned pack to an engine and a catalog, and returns its digest and entry. It fails if the pack's id differs
+/// from the lock.
 pub(super) fn add_locked(
     engine: &Engine,
     catalog: &mut Catalog,
@@ -197,7 +197,7 @@ pub(super) fn add_locked(
     Ok((digest, bytes.into()))
 }
 
-/// Adds the node types of a pack to a catalog, unless others have their names.
+/// Adds the node types of a pack to a catalog. It fails if another pack has one of their names.
 pub(super) fn register(catalog: &mut Catalog, pack: Pack, origin: &str) -> Result<(), Error> {
     let version = pack.manifest.version.clone();
     match catalog.add(pack.manifest, &pack.digest).first() {
@@ -206,7 +206,7 @@ pub(super) fn register(catalog: &mut Catalog, pack: Pack, origin: &str) -> Resul
     }
 }
 
-/// The packs of a folder in the order of their names, or the one file.
+/// Returns the packs of a folder in the order of their names, or the one file.
 pub(super) fn pack_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let read = |source| Error::Read { path: path.to_owned(), source };
     if path.is_file() {

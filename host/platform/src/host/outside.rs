@@ -1,4 +1,4 @@
-//! What leaves the host, as the runs of a tenant and a home reach it.
+//! The connections to the outside, as the runs of a tenant and a home reach them.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,7 +20,8 @@ use crate::{
 type Capabilities = HashMap<Arc<str>, Arc<dyn Capability>>;
 
 impl Host {
-    /// Everything that leaves the host, for the runs of these homes. What is simulated leaves files in these blobs.
+    /// Returns the capabilities that leave the host, for the runs of these homes. Simulated calls store their files in
+    /// `blobs`.
     pub(super) fn capabilities(&self, homes: &Arc<Homes>, blobs: &Arc<dyn Blobs>) -> Capabilities {
         let mut capabilities = HashMap::clone(&self.shared.capabilities);
         if self.simulate.covers(http::INTERFACE)
@@ -44,7 +45,7 @@ impl Host {
         let services = || -> Arc<dyn Capability> {
             Arc::new(Services {
                 settings: self.shared.services.clone(),
-                // What is behind a service is simulated by the service's name.
+                // A service is simulated by its own name, so its tools are real here.
                 tools: self.tools(&self.shared.services_home, false),
                 models,
                 blobs: blobs.clone(),
@@ -57,12 +58,12 @@ impl Host {
         capabilities
     }
 
-    /// Bytes by content.
+    /// Returns the store of blobs, which are addressed by content.
     pub(crate) fn blobs(&self) -> &dyn Blobs {
         &*self.shared.blobs
     }
 
-    /// Waits until the bytes that were put before are durable.
+    /// Waits until all earlier blobs are durable.
     pub(crate) fn settle(&self) -> Result<(), StoreError> {
         self.shared.store.as_ref().map_or(Ok(()), |store| store.settle())?;
         self.shared.shared.as_ref().map_or(Ok(()), |store| store.settle())

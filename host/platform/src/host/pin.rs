@@ -1,4 +1,4 @@
-//! What a run pins: everything that its flow was checked from, kept by its digest.
+//! Pins the content that a run's flow was checked from. The store keeps it by its digest.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,15 +13,15 @@ const MIME: &str = "application/json";
 const MIME_OF_PACKS: &str = "application/wasm";
 
 impl Host {
-    /// Keeps everything that a flow was checked from, and its home, so that a run of it does not depend on files any more.
+    /// Stores the content of a flow and its home, so that a run no longer depends on files.
     pub(super) fn pin(&self, flow: &LoadedFlow, home: &Home) -> Pinned {
         Pinned { graph: flow.graph.clone(), pin: Pin(self.keep(self.content_at(flow, home))) }
     }
 
-    /// Returns everything that a flow was checked from, with the packs that the store keeps.
+    /// Returns the content of a flow, with the packs that the store keeps.
     pub(super) fn content(&self, flow: &LoadedFlow) -> Content {
         let mut content = Content::clone(&flow.content);
-        // What was pinned before has its packs already, also those of another version of this program.
+        // Content that was pinned before already has its packs, also those of another version of this program.
         for (digest, blob) in content.packs.iter_mut().filter(|(_, blob)| blob.is_none()) {
             if catalog::find(digest).is_some() {
                 content.built_in.insert(digest.clone());
@@ -31,14 +31,13 @@ impl Host {
         content
     }
 
-    /// Keeps a content, and returns its hash.
+    /// Stores a content and returns its hash.
     pub(super) fn keep(&self, content: Content) -> Arc<str> {
         let bytes = serde_json::to_vec(&content).unwrap_or_default();
         self.shared.blobs.put(&self.tenant, bytes.into(), MIME).file_id
     }
 
-    /// Keeps a pack in the store, where it is found by its digest. A store that goes with the process needs no packs that
-    /// are part of the program.
+    /// Stores a pack by its digest. An in-memory store needs no built-in packs.
     fn keep_pack(&self, digest: &str) -> Option<Arc<str>> {
         let mut packs = self.shared.packs.lock();
         let digest = Digest(digest.into());
@@ -61,30 +60,30 @@ impl Host {
         Some(digest.0)
     }
 
-    /// Loads a flow from what was pinned.
+    /// Loads a flow from its pinned content.
     pub(super) fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
         self.check_pinned(pin).map(|(graph, _)| graph)
     }
 
-    /// Returns the warnings about the flow that a run has pinned; none for a run that the store does not have.
+    /// Returns the warnings of a run's pinned flow. It is empty for a run that the store does not have.
     pub fn warnings_of(&self, run: &RunId) -> Vec<Diagnostic> {
         let record = self.record(run).ok().flatten();
         let checked = record.and_then(|record| self.check_pinned(&record.pin).ok());
         checked.map(|(_, warnings)| warnings).unwrap_or_default()
     }
 
-    /// Loads a flow from what was pinned, with the warnings of its check.
+    /// Loads a flow from its pinned content, with the warnings of its check.
     pub(super) fn check_pinned(&self, pin: &Pin) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
         self.check_content(&self.content_of(pin)?)
     }
 
-    /// Reads what was pinned.
+    /// Reads the pinned content.
     pub(super) fn content_of(&self, pin: &Pin) -> Result<Content, Failure> {
         let bytes = self.kept(&pin.0, MIME)?;
         serde_json::from_slice(&bytes).map_err(|error| lost(&error))
     }
 
-    /// Checks a flow from its content, and returns the warnings beside it.
+    /// Checks a flow from its content, and returns it with its warnings.
     pub(super) fn check_content(&self, content: &Content) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
         let checked = self.check_asking(content, content)?;
         let error = checked.diagnostics.iter().find(|finding| finding.severity == Severity::Error);
@@ -95,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Checks a flow from its content, with the packs that were pinned. What the check asks is answered by `files`.
+    /// Checks a flow from its content, with the pinned packs. `files` answers the questions of the check.
     pub(super) fn check_asking(&self, content: &Content, files: &dyn CheckContext) -> Result<Checked, Failure> {
         let mut catalog = Catalog::default();
         for (digest, blob) in &content.packs {
@@ -104,7 +103,7 @@ impl Host {
             let came_along = content.built_in.contains(&*digest.0);
             let pack = match (blob, catalog::find(&digest.0)) {
                 (_, Some(built_in)) => self.shared.engine.add_built_in(built_in.bytes, digest, built_in.name),
-                // One that came with another version of this program.
+                // This pack came with another version of this program.
                 (Some(blob), None) if came_along => {
                     let origin = digest.to_string();
                     self.shared.engine.add_built_in(kept(blob)?, digest, &origin)
@@ -144,7 +143,7 @@ mod tests {
 
     const FLOW: &str = "flow: { name: old }\nnodes: [{ id: a, type: control.noop }]\nedges: []\n";
 
-    /// What an older program had in its catalog: the same pack with another section, and so with another digest.
+    /// Returns a pack of an older program's catalog: the same pack with another section, and so with another digest.
     fn older() -> Vec<u8> {
         let control = catalog::PACKS.iter().find(|pack| pack.name == "control").unwrap();
         let section = [0, 5, 4, b'o', b'l', b'd', b'!'];

@@ -1,8 +1,8 @@
 //! The limit of a tenant's live runs (`maxLiveRuns`).
 //!
-//! A new run takes its place among the live runs before the store shows it, so that runs which are started at the same time
-//! are not more than the limit together. The count is of one process: several processes on one store may each admit a run
-//! in the moment before the store shows those of the others. The children of other processes are not counted here.
+//! A new run counts as live before the store shows it, so that runs that start at the same time cannot exceed the
+//! limit together. Each process counts by itself. Several processes on one store may each admit a run before the store
+//! shows those of the others. The children of other processes are not counted.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Host {
-    /// Checks whether the tenant may start another run now. It takes nothing: [`Host::runner`] does.
+    /// Checks whether the tenant may start another run now. It takes no permit; [`Host::runner`] does.
     pub fn check_quota(&self) -> Result<(), QuotaError> {
         self.usage().check(self.tenant(), &self.policy().per_day)?;
         let (Some(most), Some(runs)) = (self.policy().max_live_runs, self.runs()) else { return Ok(()) };
@@ -24,16 +24,16 @@ impl Host {
         if live >= u64::from(most) { Err(QuotaError::LiveRuns(most)) } else { Ok(()) }
     }
 
-    /// Checks whether a run may begin or go on. A run that the store has may.
+    /// Checks whether a run may start or continue. A run that the store already has may always continue.
     pub fn check_quota_for(&self, run: Option<&RunId>) -> Result<(), QuotaError> {
         match run {
-            // Only a caller over a limit has to be asked whether the run is new.
+            // The store is only queried for a caller over the limit.
             Some(run) => self.check_quota().or_else(|error| if self.knows(run)? { Ok(()) } else { Err(error) }),
             None => self.check_quota(),
         }
     }
 
-    /// Refuses the runs of a tenant that is disabled. What a run calls that is driven already comes to its end with it.
+    /// Refuses the runs of a disabled tenant. Child runs of a driven run may still finish.
     pub(crate) fn check_enabled(&self, runner: &FlowRunner) -> Result<(), StartError> {
         if !runner.is_below() && record::is_disabled(self.documents(), self.tenant()).map_err(OpenError::Store)? {
             return Err(StartError::TenantDisabled(self.tenant().clone()));
@@ -41,7 +41,7 @@ impl Host {
         Ok(())
     }
 
-    /// Takes a place among the tenant's live runs for a new run. Runs below others take theirs when they begin.
+    /// Takes a permit among the tenant's live runs for a new run. Child runs take theirs when they start.
     pub(crate) fn admitted(&self, mut runner: FlowRunner) -> Result<FlowRunner, StartError> {
         self.check_enabled(&runner)?;
         if !runner.is_new() {
@@ -56,8 +56,8 @@ impl Host {
         Ok(runner)
     }
 
-    /// Counts a new run with those of the store, those that were started before and are not in the store yet, and those
-    /// below runs that are driven.
+    /// Takes a permit if the tenant is below the limit. It counts the runs of the store, the runs that just started,
+    /// and the children of driven runs.
     fn take_live_run(&self, run: &RunId) -> Result<Option<Starting>, QuotaError> {
         let (Some(most), Some(runs)) = (self.policy().max_live_runs, self.runs()) else { return Ok(None) };
         let starting = self.live().start(self.tenant(), run);
@@ -69,7 +69,7 @@ impl Host {
         if live(before.len())? < most_live {
             return Ok(Some(starting));
         }
-        // Close to the limit no run may be counted twice: as one that was started, and as one of the store.
+        // Close to the limit, a run must not count twice: as a started run and as a stored run.
         let mut hidden = self.not_in_store(before)?;
         loop {
             if live(hidden.len())? < most_live {

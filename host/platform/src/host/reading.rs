@@ -1,4 +1,4 @@
-//! What checking a flow asks besides its text.
+//! Records the questions that a flow's check asks besides reading its text.
 
 use std::{
     cell::RefCell,
@@ -26,7 +26,7 @@ use crate::{
     world::simulate::{SERVICES, Simulate},
 };
 
-/// Whom a flow asks while it is checked: its folder, and what its tenant may.
+/// The context of a flow's check: its folder, and the rights of its tenant.
 pub(crate) struct Surroundings {
     pub(crate) folder: Arc<Folder>,
     /// The capabilities that can be granted.
@@ -35,16 +35,16 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Whether flows may name the agents of this machine, which belong to the person who started the process.
+    /// Returns whether flows may name the agents of this machine, which belong to the user who started the process.
     fn has_agents(&self) -> bool {
         self.granting.tenant == Tenant::local()
     }
 }
 
-/// A question that was asked: whether others would answer it as it was answered.
+/// A recorded question. It returns whether another context would give the same answer.
 pub(crate) type Asked = Box<dyn Fn(&Surroundings) -> bool + Send + Sync>;
 
-/// Surroundings of which is noted what they are asked, and what is read from them.
+/// A context that records its questions and the texts that are read from it.
 pub(crate) struct Reading {
     around: Surroundings,
     inspector: Inspector,
@@ -62,12 +62,12 @@ impl Reading {
         Reading { around, inspector, asked, files, flows, agents, outline }
     }
 
-    /// The time that looking through scripts has taken.
+    /// Returns the time that the inspection of scripts has taken.
     pub(crate) fn spent(&self) -> Duration {
         self.inspector.spent()
     }
 
-    /// What the flow was checked from.
+    /// Returns the content that the flow was checked from.
     pub(crate) fn content(&self, source: &Source, graph: &Graph, start: &Start) -> Content {
         let packs = graph.nodes.iter().filter_map(|node| node.node_type.pack.as_ref());
         let outline = self.outline.take();
@@ -88,7 +88,7 @@ impl Reading {
         }
     }
 
-    /// All that was asked and may be answered otherwise tomorrow.
+    /// Returns the recorded questions, whose answers may change later.
     pub(crate) fn asked(self) -> Vec<Asked> {
         self.asked.into_inner()
     }
@@ -145,7 +145,7 @@ impl CheckContext for Reading {
     }
 
     fn capabilities(&self) -> Option<Vec<String>> {
-        // A host has the same ones as long as it is there.
+        // The capabilities of a host never change.
         Some(self.around.capabilities.clone())
     }
 

@@ -1,4 +1,4 @@
-//! Runs that are done again, held to what their tenant may do now.
+//! Checks the flows of repeated runs against the tenant's current policy.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,17 +17,17 @@ use crate::{
     world::simulate::SERVICES,
 };
 
-/// The flows that were renewed for the runs of one tree, by the pins that they had before.
+/// The renewed flows of a run and its child runs, by their earlier pins.
 #[derive(Default)]
 pub(super) struct Renewals(HashMap<Pin, Pinned>);
 
 impl Renewals {
-    /// One flow, with the pin that it keeps.
+    /// Creates renewals with one flow that keeps its pin.
     pub(super) fn begun(pin: Pin, graph: Arc<Graph>) -> Renewals {
         Renewals([(pin.clone(), Pinned { graph, pin })].into())
     }
 
-    /// Returns the flow of a run that repeats one with this pin.
+    /// Returns the flow for the repetition of a run with this pin.
     pub(super) fn repeated(&mut self, host: &Host, pin: &Pin) -> Result<Pinned, StartError> {
         if let Some(flow) = self.0.get(pin) {
             return Ok(flow.clone());
@@ -41,8 +41,8 @@ impl Renewals {
 }
 
 impl Host {
-    /// Returns what a run pins that repeats one with this content. The flow must grant no more than the tenant's policy allows
-    /// now; a flow that it can call, and that grants more, cannot be used.
+    /// Returns the content and flow that the repetition of a run with this content pins. The flow must grant no more
+    /// than the tenant's current policy allows. A callee that grants more becomes unusable.
     fn renewed(&self, mut content: Content, renewals: &mut Renewals) -> Result<(Content, Arc<Graph>), StartError> {
         if !self.policy.limits_flows() {
             return self.check_renewed(&content).map(|graph| (content, graph));
@@ -68,7 +68,7 @@ impl Host {
         graph.map(Arc::new).ok_or(StartError::Renewed(checked.diagnostics))
     }
 
-    /// The packs that the flow has brought, and the tenant may not bring now.
+    /// Returns the diagnostics for the flow's packs that the policy no longer allows.
     fn denied_packs(&self, content: &Content) -> Vec<Diagnostic> {
         let source = content.source();
         let named = flowcell_flow::packs(&source);
@@ -83,7 +83,7 @@ impl Host {
     }
 }
 
-/// The content of a run, with a policy that its grants are held to.
+/// The content of a run, with the policy that limits its grants.
 struct Renewed<'a> {
     content: &'a Content,
     policy: &'a Policy,

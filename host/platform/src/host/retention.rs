@@ -13,8 +13,8 @@ use super::{Host, called::Library};
 use crate::host::error::StartError;
 
 impl Host {
-    /// Removes the runs that ended longer ago than `age`, or are not among the `keep` that ended last. Returns their ids. They
-    /// are gone when the host is dropped; [`Host::sweep`] removes the blobs that only they have named.
+    /// Removes the runs that ended longer ago than `age`, or are not among the `keep` runs that ended last. Returns
+    /// their ids. The removal is complete when the host is dropped. [`Host::sweep`] then removes their blobs.
     pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
         let tenant = &self.tenant;
         let Some(lists) = self.runs() else { return Ok(Vec::new()) };
@@ -26,8 +26,8 @@ impl Host {
         Ok(runs)
     }
 
-    /// Removes the blobs that nothing in the store names: large values, and packs that runs have pinned. Waits until it has
-    /// ended, and until the earlier removals of [`Host::collect`] are done.
+    /// Removes unreferenced blobs: large values, and packs that runs have pinned. It waits until the sweep and all
+    /// earlier removals of [`Host::collect`] are done.
     pub fn sweep(&self) -> Result<Swept, StartError> {
         let swept = self.shared.sweep.sweep(&self.tenant).map_err(OpenError::Store)?;
         // The sweep may have removed packs that no run had pinned.
@@ -36,7 +36,7 @@ impl Host {
         Ok(swept)
     }
 
-    /// Writes a run and the runs below it as one JSON document.
+    /// Writes a run and its child runs as one JSON document.
     pub fn export(&self, reader: &dyn Runs, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
         let library = Library::new(self.clone(), self.unpinned_home());
         export(reader, &library, &self.tenant, run, out)

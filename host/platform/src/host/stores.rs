@@ -14,7 +14,8 @@ use flowcell_runtime::{
 
 use crate::{host::error::Error, operate::vault::Keeping};
 
-/// A test mode: entries stay in memory until a driver waits for them, so that a killed process loses all that it may lose.
+/// A test mode that keeps entries in memory until a driver waits for them. A killed process then loses as much as it
+/// ever can.
 const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";
 
 /// The place of the store.
@@ -32,7 +33,7 @@ pub(super) enum Where {
 }
 
 impl Where {
-    /// The place of the key for secrets if none is given.
+    /// Returns the default place of the vault's key.
     pub(super) fn keeping(&self) -> Keeping {
         match self {
             Where::Memory => Keeping::Memory,

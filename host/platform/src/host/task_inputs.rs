@@ -1,4 +1,4 @@
-//! Reading the inputs of tasks from the store.
+//! Reads the inputs of tasks from the store.
 
 use flowcell_contract::RunId;
 use flowcell_runtime::{
@@ -11,8 +11,9 @@ use super::Host;
 use crate::host::error::StartError;
 
 impl Host {
-    /// Reads the inputs of a task of a run, by its address: `pay`, `process[3].pay`, or `review/pay` in the run that the task
-    /// `review` called last, which is found by `runs`. Of a task that made no attempt there is no node type.
+    /// Reads the inputs of a run's task by its address, such as `pay` or `process[3].pay`. The address `review/pay`
+    /// names a task in the run that
+    /// `review` called last, which `runs` finds. A task without attempts has no node type.
     pub fn task_inputs(
         &self,
         runs: Option<&dyn Runs>,
@@ -37,7 +38,7 @@ impl Host {
     }
 }
 
-/// The task that has called a run: its address stands in the run's id, before the attempt.
+/// Returns the task that called a run. Its address is in the run's id, before the attempt.
 pub(crate) fn calling<'a>(parent: &RunId, child: &'a RunId) -> Option<&'a str> {
     let rest = child.as_str().strip_prefix(parent.as_str())?.strip_prefix('.')?;
     Some(rest.rsplit_once('.')?.0)

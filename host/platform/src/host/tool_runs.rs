@@ -1,4 +1,4 @@
-//! Runs of node types and flows that agents call as tools: each is a run of its own, below the agent's run.
+//! Runs node types and flows that agents call as tools. Each call is a child run of the agent's run.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,7 +17,7 @@ pub(super) struct CalledFlows {
 }
 
 impl CalledFlows {
-    /// Runs a flow below the agent's run, and returns its outputs.
+    /// Runs a flow as a child of the agent's run, and returns its outputs.
     async fn run(&self, flow: &LoadedFlow, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
         let run = RunId::from(format!("{}.tool-{}", outgoing.caller.run_id, outgoing.key));
         let options = RunOptions {
@@ -32,7 +32,7 @@ impl CalledFlows {
         let mut runner = self.host.runner(flow, options).map_err(failed_to_start)?;
         runner.enter().await?;
         runner.start_session();
-        // If nobody waits for it any more, it ends with the agent's run.
+        // If its caller stops waiting, the child ends with the agent's run.
         outputs(runner.run().await)
     }
 }

@@ -1,11 +1,11 @@
-//! Who is watched by whom: a process that ends tells those first who watch from another one.
+//! Tracks the runs that other processes watch. A process sends them the end of a run before it exits itself.
 
 use std::time::Duration;
 
 use flowcell_contract::RunId;
 use parking_lot::{Condvar, Mutex};
 
-/// The runs that others watch, each as often as it is watched.
+/// The watched runs, with one entry per watcher.
 #[derive(Default)]
 pub(crate) struct Watched {
     runs: Mutex<Vec<RunId>>,
@@ -13,20 +13,20 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Somebody watches a run from now on.
+    /// Registers a watcher of a run.
     pub(crate) fn begin<'a>(&'a self, run: &'a RunId) -> Watching<'a> {
         self.runs.lock().push(run.clone());
         Watching(self, run)
     }
 
-    /// Waits until those who watch a run that has ended were told so, or the time is up.
+    /// Waits until the watchers of an ended run have received its end, at most for this time.
     pub(crate) fn wait(&self, run: &RunId, most: Duration) {
         let watched = |runs: &mut Vec<RunId>| runs.contains(run);
         self.told.wait_while_for(&mut self.runs.lock(), watched, most);
     }
 }
 
-/// One who watches, until this is dropped.
+/// A registered watcher. Dropping it removes the registration.
 pub(crate) struct Watching<'a>(&'a Watched, &'a RunId);
 
 impl Drop for Watching<'_> {

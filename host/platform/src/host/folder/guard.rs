@@ -1,5 +1,5 @@
-//! Decides which paths a flow may name: those of its own folder, but none that lead to the host's files. Everything that
-//! reads a path of a flow asks here: prompts, scripts, sub-flows and packs.
+//! Decides which paths a flow may name. A flow may name paths in its own folder, but not those of the host's files.
+//! The readers of prompts, scripts, sub-flows and packs all check their paths here.
 
 use std::{
     io,
@@ -10,21 +10,21 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, File, OpenOptions};
 use flowcell_contract::places::{STORE_FILE, is_host_folder, is_store_file};
 
-/// Folders of agentic flows and agents, which people keep in the same folder as the store.
+/// Folders of agentic flows and agents, which users keep in the same folder as the store.
 const BESIDE_STORE: [&str; 2] = ["flows", "agents"];
 
-/// Opens a file below a folder. Links are followed inside the folder, and the path that they lead to is checked.
+/// Opens a file below a folder. It follows links inside the folder and checks the path that they lead to.
 pub(crate) fn open(folder: &Path, path: &str) -> io::Result<File> {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let dir = Dir::open_ambient_dir(here, cap_std::ambient_authority())?;
-    // A name of the host's tells nothing, not even whether the file is there.
+    // A host name fails without revealing whether the file exists.
     check_names(Path::new(path))?;
     let resolved = place(&dir, Path::new(path))?;
     check(here, &resolved)?;
     dir.open_with(resolved, OpenOptions::new().read(true).follow(FollowSymlinks::No))
 }
 
-/// Returns where a path leads. A file that is no link stays where it is, also if another one replaces it at this moment.
+/// Resolves a path. A file that is not a link keeps its path, even if another process replaces it at this moment.
 fn place(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return dir.canonicalize(path) };
     if dir.symlink_metadata(path)?.is_symlink() {
@@ -34,7 +34,7 @@ fn place(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
     Ok(if here { PathBuf::from(name) } else { dir.canonicalize(parent)?.join(name) })
 }
 
-/// Returns where a file is that may lie outside the folder, as packs may. Links are followed.
+/// Resolves the path of a file that may be outside the folder, such as a pack. It follows links.
 pub(crate) fn resolve(folder: &Path, path: &Path) -> io::Result<PathBuf> {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     check_names(path)?;
@@ -46,14 +46,14 @@ pub(crate) fn resolve(folder: &Path, path: &Path) -> io::Result<PathBuf> {
     Ok(file)
 }
 
-/// Checks the names of a path that leads down from a folder, without links.
+/// Checks the names of a path without links below a folder.
 fn check(base: &Path, below: &Path) -> io::Result<()> {
     check_names(below)?;
     let mut folder = base.to_owned();
     for (depth, name) in below.components().enumerate() {
         let name = name.as_os_str();
         let is_allowed = |name: &str| match depth {
-            // A flow may lie beside a store.
+            // A flow may be in the same folder as a store.
             0 => !is_store_file(name),
             _ => BESIDE_STORE.contains(&name),
         };
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of flows with everything in it that flows must not read.
+    /// Creates a folder of flows with every kind of file that flows must not read.
     fn place() -> tempfile::TempDir {
         let place = tempfile::tempdir().unwrap();
         for (file, text) in [
@@ -145,7 +145,7 @@ mod tests {
             let outside = place.path().join("prompts");
             assert!(resolve(&outside, &Path::new("..").join(path)).is_err(), "{path} was found from outside");
         }
-        // Nothing tells whether there is such a tenant.
+        // The error does not reveal whether the tenant exists.
         let told = |path: &str| read(place.path(), path).unwrap_err().to_string();
         assert_eq!(told(".tenants/bob/flows/plan.json"), told(".tenants/nobody/x"));
     }
