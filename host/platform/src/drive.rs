@@ -1,10 +1,10 @@
-//! What starts runs and drives them.
+//! Starts runs and drives them.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | [`driving`] | driving every run that can move |
-//! | [`triggers`] | flows that start by themselves |
-//! | [`sessions`] | what agentic flows go on with, run after run |
+//! | [`driving`] | drives every run that is ready |
+//! | [`triggers`] | starts flows by themselves |
+//! | [`sessions`] | keeps the state of agentic flows between runs |
 //! | [`channels`] | front ends: files, webhooks and programs |
 
 pub mod channels;

@@ -1,22 +1,23 @@
-//! Front ends of runs that are more than a function of this program: files, webhooks, and programs of the operator's.
+//! Front ends of runs outside this program: files, webhooks, and the operator's programs.
 //!
-//! A [`Channel`] is told what happens and must be quick, so a webhook and a program have an [outbox](self#limits) between
-//! them and the run: the run never waits for them, and none of their errors is its own. What goes wrong is told to whoever
-//! opened the channel, as a [`Notice`].
+//! A [`Channel`] receives events and must return quickly. So a webhook and a program have an [outbox](self#limits)
+//! between them and the run. The run never waits for them, and their errors do not fail it. The opener of the channel
+//! receives errors as a [`Notice`].
 //!
-//! | channel | what it is told |
+//! | channel | receives |
 //! |---|---|
 //! | [`JsonLines`] | every event as a line of JSON, when it happens |
 //! | [`WebhookChannel`] | events in order, many in a body: `{ "v": 1, "runId", "events": [...] }` |
 //! | [`ProgramChannel`] | events as lines of JSON; its lines are commands, see [`verb`] |
 //!
-//! All of them also get what is live, such as text while a model writes it: such an event has no `seq`, and is not told again.
+//! All of them also receive live events, such as text while a model writes it. A live event has no `seq` and is not
+//! repeated.
 //!
 //! # Limits
 //!
-//! An outbox holds 10,000 lines and 16 MiB. What comes then is left out, and `{ "type": "lagged", "runId", "from", "to" }`
-//! stands in its place, by the numbers of the events (`seq`); `flowcell runs events RUN --from SEQ` has them. Live events are
-//! left out beyond 1,000 lines, without a word: what is recorded later has all of their text.
+//! An outbox holds 10,000 lines and 16 MiB. It drops further events and puts `{ "type": "lagged", "runId", "from",
+//! "to" }` in their place, with the numbers (`seq`) of the first and last one. `flowcell runs events RUN --from SEQ`
+//! reads them. Beyond 1,000 lines it drops live events silently, since later recorded events contain their text.
 
 mod file;
 mod outbox;
@@ -32,22 +33,22 @@ pub use self::{file::JsonLines, program::ProgramChannel, verb::VerbError, webhoo
 #[cfg(doc)]
 use crate::Channel;
 
-/// How long a channel may take after the end of its run, for what it has not told yet and for its own end.
+/// Time that a channel has after the end of its run to send the remaining events and to end.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// What a channel tells whoever opened it.
+/// A message from a channel to its opener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Something of it does not work.
+    /// An error of the channel, as a sentence.
     Trouble(String),
-    /// A program wrote this about itself.
+    /// A line that a program wrote to its standard error.
     Said {
         /// The program's name.
         program: String,
-        /// A line.
+        /// The text of the line.
         line: String,
     },
 }
 
-/// Takes notices. It is called from other threads and must be quick.
+/// Receives notices. Other threads call it, and it must return quickly.
 pub type Notices = Arc<dyn Fn(Notice) + Send + Sync>;

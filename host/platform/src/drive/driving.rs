@@ -1,12 +1,12 @@
-//! Driving every run that can move: interrupted, detached and answered ones, those with a timer that is due, and new ones.
+//! Drives every run that is ready: interrupted, detached, answered and new runs, and runs with a due timer.
 //!
-//! A run that was being executed each time when a process died may be why it died, or may only have been there. So a run
-//! that would be parked the next time is tried alone: until it moves on, nothing else begins.
+//! A run that was executing each time a process died may be the cause, or only a bystander. So a run that would be
+//! parked after the next crash is tried alone. Until it makes progress, no other run begins.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
 //! | [`entrance`] | the admission of runs |
-//! | trial | whether a run that is tried alone moves on |
+//! | trial | the trial of a suspect run |
 
 pub mod entrance;
 #[cfg(test)]
@@ -36,45 +36,45 @@ use self::{
 };
 use crate::{Host, StartError};
 
-/// Runs driven at a time, of which no tenant has more than it leaves to others.
+/// Runs driven concurrently. The permits are shared fairly between tenants.
 pub const DRIVEN: usize = 128;
-/// Runs that are taken in while others are driven, and wait for their turn; no tenant has more than it leaves to others.
+/// Admitted runs that wait for their turn. The permits are shared fairly between tenants.
 pub const WAITING: usize = 2_048;
-/// A driven run that only timers move on is put away if none is due within this time.
+/// A driven run that waits only for timers is unloaded if none is due within this time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// Time between two looks for what other processes have left to do.
+/// Interval between checks for work that other processes have left.
 const LOOK: Duration = Duration::from_millis(200);
-/// A driver whom nobody tells anything looks as seldom as this.
+/// Interval between checks of a driver that receives no signals.
 const REST: Duration = Duration::from_secs(3_600);
 
 /// A run of a tenant.
 type Key = (Tenant, RunId);
 
-/// Whoever has a drive, and wants to see its runs.
+/// The owner of a drive, who observes its runs.
 pub trait Attendant: Send + Sync {
-    /// Whose runs are driven.
+    /// Returns the tenants whose runs are driven.
     fn tenants(&self) -> Vec<Tenant> {
         vec![Tenant::local()]
     }
 
-    /// Returns the host of a tenant, within its policy. None: its runs cannot go on now.
+    /// Returns the host of a tenant, with its policy. It is `None` if the tenant's runs cannot continue now.
     fn host(&self, all: &Host, tenant: &Tenant) -> Option<Host> {
         Some(all.of(tenant.clone()))
     }
 
-    /// Drives a run with the front ends that it is to have. None: it cannot be driven now.
+    /// Drives a run with its front ends. It returns `None` if the run cannot be driven now.
     fn attend(&self, _tenant: &Tenant, runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
         Some(Box::pin(runner.run()))
     }
 
-    /// A run has ended, or rests.
+    /// Reports that a run has ended or rests.
     fn ended(&self, _result: &RunResult) {}
 
-    /// A run that should move cannot be opened.
+    /// Reports that a ready run cannot be opened.
     fn refused(&self, _error: StartError) {}
 }
 
-/// The queue behind an entrance, for the drive that is to empty it.
+/// The queue behind an entrance, which a drive empties.
 pub struct Arrivals {
     entrance: Entrance,
     queue: mpsc::Receiver<Arrival>,
@@ -87,61 +87,60 @@ impl Arrivals {
         Arrivals { entrance: Entrance::new(sender, Arc::default()), queue }
     }
 
-    /// Its entrance.
+    /// Returns the entrance of the queue.
     pub fn entrance(&self) -> Entrance {
         self.entrance.clone()
     }
 }
 
-/// Drives runs, for as long as somebody waits for it.
+/// Drives runs while its owner polls it.
 pub struct Drive {
     host: Host,
     attendant: Arc<dyn Attendant>,
-    /// For the runs that are driven or held.
+    /// Permits for driven and held runs.
     places: Room,
     driving: JoinSet<(Tenant, RunResult)>,
     hubs: HashMap<Key, Hub>,
-    /// Runs that are driven or held, and those that cannot be driven.
+    /// Runs that are driven or held, and runs that cannot be driven.
     begun: HashSet<Key>,
-    /// Runs that are to begin.
+    /// Runs that begin next.
     held: VecDeque<Held>,
     /// The run that is tried alone.
     trial: Option<Trial>,
-    /// The run that was tried alone, as long as nothing else is driven.
+    /// The run that was tried alone, while no other run is driven.
     lonely: Option<Key>,
     moved: Arc<Notify>,
     arrivals: mpsc::Receiver<Arrival>,
     entrance: Entrance,
-    /// Something may be there to drive.
+    /// Set if runs may have become ready.
     stale: bool,
-    /// There was more than could be held.
+    /// Set if more runs were ready than could be held.
     more: bool,
-    /// When to look again by itself.
-    /// Milliseconds since 1970, by the clock of timers.
+    /// The time of the next look without a signal, in milliseconds since 1970 by the clock of timers.
     next_look: u64,
 }
 
-/// A run that can move.
+/// A run that is ready.
 struct Found {
     key: Key,
     offer: Option<Offer>,
 }
 
-/// A run that is to begin.
+/// A run that begins next.
 struct Held {
     key: Key,
     place: Place,
-    /// Of a shared store: the run is this process's until it is given back.
+    /// The claim on a run of a shared store. Dropping it gives the run back.
     _offer: Option<Offer>,
 }
 
 impl Drive {
-    /// A drive of the runs in a host's store.
+    /// Creates a drive of the runs in a host's store.
     pub fn new(host: Host, attendant: Arc<dyn Attendant>) -> Drive {
         Drive::with_arrivals(host, attendant, Arrivals::open())
     }
 
-    /// A drive of the runs in a host's store and of those that arrive at an entrance.
+    /// Creates a drive of the runs in a host's store and the runs that arrive at an entrance.
     pub fn with_arrivals(host: Host, attendant: Arc<dyn Attendant>, arrivals: Arrivals) -> Drive {
         let Arrivals { entrance, queue } = arrivals;
         Drive {
@@ -163,22 +162,22 @@ impl Drive {
         }
     }
 
-    /// The entrance for runs.
+    /// Returns the entrance for runs.
     pub fn entrance(&self) -> Entrance {
         self.entrance.clone()
     }
 
-    /// Whether nothing is driven, and nothing is about to be.
+    /// Returns whether no run is driven or held.
     pub fn is_idle(&self) -> bool {
         self.driving.is_empty() && self.held.is_empty()
     }
 
-    /// Whether something may be there to drive that was not there at the last look.
+    /// Returns whether runs may have become ready since the last look.
     pub fn is_stale(&self) -> bool {
         self.stale
     }
 
-    /// Begins with what can move, if anything has happened since the last time.
+    /// Begins the ready runs if anything has happened since the last call.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
         if self.stale {
             self.look()?;
@@ -189,7 +188,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Waits until something has happened. Nothing is lost if that is not waited for to its end.
+    /// Waits until something has happened. It is safe to cancel.
     pub async fn wait(&mut self) {
         tokio::select! {
             Some(result) = self.driving.join_next() => self.ended(result),
@@ -199,10 +198,10 @@ impl Drive {
         }
     }
 
-    /// Stops driving in good order: every run is put down where it is, and new ones are turned away.
+    /// Stops driving in good order: it parks every run and refuses new ones.
     pub async fn stop(&mut self) {
         self.arrivals.close();
-        // Those who wait for admission are told that there is none.
+        // Dropping the arrivals tells their callers that the drive has stopped.
         while self.arrivals.try_recv().is_ok() {}
         self.held.clear();
         let hubs = std::mem::take(&mut self.hubs);
@@ -215,14 +214,14 @@ impl Drive {
         }
     }
 
-    /// Looks for what can move and is not driven yet.
+    /// Looks for ready runs that are not driven yet.
     fn look(&mut self) -> Result<(), StoreError> {
         self.more = false;
         let mut found = VecDeque::new();
         for tenant in self.attendant.tenants() {
             found.push_back(self.runnable(&tenant)?);
         }
-        // One of each tenant in turn.
+        // Takes one run of each tenant in turn.
         while let Some(mut runs) = found.pop_front() {
             let Some(run) = runs.pop_front() else { continue };
             self.hold(run);
@@ -256,7 +255,7 @@ impl Drive {
         }
     }
 
-    /// Begins with what is held: one that is to be tried alone, or all.
+    /// Begins the held runs: either one run that is tried alone, or all.
     fn begin(&mut self) {
         if self.trial.as_ref().is_some_and(|trial| !trial.is_over()) {
             return;
@@ -272,9 +271,9 @@ impl Drive {
             return ready.into_iter().for_each(|(held, runner)| self.drive(held.key, held.place, runner));
         };
         let (held, mut runner) = ready.remove(suspect);
-        // The others are looked at again when this one has moved on.
+        // The others are looked at again when this run has made progress.
         self.held.extend(ready.into_iter().map(|(held, _)| held));
-        // What is driven already may be why the process dies, too.
+        // A run that is driven already may also be the cause of the crashes.
         let alone = self.driving.is_empty();
         if alone {
             runner.try_alone();
@@ -289,13 +288,13 @@ impl Drive {
         self.entrance.begins(key);
         let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
         let Some(host) = self.attendant.host(&self.host, &key.0) else {
-            // It is looked for again later.
+            // A later look finds the run again.
             self.begun.remove(key);
             return None;
         };
         match host.resume(&key.1, options) {
             Ok(runner) => Some(runner),
-            // Somebody asks something of it at this moment, and it is looked at again.
+            // Another caller has the run open at this moment. It is looked at again.
             Err(StartError::Open(OpenError::Driven(_))) => {
                 self.begun.remove(key);
                 self.moved.notify_one();
@@ -311,7 +310,7 @@ impl Drive {
     fn drive(&mut self, key: Key, place: Place, runner: FlowRunner) {
         let hub = runner.hub();
         let Some(running) = self.attendant.attend(&key.0, runner) else { return };
-        // From now on the process may die because of either.
+        // From now on, either run may be the cause of a crash.
         if let Some(hub) = self.lonely.take().and_then(|lonely| self.hubs.get(&lonely)).cloned() {
             tokio::spawn(async move { hub.accompany().await });
         }
@@ -325,7 +324,7 @@ impl Drive {
         });
     }
 
-    /// Takes a new run in: it begins now, or when others have ended.
+    /// Admits a new run, which begins now or after others have ended.
     fn arrived(&mut self, arrival: Arrival) {
         let Arrival { tenant, runner, answer } = arrival;
         let key = (tenant, runner.run_id().clone());
@@ -341,16 +340,17 @@ impl Drive {
         } else {
             Entered::Full(Box::new(runner))
         };
-        // Whoever asked may be gone.
+        // The caller may have gone.
         let _ = answer.send(entered);
     }
 
-    /// How long to wait until something may be there to drive.
+    /// Returns the time until runs may become ready without a signal.
     fn pause(&self) -> Result<Duration, StoreError> {
         if let Some(trial) = &self.trial {
             return Ok(trial.rest());
         }
-        // Without a timer it is the others that move a run; of another process one hears only by looking.
+        // Without timers, only other actors make a run ready. Those in other processes send no signal, so the drive
+        // must look.
         let longest = if self.host.shared().is_some() { LOOK } else { REST };
         let Some(lists) = self.host.runs() else { return Ok(longest) };
         let mut due = None;
@@ -361,7 +361,7 @@ impl Drive {
     }
 
     fn until(&self, due: u64) -> Duration {
-        // A run that is due and cannot be driven must not make this a loop without a rest.
+        // The minimum prevents a busy loop over a due run that cannot be driven.
         Duration::from_millis(due.saturating_sub(self.host.now()).max(100))
     }
 
@@ -375,7 +375,7 @@ impl Drive {
             self.trial = None;
             self.stale = true;
         }
-        // What has ended for good leaves nothing to look for.
+        // A run that has ended leaves nothing to look for.
         self.stale |= !over || self.more || !self.held.is_empty() || self.entrance.is_crowded();
         self.attendant.ended(&result);
     }

@@ -1,15 +1,15 @@
-//! Sessions: what the steps of an agentic flow go on with, run after run, under one prefix.
+//! Sessions keep the state of an agentic flow's steps between runs under one prefix.
 //!
-//! | what the run before under this prefix has come to | what the next one does |
+//! | state of the earlier run under this prefix | next run |
 //! |---|---|
-//! | somebody drives it | nothing: its states are told |
-//! | it is not over | it goes on |
-//! | a step has failed, and no other took that over, or steps were postponed | a new run begins with those |
-//! | all steps have completed | a new run begins with the first step; the agents remember their sessions |
+//! | it is being driven | none: the caller gets its step states |
+//! | it has not ended | continues the earlier run |
+//! | it left failed steps without a handler, or postponed steps | a new run begins with those steps |
+//! | all steps have completed | a new run begins with the first step; the agents keep their sessions |
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | envelope | what came of a flow, as one object |
+//! | envelope | the result of a flow, as one object |
 
 mod envelope;
 
@@ -37,39 +37,39 @@ use crate::host::{
     loaded::LoadedFlow,
 };
 
-/// Bytes of a prefix. The ids of sessions and runs are made from it.
+/// Maximum bytes of a prefix. The ids of sessions and runs contain it.
 const PREFIX_BYTES: usize = 60;
 
-/// Why a flow cannot be run in a session.
+/// An error of a flow's session.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The flow cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The flow has changed, so that a run cannot begin with what the one before has left.
+    /// The flow has changed, so that a new run cannot begin with the steps that the last one left.
     #[error("the flow cannot go on with what its last run has left: {0}")]
     Left(LoadError),
-    /// The run cannot begin, or go on.
+    /// The run cannot start or continue.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The store could not answer.
+    /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The prefix is none.
+    /// The prefix is invalid.
     #[error("`{0}` cannot be a prefix: it has 1 to {PREFIX_BYTES} letters, digits, and any of - _ .")]
     Prefix(String),
-    /// The flow is of another dialect.
+    /// The flow is not agentic.
     #[error("{} is no flow of agents: it has no `flow.steps`", .0.display())]
     Dialect(PathBuf),
-    /// An id that the flow's sessions would have is that of another's.
+    /// A session id of the flow already belongs to another flow or prefix.
     #[error("the session `{session}` belongs to another flow or prefix, whose first session is `{root}`")]
     Taken {
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// The root of the tree that it is in.
+        /// The root of the session's tree.
         root: String,
     },
-    /// The run that is to be deleted is being driven.
+    /// The run to delete is being driven.
     #[error("the run `{0}` of this prefix is being driven, and is not deleted meanwhile")]
     Driven(RunId),
 }
@@ -91,15 +91,15 @@ pub struct FlowSession {
     warnings: Vec<Diagnostic>,
 }
 
-/// What comes of opening a session.
+/// The result of opening a session.
 pub enum Opened {
-    /// A run that begins, or goes on.
+    /// A run that starts or continues.
     Run(Box<FlowRunner>),
-    /// Somebody drives the run of this prefix, so that nothing begins.
+    /// The prefix's run is already driven, so no run begins.
     Busy,
 }
 
-/// The run before under the same prefix.
+/// The earlier run under the same prefix.
 enum Earlier {
     None,
     Driven(RunId),
@@ -127,29 +127,29 @@ impl Host {
 }
 
 impl FlowSession {
-    /// The flow.
+    /// Returns the loaded flow.
     pub fn flow(&self) -> &LoadedFlow {
         &self.flow
     }
 
-    /// The session of the first step, which is the root of the tree of sessions.
+    /// Returns the session of the first step, which is the root of the tree of sessions.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// What was found in the flow that does not keep it from running.
+    /// Returns the warnings of the flow's check.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
 
-    /// How the steps stand, as a store tells it.
+    /// Returns the step states from a store.
     pub fn envelope(&self, of: &dyn Sessions) -> Result<Envelope, StoreError> {
         let states = of.states(self.host.tenant(), &self.root)?;
         Ok(Envelope::new(self.flow.name(), &self.root, &self.label, states))
     }
 
-    /// Begins a run with these arguments, or goes on with what the one before has left. `delete` removes the sessions and
-    /// states of the prefix, together with the new run's beginning; what was not over is cancelled before.
+    /// Begins a run with these arguments, or continues with the steps that the last run left. `delete` first cancels
+    /// an unfinished run. The new run's first write then removes the sessions and states of the prefix.
     pub async fn open(&self, args: Json, delete: bool, options: RunOptions) -> Result<Opened, SessionError> {
         self.check_ids()?;
         let begun = match self.earlier()? {
@@ -179,7 +179,8 @@ impl FlowSession {
         }
     }
 
-    /// `a-b` and `c` make the same id as `a` and `b-c`: whoever came first has it.
+    /// Checks the session ids. Prefix `a-b` with flow `c` gives the same id as `a` with `b-c`; the first user keeps
+    /// it.
     fn check_ids(&self) -> Result<(), SessionError> {
         let (sessions, tenant) = (self.host.sessions(), self.host.tenant().clone());
         for step in &self.label.steps {
@@ -221,7 +222,7 @@ impl FlowSession {
         Ok(())
     }
 
-    /// A run that begins with the first step.
+    /// Prepares a run that begins with the first step.
     fn anew(
         &self,
         args: Json,
@@ -237,7 +238,7 @@ impl FlowSession {
         Ok(self.host.runner(&self.flow, options)?)
     }
 
-    /// A run that begins with what the one before has left.
+    /// Prepares a run that begins with the steps that the last one left.
     fn go_on(
         &self,
         initial: &Json,
@@ -252,7 +253,7 @@ impl FlowSession {
         Ok(self.host.runner(&flow, RunOptions { session_id, input: resume_input(initial, left), ..options })?)
     }
 
-    /// What the run before has left: steps that have failed, unless another took that over, and postponed ones.
+    /// Returns the steps that the last run left: failed steps without a handler, and postponed steps.
     fn left(&self, states: &[StepState]) -> Result<Vec<Postponed>, StoreError> {
         let sessions = self.host.sessions().sessions(self.host.tenant(), &self.root)?;
         let is_left = |state: &&StepState| match state.status {
@@ -274,8 +275,8 @@ impl FlowSession {
         Ok(states.iter().filter(is_left).map(left).collect())
     }
 
-    /// The same id for everybody who begins the next run of this prefix, so that one of them does. After a run that has
-    /// another kind of id, as a repeated one does, it is the first that is free.
+    /// Returns the id of the prefix's next run. Concurrent callers get the same id, so that only one run begins. After
+    /// a run with another kind of id, such as a repeated one, it is the first free id.
     fn next_run(&self, before: Option<&RunId>) -> Result<RunId, StoreError> {
         let nth = |count: u64| RunId::from(format!("{}:{count}", self.root));
         let Some(before) = before else { return Ok(nth(1)) };
@@ -290,7 +291,7 @@ impl FlowSession {
         Ok(nth(count))
     }
 
-    /// What was said in the sessions of the prefix, emptied.
+    /// Returns writes that empty the conversations of the prefix's sessions.
     fn emptied(&self) -> Result<Vec<Write>, StoreError> {
         let name = self.flow.name();
         let states = self.host.sessions().states(self.host.tenant(), &self.root)?;
@@ -307,7 +308,7 @@ impl FlowSession {
     }
 }
 
-/// The arguments that the flow once began with.
+/// Returns the arguments of the flow's first run.
 fn initial(states: &[StepState], root: &str, given: Json) -> Json {
     states.iter().find(|state| state.session == root).map_or(given, |state| state.args.clone())
 }

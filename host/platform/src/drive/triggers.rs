@@ -1,28 +1,28 @@
-//! Flows that start by themselves: at times, when somebody posts to them, when a run of another flow has ended.
+//! Triggers start flows: at times, on incoming posts, and when a run of another flow has ended.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | [`live`] | the triggers of a tenant: those of its flows, and those that were bound to them |
-//! | [`record`] | what the document store has of them: bindings, and how far each has come |
+//! | [`live`] | the triggers of a tenant, from the flows' files and bound ones |
+//! | [`record`] | their documents: bindings, and the progress of each trigger |
 //! | [`start`] | one start: its run's id and input |
-//! | [`times`] | times that are due |
+//! | [`times`] | due times |
 //! | [`ends`] | runs that have ended |
-//! | [`rate`] | how many runs chains of ends start |
-//! | `lanes` | the work, a lane for each tenant |
-//! | [`hook`] | posts that come in |
-//! | [`operation`] | what people do with triggers |
+//! | [`rate`] | the rate limit of chained starts |
+//! | `lanes` | the work queue of each tenant |
+//! | [`hook`] | incoming posts |
+//! | [`operation`] | users' operations on triggers |
 //!
-//! **Why nothing starts twice.** The id of a run that a trigger starts is a function of what started it: of the flow, the
-//! trigger, and the time, the id of the post, or the run that has ended. A run begins only if nobody had its id, in every
-//! store and across processes, and an id is never used again, not even after its run was removed. So whatever is looked at
-//! again, after a crash or by another process, leads to the same id.
+//! **No start happens twice.** The id of a triggered run is a function of its cause: the flow, the trigger, and the
+//! time, the post's id or the ended run. A run begins only if its id is new, in every store and across processes. An
+//! id is never used again, even after its run was removed. So a repeated look, after a crash or by another process,
+//! leads to the same id.
 //!
-//! **Why nothing is left out.** How far a trigger has come is a mark in the document store. It is moved only after the runs that
-//! it passes are on stable storage. A process that dies before that leaves the mark where it was, and whoever looks next
-//! sees the same again. A post is answered after its run is on stable storage; whoever gets no answer posts again.
+//! **No start is lost.** The progress of a trigger is a mark in the document store. The mark moves only after the runs
+//! before it are on stable storage. If a process dies earlier, the mark stays, and the next look finds the same causes
+//! again. A post is answered after its run is on stable storage, so a sender without an answer posts again.
 //!
-//! What cannot be done now (a quota is used up, the store does not answer) is tried again at the next look. What can never be
-//! done (the flow has errors, its input does not fit) is told in the log, and passed.
+//! A temporary failure (an exceeded quota, an unavailable store) is retried at the next look. A permanent failure (an
+//! error in the flow, an input that does not fit) is logged and skipped.
 
 pub mod ends;
 pub mod hook;
@@ -53,32 +53,32 @@ use self::{
 };
 use crate::{FlowLibrary, Host, drive::driving::AdmitError};
 
-/// Time between two looks at folders and the document store.
+/// Interval between looks at folders and the document store.
 pub const LOOK: Duration = Duration::from_secs(5);
-/// Runs that have ended in this process and wait to be looked at; more are found in the store.
+/// Maximum ended runs of this process in the queue. The store yields the others.
 const ENDS: usize = 1_024;
 
-/// Whose flows start, and where.
+/// The owners of the flows, and the admission of their runs.
 pub trait Owners: Send + Sync {
-    /// Whose triggers are looked at.
+    /// Returns the tenants whose triggers are active.
     fn tenants(&self) -> Vec<Tenant>;
 
-    /// The host of a tenant, within its policy; none if nobody can say what that is.
+    /// Returns the host of a tenant, with its policy. It is `None` if the policy is unavailable.
     fn host(&self, tenant: &Tenant) -> Option<Host>;
 
-    /// The flows of a tenant.
+    /// Returns the library with a tenant's flows.
     fn library(&self, tenant: &Tenant) -> FlowLibrary;
 
     /// Admits a run, and returns once it is on stable storage.
     fn admit(&self, tenant: Tenant, runner: FlowRunner) -> BoxFuture<'_, Result<(), AdmitError>>;
 
-    /// Whether new runs are turned away.
+    /// Returns whether the process refuses new runs.
     fn is_draining(&self) -> bool {
         false
     }
 }
 
-/// Why a look came to no end.
+/// An error that aborts a look.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     /// The store does not answer.
@@ -92,17 +92,17 @@ pub enum LookError {
 /// The triggers of a server.
 pub struct Triggers {
     owners: Arc<dyn Owners>,
-    /// As they were when they were looked at last.
+    /// The triggers at the last look.
     seen: Mutex<HashMap<Tenant, Arc<[Live]>>>,
     changed: Notify,
     ends: mpsc::Sender<(Tenant, Ended)>,
     ended: tokio::sync::Mutex<mpsc::Receiver<(Tenant, Ended)>>,
-    /// What chains of ends may start.
+    /// The rate limit of chained starts.
     rate: Rate,
 }
 
 impl Triggers {
-    /// Those of the flows of some tenants.
+    /// Creates the triggers of some tenants' flows.
     pub fn new(owners: Arc<dyn Owners>) -> Triggers {
         let (ends, ended) = mpsc::channel(ENDS);
         Triggers {
@@ -115,7 +115,7 @@ impl Triggers {
         }
     }
 
-    /// Sees the triggers of all tenants, so that posts to them are known from the first on.
+    /// Reads the triggers of all tenants, so that posts to them are accepted from the start.
     pub async fn open(&self) {
         for tenant in self.owners.tenants() {
             if let Err(error) = self.refresh(&tenant).await {
@@ -124,7 +124,7 @@ impl Triggers {
         }
     }
 
-    /// Starts what is due for as long as this is waited for. No tenant waits for another.
+    /// Starts due runs while this is polled. No tenant waits for another.
     pub async fn attend(&self) {
         let mut ended = self.ended.lock().await;
         let (mut lanes, mut working) = (Lanes::default(), FuturesUnordered::new());
@@ -145,7 +145,7 @@ impl Triggers {
         }
     }
 
-    /// Does something for a tenant, and tells when to look at it again if it was looked at.
+    /// Runs a job for a tenant. After a look, it returns the time until the next one.
     async fn work(&self, tenant: Tenant, job: Job) -> (Tenant, Option<Duration>) {
         let next = match job {
             Job::Ended(end) => {
@@ -160,18 +160,18 @@ impl Triggers {
         (tenant, next)
     }
 
-    /// A run has ended in this process: what waits for that starts at once, and not only after the next look.
+    /// Reports that a run of this process has ended, so that its triggers start at once.
     pub fn tell(&self, tenant: &Tenant, end: Ended) {
-        // What finds no place is found in the store.
+        // If the queue is full, a look finds the end in the store.
         _ = self.ends.try_send((tenant.clone(), end));
     }
 
-    /// Something about triggers was changed.
+    /// Reports that triggers have changed.
     pub fn changed(&self) {
         self.changed.notify_one();
     }
 
-    /// The triggers of a tenant as they are now.
+    /// Returns the current triggers of a tenant.
     pub async fn refresh(&self, tenant: &Tenant) -> Result<Arc<[Live]>, LookError> {
         match self.owners.host(tenant) {
             Some(host) => self.read(&host).await,
@@ -179,8 +179,7 @@ impl Triggers {
         }
     }
 
-    /// Looks at the triggers of a tenant as if it were a given time, in milliseconds since 1970. Answers which runs it has
-    /// started.
+    /// Starts the tenant's due runs as of a given time, in milliseconds since 1970. Returns the started runs.
     pub async fn look(&self, tenant: &Tenant, now: u64) -> Result<Vec<RunId>, LookError> {
         let Some(host) = self.owners.host(tenant) else { return Ok(Vec::new()) };
         let live = self.read(&host).await?;
@@ -202,7 +201,8 @@ impl Triggers {
         Ok(live)
     }
 
-    /// Starts what is due at a time, and what was asked for; if it scans, what waits for runs that have ended.
+    /// Starts the runs that are due at a time and those that users asked for. With `scans`, it also starts those that
+    /// wait for ended runs.
     async fn start(&self, host: &Host, live: &[Live], now: u64, scans: bool) -> Result<Vec<RunId>, LookError> {
         let mut started = self.start_due(host, live, now).await?;
         started.extend(self.start_asked(host, live).await?);

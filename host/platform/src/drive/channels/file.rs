@@ -1,4 +1,4 @@
-//! Events as lines of JSON, in a file or on standard output.
+//! Writes events as lines of JSON, to a file or standard output.
 
 use std::{
     fs::File,
@@ -16,13 +16,13 @@ use super::{Notice, Notices};
 pub struct JsonLines {
     name: String,
     lives: bool,
-    /// None when nobody reads any more.
+    /// `None` once the reader has gone or a write has failed.
     out: Mutex<Option<Box<dyn Write + Send>>>,
     notices: Notices,
 }
 
 impl JsonLines {
-    /// Opens a file anew, or standard output (`-`).
+    /// Creates or truncates a file, or opens standard output (`-`).
     pub fn open(path: &Path, notices: Notices) -> io::Result<JsonLines> {
         let name = path.display().to_string();
         let out: Box<dyn Write + Send> =
@@ -30,7 +30,7 @@ impl JsonLines {
         Ok(JsonLines { name, lives: true, out: Mutex::new(Some(out)), notices })
     }
 
-    /// Leaves out what is live: what is written is what the journal holds.
+    /// Drops live events, so that the output equals the journal.
     pub fn recorded_only(self) -> JsonLines {
         JsonLines { lives: false, ..self }
     }
@@ -44,7 +44,7 @@ impl JsonLines {
         });
         if let Err(error) = written {
             *target = None;
-            // A reader who has gone has read enough.
+            // A reader that closes the pipe is not an error.
             if error.kind() != io::ErrorKind::BrokenPipe {
                 let why = format!("not all events could be written to {}: {error}", self.name);
                 (self.notices)(Notice::Trouble(why));

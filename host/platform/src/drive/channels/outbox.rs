@@ -1,4 +1,4 @@
-//! What is still to be told: a queue that never makes a run wait.
+//! A queue of lines to send, which never blocks a run.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,22 +9,22 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Notify;
 
-/// Lines that wait.
+/// Maximum lines in the queue.
 const MAX_LINES: usize = 10_000;
-/// Bytes that wait.
+/// Maximum bytes in the queue.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// Lines that wait before live events are left out.
+/// Maximum lines in the queue before live events are dropped.
 const MAX_BEFORE_LIVE: usize = 1_000;
 
-/// One line, without its end.
+/// One line, without its line end.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) text: Vec<u8>,
-    /// The event that it tells; none if it is no event of a journal.
+    /// The run and number of its event. `None` for lines without a journal event.
     pub(crate) event: Option<(RunId, u64)>,
 }
 
-/// A queue of lines, with one who takes them.
+/// A queue of lines with one consumer.
 #[derive(Default)]
 pub(crate) struct Outbox {
     state: Mutex<State>,
@@ -36,13 +36,13 @@ pub(crate) struct Outbox {
 struct State {
     lines: VecDeque<Line>,
     bytes: usize,
-    /// Events that had no room: the first and the last of each run.
+    /// The first and last dropped event of each run.
     missed: BTreeMap<RunId, (u64, u64)>,
     closed: bool,
 }
 
 impl Outbox {
-    /// Adds an event, or notes that it has no room.
+    /// Adds an event, or records that it was dropped.
     pub(crate) fn event(&self, event: &Event) {
         let mut state = self.state.lock();
         if state.closed {
@@ -58,7 +58,7 @@ impl Outbox {
         self.changed.notify_one();
     }
 
-    /// Adds what is live, if there is room to spare.
+    /// Adds a live event if the queue is short.
     pub(crate) fn live(&self, event: &LiveEvent) {
         let mut state = self.state.lock();
         if !state.closed && state.missed.is_empty() && state.lines.len() < MAX_BEFORE_LIVE && !state.is_full() {
@@ -67,7 +67,7 @@ impl Outbox {
         }
     }
 
-    /// Adds a line that is about the channel itself.
+    /// Adds a line about the channel itself.
     pub(crate) fn put(&self, line: &impl Serialize) {
         let mut state = self.state.lock();
         if !state.closed {
@@ -76,7 +76,7 @@ impl Outbox {
         }
     }
 
-    /// Nothing comes any more; what waits may still be taken.
+    /// Closes the queue. The consumer may still take the remaining lines.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.push_missed();
@@ -85,14 +85,14 @@ impl Outbox {
         self.closing.notify_one();
     }
 
-    /// Waits until nothing comes any more, for one who does.
+    /// Waits until the queue is closed. It serves one waiter.
     pub(crate) async fn closed(&self) {
         while !self.state.lock().closed {
             self.closing.notified().await;
         }
     }
 
-    /// Nothing comes any more, and nobody takes what waits. Answers the first event that is lost with that.
+    /// Closes the queue and drops the remaining lines. Returns the first event that is lost.
     pub(crate) fn abandon(&self) -> Option<(RunId, u64)> {
         let mut state = self.state.lock();
         state.closed = true;
@@ -100,7 +100,8 @@ impl Outbox {
         waiting.or_else(|| state.missed.iter().next().map(|(run, (from, _))| (run.clone(), *from)))
     }
 
-    /// Takes lines in order, at least one and then no more than so many and so many bytes. None: nothing will come.
+    /// Waits for lines and takes them in order, up to a number of lines and bytes, but at least one. It returns `None`
+    /// once the queue is closed and empty.
     pub(crate) async fn take(&self, lines: usize, bytes: usize) -> Option<Vec<Line>> {
         loop {
             let changed = self.changed.notified();
@@ -123,7 +124,7 @@ impl State {
         self.lines.len() >= MAX_LINES || self.bytes >= MAX_BYTES
     }
 
-    /// Says what is missing, once there is room for some more than that.
+    /// Adds the lines about dropped events once the queue is less than half full.
     fn tell_missed(&mut self) {
         if self.lines.len() < MAX_LINES / 2 && self.bytes < MAX_BYTES / 2 {
             self.push_missed();
@@ -137,7 +138,7 @@ impl State {
     }
 
     fn push(&mut self, line: &impl Serialize, event: Option<(RunId, u64)>) {
-        // What is told is made of JSON, which can be written.
+        // The line consists of JSON values, which always serialize.
         let Ok(text) = serde_json::to_vec(line) else { return };
         self.bytes += text.len();
         self.lines.push_back(Line { text, event });

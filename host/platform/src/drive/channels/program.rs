@@ -1,4 +1,4 @@
-//! A program that is told events and asks the run for something, in lines of JSON.
+//! A program that receives events and sends commands to the run, as lines of JSON.
 
 use std::{
     io,
@@ -26,18 +26,18 @@ use super::{
     verb::{self, MAX_VERB},
 };
 
-/// Bytes of a line that a program writes about itself; the rest of it is skipped.
+/// Maximum bytes of a line on the program's standard error. The rest of the line is skipped.
 const MAX_LOG_LINE: usize = 4 * 1024;
-/// Lines of one program that are passed on; others are skipped.
+/// Maximum lines of a program's standard error that are passed on.
 const MAX_LOG_LINES: usize = 10_000;
-/// Lines and bytes that are written at once.
+/// Maximum lines and bytes per write.
 const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 
 /// A program of the operator's, for one run.
 ///
-/// It reads a line `{ "type": "channel:start", "runId" }`, the events, and at last `{ "type": "channel:complete", "status" }`;
-/// then its input ends. What it writes are [verbs](super::verb), each of which is answered by a line `channel:answer`. It has
-/// [`GRACE`] after the end of the run, and is killed then, with all that it has started.
+/// It reads a line `{ "type": "channel:start", "runId" }`, the events, and at last `{ "type": "channel:complete",
+/// "status" }`. Then its input ends. It writes [verbs](super::verb), and a line `channel:answer` answers each. After
+/// the end of the run it has [`GRACE`]. Then it is killed with all processes that it has started.
 pub struct ProgramChannel {
     outbox: Arc<Outbox>,
     desk: Arc<Desk>,
@@ -45,7 +45,7 @@ pub struct ProgramChannel {
     ended: watch::Receiver<bool>,
 }
 
-/// What the tasks of a channel share.
+/// The state that the tasks of a channel share.
 struct Desk {
     name: String,
     hub: OnceLock<Hub>,
@@ -55,7 +55,7 @@ struct Desk {
     answered: Notify,
 }
 
-/// The last line comes after the answers to what was asked by then.
+/// The last line, which follows the answers to all earlier verbs.
 #[derive(Default)]
 struct Ending {
     asking: bool,
@@ -63,7 +63,7 @@ struct Ending {
 }
 
 impl ProgramChannel {
-    /// Starts a program: its name, and its arguments. It is spoken with on this runtime.
+    /// Starts a program from its name and arguments. Its tasks run on this runtime.
     pub fn start(runtime: &Handle, words: &[String], notices: Notices) -> io::Result<ProgramChannel> {
         let name = words.first().map(String::as_str).unwrap_or_default();
         let name = Path::new(name).file_name().map_or_else(|| name.to_owned(), |name| name.to_string_lossy().into());
@@ -83,24 +83,24 @@ impl ProgramChannel {
         Ok(ProgramChannel { outbox, desk, speaking: Mutex::new(Some(speaking)), ended })
     }
 
-    /// Whether the program has ended.
+    /// Returns whether the program has ended.
     pub fn is_done(&self) -> bool {
         *self.ended.borrow()
     }
 
     /// Waits until the program has ended.
     pub async fn ended(&self) {
-        // Whoever would say so is gone if the runtime is.
+        // If the runtime is gone, so is the sender.
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
 
-    /// Waits until the program has ended, or was killed.
+    /// Waits until the program has ended or was killed.
     pub async fn close(&self) {
-        // What it has asked is answered before the last line.
+        // Earlier verbs are answered before the last line.
         let _ = tokio::time::timeout(GRACE, self.desk.quiet()).await;
         self.outbox.close();
         if let Some(speaking) = self.speaking.lock().await.take() {
-            // It ends by itself, after its grace at the latest.
+            // The task ends by itself, at the latest after the grace period.
             let _ = speaking.await;
         }
     }
@@ -139,7 +139,7 @@ async fn speak(program: Program, outbox: Arc<Outbox>, desk: Arc<Desk>) {
         biased;
         told = tell(input, &outbox) => (told.is_err(), GRACE),
         _ = life.ended() => (true, GRACE),
-        // It does not read any more.
+        // The program no longer reads its input.
         () = overdue(&outbox) => (false, Duration::ZERO),
     };
     let lost = outbox.abandon();
@@ -151,18 +151,18 @@ async fn speak(program: Program, outbox: Arc<Outbox>, desk: Arc<Desk>) {
         Ok(_) => {}
         Err(_) => desk.trouble(&format!("did not end within {} s after the run, and was killed", GRACE.as_secs())),
     }
-    // What it has started ends with it, and with that what they write.
+    // Its child processes end with it, and so do their output streams.
     drop(life);
     _ = tokio::join!(logging, listening);
 }
 
-/// Waits until the run has ended, and then as long as the program may take to read what it was told.
+/// Waits until the run has ended, and then for the program's grace period.
 async fn overdue(outbox: &Outbox) {
     outbox.closed().await;
     tokio::time::sleep(GRACE).await;
 }
 
-/// Writes what is to be told, until nothing will come.
+/// Writes the lines of the outbox until it is closed and empty.
 async fn tell(mut input: Input, outbox: &Outbox) -> io::Result<()> {
     let (lines, bytes) = AT_ONCE;
     while let Some(lines) = outbox.take(lines, bytes).await {
@@ -176,7 +176,7 @@ async fn tell(mut input: Input, outbox: &Outbox) -> io::Result<()> {
     Ok(())
 }
 
-/// Does what the program writes.
+/// Handles the program's lines as verbs.
 async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>, desk: Arc<Desk>) {
     while let Ok(Some(line)) = output.next().await {
         let hub = desk.hub().await;
@@ -197,7 +197,7 @@ async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>,
 }
 
 impl Ending {
-    /// Tells the last line, if it is time.
+    /// Queues the last line, unless a verb is still being handled.
     fn tell(&mut self, outbox: &Outbox) {
         if self.asking {
             return;
@@ -209,7 +209,7 @@ impl Ending {
     }
 }
 
-/// Passes on what the program writes about itself.
+/// Passes on the lines of the program's standard error.
 async fn log<R: AsyncRead + Unpin>(mut errors: Lines<R>, desk: Arc<Desk>) {
     let mut left = MAX_LOG_LINES;
     while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = errors.next().await {
@@ -222,7 +222,7 @@ async fn log<R: AsyncRead + Unpin>(mut errors: Lines<R>, desk: Arc<Desk>) {
 }
 
 impl Desk {
-    /// The hub, as soon as there is one.
+    /// Waits for the run's hub.
     async fn hub(&self) -> &Hub {
         loop {
             match self.hub.get() {
@@ -232,7 +232,7 @@ impl Desk {
         }
     }
 
-    /// Waits until nothing is asked that was not answered.
+    /// Waits until all verbs are answered.
     async fn quiet(&self) {
         loop {
             let answered = self.answered.notified();
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Whether a process is there, and not only its number until somebody asks how it ended.
+    /// Returns whether a process is alive and not a zombie.
     fn lives(process: &str) -> bool {
         let stat = fs::read_to_string(format!("/proc/{process}/stat"));
         stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
@@ -284,7 +284,7 @@ mod tests {
         assert!(lives(&process));
         channel.close().await;
         assert!(channel.is_done());
-        // It was killed, and may not have noticed yet.
+        // The process was killed, but may take a moment to end.
         let begin = std::time::Instant::now();
         while lives(&process) {
             assert!(begin.elapsed().as_secs() < 60, "it lives on");

@@ -1,14 +1,15 @@
-//! Commands of front ends: one JSON object a line, such as `{ "verb": "reply", "gate": "approve", "answer": "yes" }`.
+//! Commands of front ends, one JSON object per line, such as `{ "verb": "reply", "gate": "approve", "answer": "yes"
+//! }`.
 
 use flowcell_contract::{JSON_VALUES, Json};
 use flowcell_runtime::{Hub, HubError, RunCommand};
 use serde_json::{Value, json};
 
-/// Bytes of a line with a verb: what may be sent to a run, with room for what stands around it.
+/// Maximum bytes of a verb's line: the largest message to a run, and some room for the other members.
 pub(super) const MAX_VERB: usize = 1024 * 1024 + 4096;
 
-/// The verbs of front ends, each with the members that it must have and those that it may have. A member `id` may stand
-/// beside, and is repeated in the answer.
+/// The verbs of front ends, each with its required and its optional members. A verb may also have an `id`, which the
+/// answer repeats.
 const VERBS: [(&str, &[&str], &[&str]); 7] = [
     ("send", &["content"], &[]),
     ("sendTo", &["node", "content"], &["messageId"]),
@@ -19,19 +20,19 @@ const VERBS: [(&str, &[&str], &[&str]); 7] = [
     ("abort", &[], &[]),
 ];
 
-/// Why nothing came of a line.
+/// An error of a verb.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbError {
-    /// It is no verb.
+    /// The line is not a valid verb.
     #[error("{0}")]
     Unreadable(String),
-    /// The run refused.
+    /// The run refused the command.
     #[error(transparent)]
     Refused(#[from] HubError),
 }
 
 impl VerbError {
-    /// A stable code.
+    /// Returns a stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             VerbError::Unreadable(_) => "bad_request",
@@ -40,8 +41,8 @@ impl VerbError {
     }
 }
 
-/// Does what a line says. Answers what is to be told about that: `{ "type": "channel:answer", "id"?, "ok": true }`, or with
-/// `ok` false and an `error`.
+/// Executes the verb of a line. Returns the answer line: `{ "type": "channel:answer", "id"?, "ok": true }`, or `ok`
+/// false with an `error`.
 pub(super) async fn obey(line: &[u8], hub: &Hub) -> Value {
     let (id, command) = read(line);
     let outcome = match command {
@@ -52,12 +53,12 @@ pub(super) async fn obey(line: &[u8], hub: &Hub) -> Value {
     answer(id, refused.map(|error| (error.code(), error.to_string())))
 }
 
-/// The answer to a line that is longer than it may be.
+/// Returns the answer to a line that is too long.
 pub(super) fn too_long() -> Value {
     answer(None, Some((HubError::TooLarge.code(), HubError::TooLarge.to_string())))
 }
 
-/// The answer to a verb, by the code and the sentence of what refused it.
+/// Builds the answer to a verb. An error has a code and a sentence.
 pub fn answer(id: Option<Value>, error: Option<(&str, String)>) -> Value {
     let mut answer = json!({ "v": 1, "type": "channel:answer", "ok": error.is_none() });
     if let Some(id) = id {
@@ -69,7 +70,7 @@ pub fn answer(id: Option<Value>, error: Option<(&str, String)>) -> Value {
     answer
 }
 
-/// Reads a line as a command, and the id that stands beside it.
+/// Parses a line as a command, and returns the verb's `id` with it.
 pub fn read(line: &[u8]) -> (Option<Value>, Result<RunCommand, VerbError>) {
     let unreadable = |why: &dyn std::fmt::Display| {
         let form = "a verb is one JSON object on one line, such as {\"verb\":\"reply\",\"gate\":\"approve\",\"answer\":\"yes\"}";
@@ -89,7 +90,7 @@ pub fn read(line: &[u8]) -> (Option<Value>, Result<RunCommand, VerbError>) {
     (id, command.map_err(|why| unreadable(&why)))
 }
 
-/// Checks that a line has a verb of front ends, and the members of that verb alone.
+/// Checks that a line has a known verb and only that verb's members.
 fn check(line: &Value) -> Result<(), String> {
     let verb = line.get("verb").and_then(Value::as_str).ok_or("missing field `verb`")?;
     let (_, required, optional) = VERBS.iter().find(|(known, ..)| *known == verb).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Events that are posted.
+//! Posts events to a webhook.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -20,13 +20,13 @@ use super::{
     outbox::{Line, Outbox},
 };
 
-/// Events in one body.
+/// Maximum events per body.
 const MAX_EVENTS: usize = 100;
-/// Bytes of a body, unless it holds one event alone.
+/// Maximum bytes of a body with several events.
 const MAX_BODY: usize = 256 * 1024;
 
-/// Posts the events of one run, in order, the next body once the one before was taken. When one is not taken in all its
-/// attempts nothing more is posted: a receiver never sees a gap that is not told.
+/// Posts the events of one run in order, one body after another. If all attempts for a body fail, posting stops. So a
+/// receiver never sees an unreported gap.
 pub struct WebhookChannel {
     outbox: Arc<Outbox>,
     run: Arc<OnceLock<RunId>>,
@@ -37,7 +37,7 @@ pub struct WebhookChannel {
 }
 
 impl WebhookChannel {
-    /// A channel whose posts leave on this runtime.
+    /// Creates a channel that posts on this runtime.
     pub fn start(runtime: &Handle, webhook: Webhook, notices: Notices) -> WebhookChannel {
         let (outbox, run) = (Arc::new(Outbox::default()), Arc::new(OnceLock::new()));
         let origin = webhook.origin();
@@ -47,12 +47,12 @@ impl WebhookChannel {
         WebhookChannel { outbox, run, origin, notices, posting: Mutex::new(Some(posting)), done }
     }
 
-    /// Whether nothing is left to be done.
+    /// Returns whether posting has ended.
     pub fn is_done(&self) -> bool {
         self.done.is_finished()
     }
 
-    /// Waits until everything was posted or given up, and gives up after this time.
+    /// Waits until all events are posted or posting has stopped. It stops posting after `grace`.
     pub async fn close(&self, grace: Duration) {
         self.outbox.close();
         let Some(mut posting) = self.posting.lock().await.take() else { return };
@@ -85,7 +85,7 @@ impl Channel for WebhookChannel {
 async fn post(webhook: Webhook, outbox: Arc<Outbox>, run: Arc<OnceLock<RunId>>, notices: Notices) {
     while let Some(lines) = outbox.take(MAX_EVENTS, MAX_BODY).await {
         let first = lines.iter().find_map(|line| line.event.clone());
-        // Told over again after a crash, the same events are another post.
+        // After a crash, the same events get a new post id.
         let id = format!("msg_{:032x}", rand::random::<u128>());
         if let Err(failure) = webhook.post(&id, body(run.get(), &lines)).await {
             let lost = outbox.abandon();
@@ -95,7 +95,7 @@ async fn post(webhook: Webhook, outbox: Arc<Outbox>, run: Arc<OnceLock<RunId>>, 
 }
 
 fn body(run: Option<&RunId>, lines: &[Line]) -> Bytes {
-    // An id of a run is a text, which can be written.
+    // A run's id is a string, which always serializes.
     let run = serde_json::to_vec(&run).unwrap_or_default();
     let mut body = [br#"{"v":1,"runId":"#.as_slice(), &run, br#","events":["#].concat();
     for (index, line) in lines.iter().enumerate() {

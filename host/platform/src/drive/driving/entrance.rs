@@ -1,4 +1,4 @@
-//! The admission of runs: every new run enters here as an opened runner, whatever has started it.
+//! The admission of runs. Every new run enters here as an opened runner, whatever its origin.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{Key, WAITING};
 
-/// New runs that are told of at a time; whoever brings more waits.
+/// Arrivals in the queue. Further callers wait.
 pub(super) const ARRIVALS: usize = 256;
 
 /// A run that asks for admission.
@@ -22,35 +22,35 @@ pub(super) struct Arrival {
 
 /// The supervisor's answer to an arrival.
 pub(super) enum Entered {
-    /// It has begun.
+    /// The run has begun.
     Begun,
-    /// It is driven already.
+    /// The run is already driven.
     Driven,
-    /// It has its place, and begins when others have ended.
+    /// The run has a permit to wait, and begins after others have ended.
     Waits(Box<FlowRunner>),
-    /// Too many wait already.
+    /// Too many runs wait already.
     Full(Box<FlowRunner>),
 }
 
 /// The state of an admitted run. It is on stable storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It has begun, with the runner that was handed over.
+    /// The run has begun with the caller's runner.
     Begun,
-    /// It begins when others have ended, or is driven already.
+    /// The run begins after others have ended, or is already driven.
     Waits,
 }
 
-/// What happens to a run when too many others wait already.
+/// The handling of a run when too many others wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
-    /// It is refused.
+    /// The run is refused.
     Refuse,
-    /// It is put on stable storage, and begins when the supervisor finds it there.
+    /// The run is stored, and begins when the supervisor finds it in the store.
     Store,
 }
 
-/// Why a run is not admitted.
+/// An error of admission.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AdmitError {
     /// Too many runs wait.
@@ -72,9 +72,9 @@ pub enum AdmitError {
 pub struct Entrance {
     arrivals: mpsc::Sender<Arrival>,
     moved: Arc<Notify>,
-    /// Runs that were taken in and are not yet driven.
+    /// Runs that were admitted and are not driven yet.
     waiting: Arc<Mutex<HashMap<Key, Place>>>,
-    /// For them.
+    /// The permits of waiting runs.
     places: Room,
 }
 
@@ -83,39 +83,39 @@ impl Entrance {
         Entrance { arrivals, moved, waiting: Arc::default(), places: Room::new(WAITING as u64) }
     }
 
-    /// How many runs wait.
+    /// Returns the number of waiting runs.
     pub fn waits(&self) -> usize {
         self.waiting.lock().len()
     }
 
-    /// Whether runs wait.
+    /// Returns whether any run waits.
     pub(super) fn is_crowded(&self) -> bool {
         !self.waiting.lock().is_empty()
     }
 
-    /// Whether runs of a tenant wait.
+    /// Returns whether runs of a tenant wait.
     pub(super) fn has_waiting(&self, tenant: &Tenant) -> bool {
         self.waiting.lock().keys().any(|(of, _)| of == tenant)
     }
 
-    /// Gives a run its place among those that wait, if there is one.
+    /// Takes a permit to wait for a run. It returns `false` if none is left.
     pub(super) fn wait(&self, run: Key) -> bool {
         let Some(place) = self.places.try_take(&run.0, 1) else { return false };
         self.waiting.lock().insert(run, place).is_none()
     }
 
-    /// A run is to begin, and waits no more.
+    /// Removes a run that begins from the waiting runs.
     pub(super) fn begins(&self, run: &Key) {
         self.waiting.lock().remove(run);
     }
 
-    /// Returns the signal that a run which nobody drives may be able to move.
+    /// Returns the signal that an idle run may have become ready.
     pub fn moved(&self) -> &Arc<Notify> {
         &self.moved
     }
 
-    /// Admits a run that is about to begin or to go on, and returns once it is on stable storage. The supervisor drives this
-    /// runner if the run begins at once. A run that waits for its turn is opened again when that comes.
+    /// Admits a run that starts or continues, and returns once it is on stable storage. If the run begins at once, the
+    /// supervisor drives this runner. Otherwise the run is opened again at its turn.
     pub async fn admit(
         &self,
         tenant: Tenant,
@@ -138,7 +138,7 @@ impl Entrance {
                 if accepted.is_err() {
                     self.begins(&run);
                 }
-                // Those before it may all have ended meanwhile.
+                // The runs before it may all have ended meanwhile.
                 self.moved.notify_one();
                 accepted?;
                 Ok(Admission::Waits)
@@ -155,7 +155,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// Watches a run that is about to begin.
+    /// Watches the beginning of a run.
     pub(crate) fn watch(runner: &mut FlowRunner) -> Begun {
         let (teller, told) = oneshot::channel();
         runner.attach(Arc::new(Teller(Mutex::new(Some(teller)))));
@@ -172,7 +172,7 @@ impl Begun {
     }
 }
 
-/// Tells whether a run has begun, or another process has taken it.
+/// Reports whether a run has begun, or another process has taken it.
 struct Teller(Mutex<Option<oneshot::Sender<bool>>>);
 
 impl Teller {
@@ -185,7 +185,7 @@ impl Teller {
 
 impl Channel for Teller {
     fn on_event(&self, _event: &Event) {
-        // An event is told once the journal holds it.
+        // A channel receives an event once the journal holds it.
         self.tell(true);
     }
 

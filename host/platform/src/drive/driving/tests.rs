@@ -1,4 +1,4 @@
-//! Timers of the drive when the clock changes.
+//! Tests the drive's timers when the clock changes.
 
 use std::{
     pin::pin,
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 const HOUR: u64 = 3_600_000;
 const BEGIN: u64 = 1_000 * HOUR;
 
-/// Timers of which the test sets the wall clock. Only tokio's time passes, and only while all wait.
+/// Returns timers whose wall clock the test sets. Tokio's time passes only while all tasks wait.
 fn timers() -> (Arc<AtomicU64>, SystemTimers) {
     let wall = Arc::new(AtomicU64::new(BEGIN));
     let shown = wall.clone();
@@ -27,7 +27,7 @@ async fn r30_a_clock_that_is_set_ahead_wakes_a_timer_within_seconds() {
     let (wall, timers) = timers();
     let mut waiting = pin!(timers.wait(BEGIN + HOUR));
     assert!(timeout(Duration::from_secs(30), &mut waiting).await.is_err(), "it is not due");
-    // As after a machine was suspended: the monotonic clock has not moved on.
+    // As after a suspend of the machine, the monotonic clock has not advanced.
     wall.store(BEGIN + HOUR, Ordering::Relaxed);
     timeout(Duration::from_secs(2), &mut waiting).await.unwrap();
     assert!(timers.now() >= BEGIN + HOUR);

@@ -1,4 +1,4 @@
-//! A run that is tried alone, because its process died again and again.
+//! Tries a run alone after its process died repeatedly.
 
 use std::{
     sync::{
@@ -13,10 +13,10 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::Key;
 
-/// Others wait at most so long for a run that is tried alone.
+/// Maximum time that other runs wait for a run that is tried alone.
 const TRIAL: Duration = Duration::from_secs(30);
 
-/// A run that is tried alone.
+/// The trial of one run.
 pub(super) struct Trial {
     run: Key,
     until: Instant,
@@ -24,7 +24,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Begins with a run.
+    /// Begins the trial of a run.
     pub(super) fn begin(run: Key, runner: &mut FlowRunner, moved: &Arc<Notify>) -> Trial {
         let moved_on = Arc::new(Watch { moved: moved.clone(), seen: AtomicBool::new(false) });
         runner.attach(moved_on.clone());
@@ -35,18 +35,18 @@ impl Trial {
         self.run == *run
     }
 
-    /// Whether others may begin.
+    /// Returns whether other runs may begin.
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.until || self.moved_on.seen.load(Ordering::Acquire)
     }
 
-    /// How long it lasts at most.
+    /// Returns the remaining time of the trial.
     pub(super) fn rest(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 }
 
-/// Sees whether a run moves on.
+/// Observes whether a run makes progress.
 struct Watch {
     moved: Arc<Notify>,
     seen: AtomicBool,

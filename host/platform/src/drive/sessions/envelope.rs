@@ -1,13 +1,13 @@
-//! What came of a flow, as one object.
+//! The result of a flow, as one object.
 
 use flowcell_flow::agentic::FlowLabel;
 use flowcell_runtime::ports::{StepState, StepStatus};
 use serde::Serialize;
 
-/// The steps of a flow, by how they stand.
+/// The steps of a flow, grouped by their status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Envelope {
-    /// The flow.
+    /// The name of the flow.
     pub flow_id: String,
     /// The session of its first step.
     pub root_session_id: String,
@@ -21,23 +21,24 @@ pub struct Envelope {
     pub postponed_steps: Vec<StepLine>,
 }
 
-/// One step.
+/// The state of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepLine {
-    /// Which.
+    /// The step's id in the flow.
     pub step_id: String,
-    /// Its session.
+    /// The id of its session.
     pub session_id: String,
-    /// How it stands.
+    /// Its status.
     pub status: StepStatus,
-    /// What came of it, as text; of a failed step why.
+    /// Its output as text. For a failed step, the reason.
     pub output: Option<String>,
-    /// Whether the output is JSON that was checked against a schema.
+    /// Set if the output is JSON that was checked against a schema.
     pub is_struct_output: bool,
 }
 
 impl Envelope {
-    /// The states of the steps of a flow: in the order in which they began, and of those that began at once in the flow's.
+    /// Groups the states of a flow's steps. They are in the order of their start, and steps that started together in
+    /// the order of the flow.
     pub(super) fn new(flow: &str, root: &str, label: &FlowLabel, mut states: Vec<StepState>) -> Envelope {
         let place = |state: &StepState| label.steps.iter().position(|step| *step == state.step);
         states.sort_by_key(|state| (state.created, place(state)));

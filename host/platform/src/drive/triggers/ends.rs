@@ -1,14 +1,14 @@
-//! Runs that have ended, and what that starts.
+//! Starts flows after the end of other runs.
 //!
-//! A run that ends in this process is told of at once. All others, those of other processes and those whose process has died
-//! before it could tell, are found by looking: every [`SCAN`], at the runs that have ended since the mark of the trigger less
-//! [`OVERLAP`]. When a run has ended is written with its end, by the clock of whoever drove it, and so is in the past by the
-//! time that it is committed: by less than the lease of a process, after which nothing of it is taken any more, and by what
-//! clocks differ. That is what the overlap is for. What is seen twice leads to the id of the same run, and starts nothing.
+//! A run that ends in this process is reported at once. A scan every [`SCAN`] finds the runs of other processes, and
+//! those whose process died early. It reads the ends since the trigger's mark, less [`OVERLAP`]. The driver records
+//! the time of an end by its own clock, so an end may be committed with a past time. The delay is less than a
+//! process's lease plus the difference of the clocks, and the overlap covers it. An end that is seen twice leads to
+//! the same run id, and starts nothing.
 //!
-//! So that flows do not start each other for ever, a run that was started by the end of one that was started by the end of
-//! one … is the [`DEPTH`]th at most. How deep a run is, is in its id. From the second on they start at the tenant's
-//! [`rate`](super::rate); those that have to wait are found again.
+//! A chain of runs that start each other has at most [`DEPTH`] runs, so that flows cannot start each other forever.
+//! The run's id contains its depth. From the second step on, runs start at the tenant's [`rate`](super::rate). Later
+//! scans find the runs that have to wait.
 
 use std::time::Duration;
 
@@ -24,29 +24,29 @@ use super::{
 };
 use crate::{Host, StartError};
 
-/// Time between two looks for runs that have ended elsewhere.
+/// Interval between scans for runs that have ended elsewhere.
 pub const SCAN: Duration = Duration::from_secs(10);
-/// By how much an end may be told late, in milliseconds.
+/// Maximum delay of a recorded end, in milliseconds.
 pub const OVERLAP: u64 = 60_000;
-/// Runs in a chain, of which each was started by the end of the one before.
+/// Maximum triggered runs in a chain, each started by the end of the run before.
 pub const DEPTH: u32 = 8;
-/// Ends that are read at a time.
+/// Ends that are read per query.
 const PAGE: usize = 500;
-/// A mark is not moved for less, in milliseconds.
+/// Minimum step of a mark, in milliseconds.
 const STEP: u64 = 30_000;
-/// What the ids of runs begin with that the end of another has started.
+/// The prefix of the ids of runs that another run's end has started.
 const KIND: &str = "event";
 
 /// A run that has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Which run.
+    /// The run's id.
     pub run: RunId,
-    /// Of which flow.
+    /// The name of its flow.
     pub flow: String,
     /// `succeeded`, `failed` or `cancelled`.
     pub status: String,
-    /// When, in milliseconds since 1970.
+    /// The time of the end, in milliseconds since 1970.
     pub at: u64,
 }
 
@@ -64,10 +64,10 @@ impl Live {
 }
 
 impl Triggers {
-    /// Starts what waits for the end of a run of this process. What cannot be started now is found again.
+    /// Starts the flows that wait for the end of a run of this process. A later scan finds starts that fail now.
     pub(super) async fn has_ended(&self, tenant: &Tenant, end: &Ended) {
         let known = self.known(tenant);
-        // What a tenant may is read from the store, and most ends start nothing.
+        // The tenant's policy is in the store, and most ends start nothing. So the triggers are checked first.
         if !known.iter().any(|live| live.waits_for(end)) {
             return;
         }
@@ -81,7 +81,7 @@ impl Triggers {
         }
     }
 
-    /// Starts what waits for runs that have ended since the last look.
+    /// Starts the flows that wait for runs that have ended since the last scan.
     pub(super) async fn look_for_ends(&self, host: &Host, live: &[Live], now: u64) -> Result<Vec<RunId>, LookError> {
         let mut waiting = Vec::new();
         for live in live.iter().filter(|live| live.enabled && matches!(live.trigger.cause, Cause::Event { .. })) {
@@ -115,7 +115,7 @@ impl Triggers {
         Ok(started)
     }
 
-    /// Starts what waits for the end of a run; nothing if it was before the trigger was there.
+    /// Starts the flow that waits for the end of a run. It starts nothing if the end was before the trigger existed.
     async fn start_after(&self, host: &Host, live: &Live, mark: &Mark, end: &Ended, now: u64) -> Option<Outcome> {
         if end.at < mark.since {
             return None;
@@ -162,22 +162,22 @@ impl Triggers {
     }
 }
 
-/// A trigger that waits for ends, and how far it has come.
+/// A trigger that waits for ends, with its progress.
 struct Waiting<'a> {
     live: &'a Live,
     mark: Mark,
     version: u64,
-    /// When the first run ended after which nothing could be started yet: it is to be seen again.
+    /// The end time of the first run whose start has to wait. The next scan reads it again.
     stuck: Option<u64>,
 }
 
 impl Waiting<'_> {
-    /// From when on it looks. A clock that has gone back is followed.
+    /// Returns the start time of its scan. A clock that has gone back is followed.
     fn from(&self, now: u64) -> u64 {
         self.mark.up_to.min(now).saturating_sub(OVERLAP).max(self.mark.since.min(now))
     }
 
-    /// All up to the last end that was seen is dealt with, or all before the first that has to wait.
+    /// Moves the mark to the last end that was read, or before the first end that has to wait.
     fn come(self, host: &Host, last: Option<u64>, now: u64) -> Result<(), LookError> {
         let Some(last) = self.stuck.or(last).map(|last| last.min(now)) else { return Ok(()) };
         if last >= self.mark.up_to + STEP {
@@ -188,7 +188,7 @@ impl Waiting<'_> {
     }
 }
 
-/// What a run that has ended gave.
+/// Returns the outputs of an ended run.
 fn outputs(host: &Host, run: &RunId) -> Result<Json, StartError> {
     let Some(runs) = host.runs() else { return Ok(Json::Null) };
     let found = runs.run(host.tenant(), run).map_err(OpenError::Store)?;
@@ -199,7 +199,7 @@ fn outputs(host: &Host, run: &RunId) -> Result<Json, StartError> {
     })
 }
 
-/// How many ends have led to a run.
+/// Returns the depth of a run in its chain of triggered runs.
 fn depth(run: &RunId) -> u32 {
     let mut parts = run.as_str().split('.');
     let kind = parts.next();

@@ -1,7 +1,7 @@
-//! Posts that come in: known by their signature alone, and started once for each id.
+//! Accepts incoming posts. A post is authenticated by its signature alone, and starts one run per id.
 //!
-//! Whoever posts is nobody until a signature fits. So that a post finds out nothing about tenants, flows and triggers that it
-//! has no key of, it is answered in the same way whether there is such a trigger or not.
+//! The sender is anonymous until a signature fits. So a sender without the right key gets the same answer whether the
+//! tenant, the flow or the trigger exists or not.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,49 +19,49 @@ use super::{
 };
 use crate::Host;
 
-/// Bytes of a post.
+/// Maximum bytes of a post.
 pub const POST_BYTES: usize = 1024 * 1024;
-/// What is checked with where there is no trigger, so that it takes the same time.
+/// The secret for the check of posts to unknown triggers, so that it takes the same time.
 const NOBODYS: &str = "a secret that nobody has";
 
-/// A post that is refused is answered at a multiple of this time after it came, so that the time does not tell whether there
-/// is such a trigger and how many keys it has.
+/// A refusal is sent at a multiple of this time after the post came. So the time does not reveal whether the trigger
+/// exists and how many keys it has.
 pub const REFUSED_AT: Duration = Duration::from_millis(50);
 
-/// What has become of a post.
+/// The result of an accepted post.
 #[derive(Debug)]
 pub enum Taken {
-    /// Its run is on stable storage.
+    /// The new run is on stable storage.
     Started(RunId),
-    /// It has come before.
+    /// The same post has come before.
     Known(RunId),
 }
 
-/// Why a post was not taken.
+/// An error of a post.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// Nobody knows who has posted.
+    /// The sender is not authenticated.
     #[error(transparent)]
     Unsigned(#[from] Unsigned),
     /// Another post had this id.
     #[error("the `webhook-id` was used before, with another body")]
     OtherBody,
-    /// The body is JSON that cannot be kept as it is.
+    /// The body is JSON with numbers that cannot be stored exactly.
     #[error("the body cannot be kept as it is: {0}")]
     Body(serde_json::Error),
-    /// The server stops.
+    /// The server is stopping.
     #[error("the server is stopping")]
     Draining,
-    /// It may be tried again.
+    /// A temporary error. The sender may retry.
     #[error("{0}")]
     Later(Problem),
-    /// It is of no use to try again.
+    /// A permanent error. A retry would fail again.
     #[error("{0}")]
     Never(Problem),
 }
 
 impl Triggers {
-    /// Takes in a post that was sent to a trigger of a flow, by headers and body as they came.
+    /// Accepts a post to a flow's trigger, with its original headers and body.
     pub async fn receive(
         &self,
         place: (&Tenant, &str, &str),
@@ -118,7 +118,7 @@ impl Triggers {
         let begin = Start { run, about, request: Some(digest.clone()) };
         match start(&*self.owners, host, live, begin).await {
             Outcome::Started(run) => Ok(Taken::Started(run)),
-            // The same post has come twice at this moment, or two of one id.
+            // The same post, or another one with the same id, came at the same time.
             Outcome::Known(run) => Ok(before(host, &run, &digest)?.unwrap_or(Taken::Known(run))),
             Outcome::Later(problem) => Err(HookError::Later(problem)),
             Outcome::Never(problem) => Err(HookError::Never(problem)),
@@ -126,14 +126,14 @@ impl Triggers {
     }
 }
 
-/// When a post is refused, after it came, if that is known after `known`.
+/// Returns the time from a post's arrival to its refusal, if the server decides after `known`.
 fn told_after(known: Duration) -> Duration {
     let steps = known.as_micros() / REFUSED_AT.as_micros() + 1;
     REFUSED_AT * u32::try_from(steps).unwrap_or(u32::MAX)
 }
 
-/// What has become of a post of this id that has come before. One whose run was removed was the same, for all that anybody
-/// can tell.
+/// Returns the result of an earlier post with this id. A post whose run was removed counts as the same, since its body
+/// is unknown.
 fn before(host: &Host, run: &RunId, digest: &str) -> Result<Option<Taken>, HookError> {
     let later = |error: flowcell_runtime::ports::StoreError| HookError::Later(Problem::Store(error.to_string()));
     if !host.knows(run).map_err(later)? {
@@ -145,7 +145,7 @@ fn before(host: &Host, run: &RunId, digest: &str) -> Result<Option<Taken>, HookE
     }
 }
 
-/// The keys with which posts to a trigger may be signed. One that cannot be had is told in the log.
+/// Returns the keys that may sign posts to a trigger. A key that cannot be loaded is logged.
 async fn keys(host: &Host, live: &Live) -> Vec<SigningKey> {
     let Cause::Webhook { secret } = &live.trigger.cause else { return Vec::new() };
     let mut keys = Vec::new();
@@ -158,7 +158,7 @@ async fn keys(host: &Host, live: &Live) -> Vec<SigningKey> {
     keys
 }
 
-/// A body as a value: JSON if it is that, else a text. JSON with digits that cannot be kept is refused.
+/// Parses a body as JSON, or else as a string. JSON with numbers that cannot be stored exactly is an error.
 fn content(body: &[u8]) -> Result<Json, HookError> {
     let text = String::from_utf8_lossy(body);
     match serde_json::from_str::<Json>(&text) {

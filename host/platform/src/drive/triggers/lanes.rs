@@ -1,4 +1,4 @@
-//! The work on triggers, a lane for each tenant: one thing after the other of a tenant, and no tenant waits for another.
+//! The work on triggers, in one lane per tenant. A lane runs one job at a time, and no tenant waits for another.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -13,24 +13,24 @@ use super::{
     ends::{Ended, SCAN},
 };
 
-/// Ends of runs of one tenant that wait in its lane; more are found in the store.
+/// Maximum ended runs in a tenant's lane. The store yields the others.
 const ENDS: usize = 256;
 
-/// Something to do for a tenant.
+/// A job for a tenant.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Look at its triggers, and for runs that have ended if it scans.
+    /// Reads its triggers. With `scans`, it also scans for runs that have ended.
     Look { scans: bool },
-    /// A run has ended.
+    /// Handles the end of a run.
     Ended(Ended),
 }
 
 struct Lane {
     busy: bool,
     ends: VecDeque<Ended>,
-    /// When its triggers are looked at again.
+    /// The time of the next look at its triggers.
     look: Instant,
-    /// When its runs that have ended are looked for again.
+    /// The time of the next scan for ended runs.
     scan: Instant,
 }
 
@@ -50,7 +50,7 @@ impl Lane {
                 if scans {
                     self.scan = now + SCAN;
                 }
-                // A change that comes meanwhile makes it due again.
+                // A change during the job makes it due again.
                 self.look = now + LOOK;
                 Job::Look { scans }
             }
@@ -66,7 +66,7 @@ impl Lane {
 pub(super) struct Lanes(HashMap<Tenant, Lane>);
 
 impl Lanes {
-    /// Takes in which tenants there are.
+    /// Updates the lanes to the current tenants.
     pub(super) fn see(&mut self, tenants: Vec<Tenant>, now: Instant) {
         let known: HashSet<_> = tenants.iter().cloned().collect();
         self.0.retain(|tenant, lane| lane.busy || known.contains(tenant));
@@ -75,12 +75,12 @@ impl Lanes {
         }
     }
 
-    /// Something about triggers was changed.
+    /// Makes all tenants' triggers due after a change.
     pub(super) fn change(&mut self, now: Instant) {
         self.0.values_mut().for_each(|lane| lane.look = now);
     }
 
-    /// A run has ended. One that finds no place is found in the store.
+    /// Queues the end of a run. If the lane is full, a scan finds it in the store.
     pub(super) fn end(&mut self, tenant: Tenant, end: Ended, now: Instant) {
         let lane = self.0.entry(tenant).or_insert_with(|| Lane::new(now));
         if lane.ends.len() < ENDS {
@@ -88,13 +88,13 @@ impl Lanes {
         }
     }
 
-    /// What can begin now, one thing for each tenant. Without `looks` only ends are dealt with.
+    /// Takes the jobs that can begin now, at most one per tenant. Without `looks` it takes only ends.
     pub(super) fn jobs(&mut self, now: Instant, looks: bool) -> Vec<(Tenant, Job)> {
         let jobs = self.0.iter_mut().filter_map(|(tenant, lane)| Some((tenant.clone(), lane.job(now, looks)?)));
         jobs.collect()
     }
 
-    /// A job is done; its tenant is looked at again after `next`, if it was a look.
+    /// Ends a job. After a look, the tenant's next look is after `next`.
     pub(super) fn done(&mut self, tenant: &Tenant, next: Option<Duration>, now: Instant) {
         if let Some(lane) = self.0.get_mut(tenant) {
             lane.busy = false;
@@ -104,7 +104,7 @@ impl Lanes {
         }
     }
 
-    /// When something is due, after [`LOOK`] at the latest.
+    /// Returns the time of the next look, at most [`LOOK`] from now.
     pub(super) fn next(&self, now: Instant) -> Instant {
         let due = self.0.values().filter(|lane| !lane.busy).map(|lane| lane.look).min();
         due.map_or(now + LOOK, |due| due.min(now + LOOK))
@@ -140,7 +140,7 @@ mod tests {
         let later = now + Duration::from_secs(1);
         assert_eq!(names(&lanes.jobs(later, true)), ["b Look { sca"]);
         lanes.done(&"b".into(), None, later);
-        // What happens to `a` meanwhile waits for it, and is not lost.
+        // Jobs for `a` wait for the current one, and are not lost.
         lanes.end("a".into(), end("1"), later);
         lanes.end("b".into(), end("2"), later);
         lanes.change(later);

@@ -1,5 +1,5 @@
-//! The triggers of a tenant: those that the newest versions of its flows name, and those that were bound to flows beside
-//! their files. Where both have an id, the file counts.
+//! The triggers of a tenant. The newest versions of its flows' files declare some, and others are bound to flows. If
+//! both have the same id, the file's trigger wins.
 
 use std::collections::BTreeMap;
 
@@ -17,40 +17,40 @@ use crate::{FlowLibrary, Host, LibraryError, schedule};
 /// A trigger of a flow.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// Which flow it starts.
+    /// The name of the flow that it starts.
     pub flow: String,
-    /// What it waits for.
+    /// The definition, with the cause that starts it.
     pub trigger: Trigger,
-    /// The flow's file names it; else it was bound to the flow.
+    /// Set if the flow's file declares it. Otherwise it is bound to the flow.
     pub declared: bool,
-    /// It starts something.
+    /// Set if it may start runs.
     pub enabled: bool,
-    /// Starts that were asked for, by when that was.
+    /// The times of starts that users asked for.
     pub asked: Vec<u64>,
 }
 
 impl Live {
-    /// What it is found by among the triggers of its tenant.
+    /// Returns its key among the triggers of its tenant.
     pub fn key(&self) -> String {
         key(&self.flow, &self.trigger.id)
     }
 
-    /// The digest of what it waits for.
+    /// Returns the digest of its cause.
     pub(super) fn cause(&self) -> String {
         digest(&self.trigger.cause)
     }
 
-    /// The line of cron and the zone, if it waits for times.
+    /// Returns its cron expression and time zone, if its cause is a time.
     pub(super) fn schedule(&self) -> Option<schedule::Schedule> {
         let Cause::Time { cron, time_zone, .. } = &self.trigger.cause else { return None };
         schedule::Schedule::new(cron, time_zone).ok()
     }
 }
 
-/// What is asked about triggers alone, beside calendars.
+/// The check context of a trigger without its flow.
 struct Calendar<'a> {
     rules: CheckMode,
-    /// Where a new trigger is bound; for one that is bound already, what it names is not asked for.
+    /// The host and library of a new trigger. For a bound one it is `None`, and the names in it are not checked.
     binding: Option<(&'a Host, &'a FlowLibrary)>,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn read_bound(bound: &serde_json::Value) -> Result<Trigger, Vec<Diagn
     trigger(&Source { name: "trigger".into(), text: bound.to_string() }, &KEPT)
 }
 
-/// Reads a trigger that is to be bound to a flow. What it names must be there.
+/// Reads a trigger to bind to a flow. The secrets and flows that it names must exist.
 pub(super) fn read_new(
     new: &serde_json::Value,
     host: &Host,
@@ -101,18 +101,18 @@ pub(super) fn read_new(
     trigger(&Source { name: "trigger".into(), text: new.to_string() }, &asked)
 }
 
-/// The triggers that the newest version of a flow names.
+/// Returns the triggers that the newest version of a flow declares.
 pub(super) fn declared(library: &FlowLibrary, flow: &str) -> Result<Vec<Trigger>, crate::LibraryError> {
     let stored = library.get(flow, None)?;
     Ok(triggers(&Source { name: stored.file.display().to_string(), text: stored.text }, &KEPT))
 }
 
-/// The triggers of a tenant, by their keys.
+/// Returns the triggers of a tenant, sorted by their keys.
 pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Vec<Live>, LookError> {
     let mut said: BTreeMap<String, Said> = Records(host).said()?.into_iter().collect();
     let mut all = Vec::new();
     for flow in library.names()? {
-        // One that is deleted meanwhile has none.
+        // A flow that is deleted meanwhile has no triggers.
         for trigger in declared(library, &flow).unwrap_or_default() {
             let Said { disabled, asked, .. } = said.remove(&key(&flow, &trigger.id)).unwrap_or_default();
             all.push(Live { flow: flow.clone(), trigger, declared: true, enabled: !disabled, asked });

@@ -1,5 +1,5 @@
-//! What people do with triggers: see them, bind them to flows, turn them off and on, and ask for a start. Done on the document store
-//! of the store, by whichever process; a server sees it at its next look.
+//! Users' operations on triggers: list, bind, enable, disable, and start by hand. Any process performs them on the
+//! document store. A server sees the change at its next look.
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_flow::{Diagnostic, triggers::Cause};
@@ -15,30 +15,30 @@ use super::{
 };
 use crate::{FlowLibrary, Host, LibraryError, schedule, shape};
 
-/// Triggers that are bound to flows of one tenant.
+/// Maximum bound triggers of a tenant.
 pub const BOUND: usize = 1_000;
-/// Starts of one trigger that are asked for and not yet made.
+/// Maximum pending starts by hand of a trigger.
 pub const ASKED: usize = 16;
 
-/// Why something about triggers was not done.
+/// An error of an operation on triggers.
 #[derive(Debug, thiserror::Error)]
 pub enum TriggerError {
-    /// There is none of this name.
+    /// The trigger does not exist.
     #[error("there is no trigger `{0}`")]
     Unknown(String),
-    /// The flow has one of this id already.
+    /// The flow already has a trigger with this id.
     #[error("there is a trigger `{0}` already")]
     Taken(String),
-    /// It is named by the flow's file.
+    /// The flow's file declares the trigger.
     #[error("the trigger `{0}` is in the file of its flow; take it out there, or disable it")]
     Declared(String),
-    /// It is not one.
+    /// The definition has errors.
     #[error("this is no trigger: {}", .0.first().map_or("", |finding| &finding.message))]
     Invalid(Vec<Diagnostic>),
-    /// There are too many.
+    /// A limit is reached.
     #[error("{0}")]
     TooMany(String),
-    /// The flow is not there.
+    /// The flow does not exist.
     #[error(transparent)]
     Flow(#[from] LibraryError),
     /// The store does not answer.
@@ -47,7 +47,7 @@ pub enum TriggerError {
 }
 
 impl TriggerError {
-    /// A stable code.
+    /// Returns a stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             TriggerError::Unknown(_) => "trigger_not_found",
@@ -70,27 +70,27 @@ impl From<LookError> for TriggerError {
     }
 }
 
-/// What is done with a trigger.
+/// An operation on a trigger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "camelCase")]
 pub enum Act {
-    /// Bind it to the flow: `{ id, cron | webhook | event, … }`.
+    /// Binds it to the flow: `{ id, cron | webhook | event, … }`.
     Create {
-        /// As a flow's file would have it.
+        /// The definition, in the form of a flow's file.
         trigger: Value,
     },
-    /// Let it start something, from now on.
+    /// Lets it start runs from now on.
     Enable,
-    /// Let it start nothing.
+    /// Stops it from starting runs.
     Disable,
-    /// Take it away.
+    /// Deletes a bound trigger.
     Delete,
-    /// Start its flow once, now.
+    /// Starts its flow once, now.
     Fire,
 }
 
 impl Act {
-    /// What audit logs call it.
+    /// Returns its name in audit logs.
     pub fn name(&self) -> &'static str {
         match self {
             Act::Create { .. } => "trigger.create",
@@ -102,29 +102,29 @@ impl Act {
     }
 }
 
-/// The triggers of a tenant's flows.
+/// Performs operations on the triggers of a tenant's flows.
 pub struct TriggerDesk<'a> {
     host: &'a Host,
     library: FlowLibrary,
 }
 
 impl<'a> TriggerDesk<'a> {
-    /// Those of the tenant of a host, whose flows are these.
+    /// Creates the desk for a host's tenant, whose flows are in `library`.
     pub fn new(host: &'a Host, library: FlowLibrary) -> TriggerDesk<'a> {
         TriggerDesk { host, library }
     }
 
-    /// All triggers, as people see them.
+    /// Returns all triggers as JSON.
     pub fn list(&self) -> Result<Vec<Value>, TriggerError> {
         live::read(self.host, &self.library)?.iter().map(|live| self.view(live)).collect()
     }
 
-    /// One of them.
+    /// Returns one trigger as JSON.
     pub fn show(&self, flow: &str, id: &str) -> Result<Value, TriggerError> {
         self.view(&self.find(flow, id)?)
     }
 
-    /// Does something with a trigger of a flow, and shows what is there then.
+    /// Performs an operation on a flow's trigger, and returns the new state.
     pub fn act(&self, flow: &str, id: &str, act: &Act) -> Result<Value, TriggerError> {
         match act {
             Act::Create { trigger } => return self.create(flow, trigger),
@@ -147,7 +147,7 @@ impl<'a> TriggerDesk<'a> {
         if records.said()?.iter().filter(|(_, said)| said.bound.is_some()).count() >= BOUND {
             return Err(TriggerError::TooMany(format!("a tenant binds at most {BOUND} triggers; delete some")));
         }
-        // What had the id before has nothing to do with this one.
+        // A new trigger does not inherit the progress of an earlier one with its id.
         records.forget(&key)?;
         let bound = serde_json::to_value(&read).unwrap_or_default();
         let made = records.say(&key, |said| match said {
@@ -168,7 +168,7 @@ impl<'a> TriggerDesk<'a> {
         let live = self.find(flow, id)?;
         let records = Records(self.host);
         if enabled && !live.enabled {
-            // What was meanwhile starts nothing.
+            // Causes from the disabled time start nothing.
             records.forget(&live.key())?;
             records.mark(&live.key(), &live.cause(), self.host.now())?;
         }
@@ -192,7 +192,7 @@ impl<'a> TriggerDesk<'a> {
         let mut run: Option<RunId> = None;
         Records(self.host).say(&live.key(), |said| {
             let mut said = said.unwrap_or_default();
-            // Two in one millisecond are two.
+            // Two starts in one millisecond stay separate.
             let next = said.asked.last().map_or(0, |last| last + 1);
             let asked = self.host.now().max(next);
             run = Some(by_hand(&live, asked)).filter(|_| said.asked.len() < ASKED);
@@ -213,7 +213,7 @@ impl<'a> TriggerDesk<'a> {
     fn view(&self, live: &Live) -> Result<Value, TriggerError> {
         let mark = Records(self.host).last_mark(&live.key())?.filter(|mark| mark.cause == live.cause());
         let mut view = serde_json::to_value(&live.trigger).unwrap_or_default();
-        // A secret or a flow that it names may be gone by now: then it starts nothing.
+        // If a secret or a flow that it names is gone, it starts nothing.
         if let Err(found) = live::read_new(&view, self.host, &self.library) {
             view["problems"] = found.iter().map(|found| found.message.clone()).collect::<Vec<_>>().into();
         }
@@ -234,12 +234,12 @@ impl<'a> TriggerDesk<'a> {
     }
 }
 
-/// Where posts for a trigger go to.
+/// Returns the URL path for posts to a trigger.
 fn path(tenant: &Tenant, live: &Live) -> String {
     format!("/v1/hooks/{tenant}/{}/{}", live.flow, live.trigger.id)
 }
 
-/// What is wrong about a trigger, as programs get it.
+/// Returns the diagnostics of a trigger as JSON.
 pub fn findings(found: &[Diagnostic]) -> Value {
     json!({ "diagnostics": found.iter().map(shape::finding).collect::<Vec<_>>() })
 }

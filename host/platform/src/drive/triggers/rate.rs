@@ -1,23 +1,23 @@
-//! How many runs the ends of triggered runs start: a rate of each tenant.
+//! Limits the rate at which the ends of triggered runs start further runs, per tenant.
 //!
-//! The end of a run may start several runs, and the end of each of these again. Their number grows with every step, so that
-//! [`DEPTH`](super::ends::DEPTH) steps alone do not limit it. The first step of a chain is as free as what it follows. From
-//! the second step on each start takes from the tenant's rate; a start that finds nothing left is made later. The rate is
-//! that of one process.
+//! The end of a run may start several runs, and the end of each may start more. The number grows with every step, so
+//! [`DEPTH`](super::ends::DEPTH) alone does not limit it. The first step of a chain is not limited. From the second
+//! step on, each start takes a token of the tenant's rate. A start without a token waits. Each process has its own
+//! rate.
 
 use std::collections::HashMap;
 
 use flowcell_contract::Tenant;
 use parking_lot::Mutex;
 
-/// Starts that a tenant may make at once in the second and later steps of chains.
+/// Burst of a tenant's starts in the second and later steps of chains.
 pub const CHAINED_AT_ONCE: u32 = 100;
-/// Starts that it may make in a second after that.
+/// Starts per second after the burst.
 pub const CHAINED_A_SECOND: u32 = 10;
-/// Milliseconds between two warnings about the same tenant.
+/// Minimum time between two warnings about a tenant, in milliseconds.
 const WARNS_MS: u64 = 60_000;
 
-/// The starts that tenants may make. Times are milliseconds since 1970.
+/// The remaining starts of tenants. Times are milliseconds since 1970.
 #[derive(Default)]
 pub(super) struct Rate(Mutex<HashMap<Tenant, Left>>);
 
@@ -29,10 +29,10 @@ struct Left {
 }
 
 impl Rate {
-    /// Takes a start of a tenant. False: none is left now.
+    /// Takes a start of a tenant. Returns `false` if none is left now.
     pub(super) fn take(&self, tenant: &Tenant, now: u64) -> bool {
         let mut tenants = self.0.lock();
-        // A tenant with all of its starts is like one that has made none.
+        // A tenant with all of its starts needs no entry.
         tenants.retain(|_, left| left.now(now).starts < f64::from(CHAINED_AT_ONCE));
         let full = Left { starts: f64::from(CHAINED_AT_ONCE), at: now, warned: None };
         let left = tenants.entry(tenant.clone()).or_insert(full);
@@ -44,7 +44,7 @@ impl Rate {
         may
     }
 
-    /// Whether to warn about a tenant now: once a minute.
+    /// Returns whether to warn about a tenant now, which is at most once a minute.
     pub(super) fn warns(&self, tenant: &Tenant, now: u64) -> bool {
         let mut tenants = self.0.lock();
         let Some(left) = tenants.get_mut(tenant) else { return true };
@@ -57,7 +57,7 @@ impl Rate {
 }
 
 impl Left {
-    /// The same at a time. A clock that goes back gives nothing.
+    /// Adds the starts that have accrued by a time. A clock that goes back adds none.
     fn now(self, now: u64) -> Left {
         let more = now.saturating_sub(self.at) as f64 / 1e3 * f64::from(CHAINED_A_SECOND);
         Left { starts: (self.starts + more).min(f64::from(CHAINED_AT_ONCE)), at: now, ..self }

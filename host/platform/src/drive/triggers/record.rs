@@ -1,5 +1,5 @@
-//! What the document store has of triggers, by flow and id: whether one is on, what was bound to a flow beside its file, starts that
-//! somebody asked for, and how far each has come.
+//! The documents of triggers, by flow and id. They hold a trigger's switch, bound definition, pending starts by hand,
+//! and progress.
 
 use flowcell_runtime::ports::{MARK, StoreError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -7,53 +7,54 @@ use sha2::{Digest, Sha256};
 
 use crate::{Host, operate::documents::Documents};
 
-/// What people have said of a trigger.
+/// The document kind of [`Said`].
 const SAID: &str = "trigger";
-/// Times that one document is written again because somebody else has written it.
+/// Maximum retries of a document's write after conflicts.
 const TRIES: usize = 16;
 
-/// What people have said of a trigger.
+/// Users' settings of a trigger.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Said {
-    /// The trigger, if it is bound to the flow from outside.
+    /// The definition, if the trigger is bound to the flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<serde_json::Value>,
-    /// It starts nothing.
+    /// Set if it starts no runs.
     #[serde(default)]
     pub disabled: bool,
-    /// Starts that were asked for and are still to be made, by when that was.
+    /// The times of pending starts by hand, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<u64>,
 }
 
-/// How far a trigger has come.
+/// The progress of a trigger. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mark {
-    /// The digest of what it waits for: another one is a new trigger.
+    /// The digest of its cause. Another digest means a new trigger.
     pub cause: String,
-    /// When it was first seen: what was before starts nothing.
+    /// The time when it was first seen. Earlier causes start nothing.
     pub since: u64,
-    /// What it has dealt with.
+    /// The time up to which its causes are handled.
     pub up_to: u64,
 }
 
-/// The records of a tenant.
+/// The trigger documents of a tenant.
 pub(super) struct Records<'a>(pub(super) &'a Host);
 
-/// A trigger among those of a tenant.
+/// Returns the key of a trigger among those of its tenant.
 pub(super) fn key(flow: &str, id: &str) -> String {
     format!("{flow}/{id}")
 }
 
 impl Records<'_> {
-    /// What was said of each trigger, by its key.
+    /// Returns the settings of each trigger, by its key.
     pub(super) fn said(&self) -> Result<Vec<(String, Said)>, StoreError> {
         Ok(self.documents().all(SAID)?)
     }
 
-    /// Changes what is said of one, also while others do. Nothing is written if the change has none.
+    /// Changes the settings of a trigger, and retries after conflicts. If the change returns `None`, it writes nothing
+    /// and returns `false`.
     pub(super) fn say(
         &self,
         key: &str,
@@ -70,7 +71,8 @@ impl Records<'_> {
         Err(StoreError(format!("the trigger `{key}` is changed by many at the same time").into()))
     }
 
-    /// The mark of a trigger; a new one if there is none, or if it was of another cause: from now on.
+    /// Returns the mark of a trigger. If it is missing or has another cause, the method writes a new mark that starts
+    /// now.
     pub(super) fn mark(&self, key: &str, cause: &str, now: u64) -> Result<(Mark, u64), StoreError> {
         loop {
             let found: Option<(Mark, u64)> = self.get(MARK, key)?;
@@ -86,17 +88,17 @@ impl Records<'_> {
         }
     }
 
-    /// The mark of a trigger, if it was seen.
+    /// Returns the mark of a trigger, if one exists.
     pub(super) fn last_mark(&self, key: &str) -> Result<Option<Mark>, StoreError> {
         Ok(self.get(MARK, key)?.map(|(mark, _)| mark))
     }
 
-    /// Moves a mark that was seen at a version. If somebody else has moved it, theirs is as good.
+    /// Moves a mark that was read at a version. After a conflict, the other process's mark stands.
     pub(super) fn move_mark(&self, key: &str, mark: &Mark, seen: u64) -> Result<(), StoreError> {
         self.put(MARK, key, Some(mark), seen).map(drop)
     }
 
-    /// Forgets how far a trigger has come: it is a new one.
+    /// Removes the mark of a trigger, which then counts as new.
     pub(super) fn forget(&self, key: &str) -> Result<(), StoreError> {
         while let Some((_, version)) = self.get::<Mark>(MARK, key)? {
             if self.put::<Mark>(MARK, key, None, version)? {
@@ -119,7 +121,7 @@ impl Records<'_> {
     }
 }
 
-/// The digest of what a trigger waits for.
+/// Returns the digest of a trigger's cause.
 pub(super) fn digest(cause: &impl Serialize) -> String {
     let text = serde_json::to_vec(cause).unwrap_or_default();
     hex::encode(&Sha256::digest(text)[..16])

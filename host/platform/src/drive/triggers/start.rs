@@ -1,4 +1,4 @@
-//! One start: which id its run has, what its input is, and what may keep it from beginning.
+//! One start of a triggered run: its id, its input, and its errors.
 
 use flowcell_contract::{Json, RunId};
 use flowcell_flow::triggers::MEMBER;
@@ -16,67 +16,67 @@ use crate::{
     operate::quota::QuotaError,
 };
 
-/// What has become of a start.
+/// The result of a start.
 #[derive(Debug)]
 pub enum Outcome {
     /// The run is on stable storage.
     Started(RunId),
-    /// The run was there before, or had been.
+    /// The run exists or has existed.
     Known(RunId),
-    /// It may be tried again.
+    /// A temporary error. The start may be retried.
     Later(Problem),
-    /// It is of no use to try again.
+    /// A permanent error. A retry would fail again.
     Never(Problem),
 }
 
-/// Why a run did not begin.
+/// An error of a start.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The flow is not there, or has errors.
+    /// The flow does not exist, or has errors.
     #[error(transparent)]
     Flow(#[from] LibraryError),
-    /// The tenant has used up what it may.
+    /// The tenant is over quota.
     #[error(transparent)]
     Quota(#[from] QuotaError),
-    /// The run cannot begin.
+    /// The run cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
     /// The run is not admitted now.
     #[error(transparent)]
     Admit(#[from] AdmitError),
-    /// The ends of triggered runs have started as many runs as they may for now.
+    /// The tenant has reached the rate limit of chained starts.
     #[error(
         "the ends of runs that triggers have started may start {CHAINED_AT_ONCE} runs of a tenant at once and \
          {CHAINED_A_SECOND} a second after that; it starts later"
     )]
     Rate,
-    /// Nobody can say.
+    /// The store does not answer.
     #[error("{0}")]
     Store(String),
 }
 
-/// What starts a run.
+/// The parameters of a start.
 pub(super) struct Start {
     /// The run's id.
     pub(super) run: RunId,
-    /// What the member `trigger` of the input has beside `id`.
+    /// The members of the input's `trigger` besides `id`.
     pub(super) about: Vec<(&'static str, Json)>,
-    /// The digest of what has come, by which the same is recognised.
+    /// The digest of the post, which identifies repeated posts.
     pub(super) request: Option<Box<str>>,
 }
 
-/// The id of the run that something starts: of the kind of what it is, the flow, the trigger, and what tells it from others of
-/// its kind. Neither flows nor triggers have points in their names.
+/// Builds the id of a triggered run from the kind of cause, the flow, the trigger and the cause's identity. Names of
+/// flows and triggers contain no dots.
 pub(super) fn run_id(kind: &str, live: &Live, what: &str) -> RunId {
     RunId::from(format!("{kind}.{}.{}.{what}", live.flow, live.trigger.id))
 }
 
-/// Something of any length as a part of an id.
+/// Hashes a text of any length for use in an id.
 pub(super) fn short(what: &str) -> String {
     hex::encode(&Sha256::digest(what.as_bytes())[..16])
 }
 
-/// Starts the flow of a trigger, unless that was done before.
+/// Starts the flow of a trigger, unless this start was made before.
 pub(super) async fn start(owners: &dyn Owners, host: &Host, live: &Live, start: Start) -> Outcome {
     let (library, run) = (owners.library(host.tenant()), start.run.clone());
     let (blocking, flow) = (host.clone(), live.flow.clone());
@@ -116,14 +116,14 @@ fn prepare(host: &Host, library: &FlowLibrary, flow: &str, options: RunOptions) 
         error => Outcome::Never(error.into()),
     })?;
     let runner = host.runner(&flow, options).map_err(|error| told(run.clone(), error))?;
-    // Another process may have begun it since it was looked for.
+    // Another process may have begun it since the check.
     if runner.is_new() { Ok(runner) } else { Err(Outcome::Known(run)) }
 }
 
-/// What a refusal means.
+/// Converts a start error to an outcome.
 fn told(run: RunId, error: StartError) -> Outcome {
     match error {
-        // Somebody else has begun it meanwhile.
+        // Another process has begun it meanwhile.
         StartError::Open(
             OpenError::Driven(_)
             | OpenError::OtherInput(_)
@@ -137,7 +137,7 @@ fn told(run: RunId, error: StartError) -> Outcome {
     }
 }
 
-/// The input of a run: what the trigger gives, and what has started it.
+/// Builds the input of a run from the trigger's input and the cause.
 fn input(live: &Live, about: Vec<(&'static str, Json)>) -> Json {
     let mut members: Vec<(String, Json)> = Vec::new();
     for (key, value) in live.trigger.input.as_object().into_iter().flatten() {

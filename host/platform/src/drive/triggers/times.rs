@@ -1,4 +1,4 @@
-//! Times that are due, and starts that somebody asked for.
+//! Due times, and starts that users asked for.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::{Host, schedule};
 
 impl Triggers {
-    /// Starts what is due at a time.
+    /// Starts the runs that are due at a time.
     pub(super) async fn start_due(&self, host: &Host, live: &[Live], now: u64) -> Result<Vec<RunId>, LookError> {
         let mut started = Vec::new();
         for trigger in live.iter().filter(|live| live.enabled) {
@@ -52,7 +52,7 @@ impl Triggers {
         Ok(started)
     }
 
-    /// Starts what somebody asked for.
+    /// Starts the runs that users asked for.
     pub(super) async fn start_asked(&self, host: &Host, live: &[Live]) -> Result<Vec<RunId>, LookError> {
         let mut started = Vec::new();
         for live in live {
@@ -87,12 +87,12 @@ impl Triggers {
     }
 }
 
-/// The run of a start that was asked for at a time.
+/// Returns the run id of a start that a user asked for at a time.
 pub(super) fn by_hand(live: &Live, asked: u64) -> RunId {
     run_id("manual", live, &asked.to_string())
 }
 
-/// How long it is until the next time of a trigger that starts something.
+/// Returns the time until the next due time of an enabled trigger.
 pub(super) fn until_next(live: &[Live], now: u64) -> Option<Duration> {
     let next = live.iter().filter(|live| live.enabled).filter_map(|live| live.schedule()?.next(now));
     next.min().map(|next| Duration::from_millis(next.saturating_sub(now)))
