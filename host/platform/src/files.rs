@@ -1,7 +1,7 @@
-//! Files that somebody has put for a tenant's flows: bytes in the store by their content, with a name and a media type. A
-//! flow is handed one as its file value. As long as a file is listed, nothing removes its bytes.
+//! Files that users upload for a tenant's flows. The store keeps the bytes by their content, with a name and a media
+//! type. A flow receives a file as a file value. While a file is listed, its bytes are kept.
 //!
-//! | what | limit |
+//! | item | limit |
 //! |---|---|
 //! | a file | 32 MiB |
 //! | all files of a tenant | 1 GiB, 10,000 files |
@@ -23,107 +23,107 @@ use crate::{
     operate::documents::{DocumentError, Documents},
 };
 
-/// Bytes of a file.
+/// Maximum bytes of a file.
 pub const MAX_FILE: usize = 32 << 20;
-/// Bytes of all files of a tenant.
+/// Maximum bytes of all files of a tenant.
 pub const MAX_TOTAL: u64 = 1 << 30;
-/// Files of a tenant.
+/// Maximum number of files of a tenant.
 pub const MAX_FILES: usize = 10_000;
-/// Bytes of a name.
+/// Maximum bytes of a name.
 const MAX_NAME: usize = 255;
-/// Bytes of a media type.
+/// Maximum bytes of a media type.
 const MAX_MIME: usize = 255;
-/// Bytes of a file's metadata, as JSON.
+/// Maximum bytes of a file's metadata, as JSON.
 const MAX_METADATA: usize = 4 << 10;
-/// How often a write is tried again while others write the same.
+/// Maximum retries of a write after conflicts.
 const TRIES: usize = 100;
 
 const FILE: &str = "file";
 
-/// A file that is kept.
+/// A listed file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileRow {
     /// The SHA-256 of its content, in hexadecimal.
     pub file_id: String,
-    /// What it is called.
+    /// The file's name.
     pub name: String,
     /// Its media type.
     pub mime: String,
-    /// Bytes.
+    /// The size of its content, in bytes.
     pub size: u64,
-    /// What somebody has noted of it: an object.
+    /// The user's metadata, an object.
     pub metadata: Json,
-    /// When it was put first, in milliseconds since 1970.
+    /// The time of its first upload, in milliseconds since 1970.
     pub created: u64,
 }
 
 impl FileRow {
-    /// The file as flows are handed it.
+    /// Returns the file value that flows receive.
     pub fn value(&self) -> Json {
         let FileRow { file_id, name, mime, size, .. } = self;
         file_value(file_id, *size, mime, name)
     }
 }
 
-/// A file as flows are handed it: what it is, and what it is called.
+/// Builds the file value that flows receive: the blob reference with a name.
 fn file_value(file_id: &str, size: u64, mime: &str, name: &str) -> Json {
     let value = Value::from(BlobRef { file_id: file_id.into(), size, mime: mime.into() });
     let members = value.json().as_object().cloned().unwrap_or_default();
     Json::object(members.into_iter().chain([("name".into(), Json::from(name))]))
 }
 
-/// A file that is to be kept.
+/// A file to store.
 #[derive(Clone, Debug, Default)]
 pub struct NewFile {
-    /// What it is called.
+    /// The file's name.
     pub name: String,
-    /// Its media type; none: what its content or its name tells.
+    /// Its media type. Default: derived from its content or its name.
     pub mime: Option<String>,
-    /// What is noted of it: an object; `null` is an empty one.
+    /// The user's metadata, an object. `null` means an empty one.
     pub metadata: Json,
     /// Its content.
     pub bytes: Vec<u8>,
 }
 
-/// Why something about files was not done.
+/// An error of an operation on files.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// There is none of this id.
+    /// The tenant has no file with this id.
     #[error("there is no file `{0}`; `flowcell files list` tells which there are")]
     Unknown(String),
-    /// It cannot be the name of a file.
+    /// The name is invalid.
     #[error(
         "the name of a file has 1 to {MAX_NAME} bytes, and no `/`, `\\`, control characters or invisible characters"
     )]
     Name,
-    /// It cannot be a media type.
+    /// The media type is invalid.
     #[error("a media type is such as `image/png`, of at most {MAX_MIME} printable ASCII characters")]
     Mime,
-    /// It cannot be metadata.
+    /// The metadata is not an object, or is too large.
     #[error("the metadata of a file is a JSON object of at most {MAX_METADATA} bytes")]
     Metadata,
-    /// What came is no content.
+    /// The content is not valid base64.
     #[error("the content of a file is base64")]
     Content,
-    /// It has too many bytes.
+    /// The file has too many bytes.
     #[error("the file has {0} bytes, and may have {MAX_FILE}")]
     TooLarge(usize),
-    /// The tenant has as much as it may.
+    /// The tenant's files would exceed a limit.
     #[error(
         "the tenant's files would be more than {MAX_TOTAL} bytes or {MAX_FILES} files; there are {bytes} bytes in {files} \
          now, and `flowcell files rm ID` makes room"
     )]
     Quota {
-        /// Bytes that there are.
+        /// Bytes of the listed files.
         bytes: u64,
-        /// Files that there are.
+        /// Number of the listed files.
         files: usize,
     },
-    /// Somebody else has changed it at the same time.
+    /// Another caller changed the file at the same time.
     #[error("`{0}` was changed by somebody else at the same time; try again")]
     Changed(String),
-    /// The store does not answer, or what it answers is damaged.
+    /// The store does not answer, or a document is damaged.
     #[error(transparent)]
     Document(#[from] DocumentError),
     /// The bytes cannot be read or written.
@@ -132,7 +132,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// A stable code.
+    /// Returns a stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             FileError::Unknown(_) => "file_not_found",
@@ -152,12 +152,12 @@ pub struct Files<'a> {
 }
 
 impl Host {
-    /// The files of the tenant.
+    /// Returns the files of the tenant.
     pub fn files(&self) -> Files<'_> {
         Files { host: self }
     }
 
-    /// Keeps bytes for a run that is about to begin, without listing them, and answers the file as flows are handed it.
+    /// Stores bytes for a new run without listing them, and returns the file value.
     pub fn keep_file(&self, name: &str, bytes: Vec<u8>) -> Result<Json, FileError> {
         check_name(name)?;
         check_size(&bytes)?;
@@ -166,7 +166,7 @@ impl Host {
         Ok(file_value(&blob.file_id, blob.size, &mime, name))
     }
 
-    /// The bytes of a file value, such as one that a run has given.
+    /// Returns the bytes of a file value, such as one in a run's output.
     pub fn file_bytes(&self, value: &Json) -> Result<Arc<[u8]>, FileError> {
         let unknown = || FileError::Unknown(value.get("fileId").and_then(Json::as_str).unwrap_or_default().to_owned());
         let blob = Value::from(value.clone()).blob().ok_or_else(unknown)?;
@@ -176,7 +176,7 @@ impl Host {
 }
 
 impl Files<'_> {
-    /// Keeps a file. The same content is kept once: with another name or media type it is called so from now on.
+    /// Stores and lists a file. The same content is stored once, and a new name or media type replaces the old one.
     pub fn put(&self, new: NewFile) -> Result<FileRow, FileError> {
         let NewFile { name, mime, metadata, bytes } = new;
         check_name(&name)?;
@@ -189,7 +189,7 @@ impl Files<'_> {
         }
         let size = bytes.len() as u64;
         let blob = self.blobs().put(self.tenant(), bytes.into(), &mime);
-        // What is listed is there, whatever happens.
+        // The bytes of a listed file must be durable before its document.
         self.host.settle().map_err(DocumentError::from)?;
         let id = blob.file_id.to_string();
         for _ in 0..TRIES {
@@ -208,27 +208,27 @@ impl Files<'_> {
         Err(FileError::Changed(id))
     }
 
-    /// The files, by name.
+    /// Returns the files, sorted by name.
     pub fn list(&self) -> Result<Vec<FileRow>, FileError> {
         let mut rows: Vec<_> = self.documents().all::<FileRow>(FILE)?.into_iter().map(|(_, row)| row).collect();
         rows.sort_by(|a, b| (&a.name, &a.file_id).cmp(&(&b.name, &b.file_id)));
         Ok(rows)
     }
 
-    /// A file, without its content.
+    /// Returns a file without its content.
     pub fn find(&self, id: &str) -> Result<FileRow, FileError> {
         let found = self.documents().get::<FileRow>(FILE, id)?;
         found.map(|(row, _)| row).ok_or_else(|| FileError::Unknown(id.to_owned()))
     }
 
-    /// A file with its content.
+    /// Returns a file with its content.
     pub fn get(&self, id: &str) -> Result<(FileRow, Arc<[u8]>), FileError> {
         let row = self.find(id)?;
         let bytes = self.host.file_bytes(&row.value())?;
         Ok((row, bytes))
     }
 
-    /// Lists a file no longer. Its bytes go with the next sweep, unless a run or another value names them.
+    /// Removes a file from the list. The next sweep removes its bytes, unless a run or another value names them.
     pub fn remove(&self, id: &str) -> Result<(), FileError> {
         let found = self.documents().get::<FileRow>(FILE, id)?;
         let (_, seen) = found.ok_or_else(|| FileError::Unknown(id.to_owned()))?;

@@ -1,13 +1,13 @@
-//! A folder of flows, each with the versions that it had.
+//! A folder of flows with their versions.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `<name>.json` | the newest version of a flow; `<name>.yaml` if its text is no JSON, `<name>.flow.js` if it is a script |
-//! | `.versions/<name>/<n>.json` | what the flow was as version `n` |
-//! | `.versions/.lock`, `.versions/.new`, `.versions/.size` | held while something changes; what is being written; bytes of all versions |
+//! | `<name>.json` | the newest version of a flow; `<name>.yaml` if its text is not JSON, `<name>.flow.js` for a script |
+//! | `.versions/<name>/<n>.json` | version `n` of the flow |
+//! | `.versions/.lock`, `.versions/.new`, `.versions/.size` | the lock of a change; the file during a write; bytes of all versions |
 //!
-//! A file that somebody puts there, or edits, is as good as one that was created: its version is the one after those that
-//! are kept. A file is replaced whole or not at all, and of two that create one name one wins, also in two processes.
+//! Users may add or edit files in the folder directly. An edited file gets the version after the kept ones. A file is
+//! replaced atomically. If two callers create the same name, one of them wins, also across processes.
 
 mod error;
 mod files;
@@ -31,29 +31,29 @@ use crate::host::{
     loaded::LoadedFlow,
 };
 
-/// Older versions of a flow that are kept; of more the oldest go.
+/// Maximum older versions of a flow. Beyond it the oldest are removed.
 pub const OLDER_VERSIONS: usize = 1_000;
-/// Bytes of a flow's text.
+/// Maximum bytes of a flow's text.
 pub const FLOW_BYTES: usize = 4 * 1024 * 1024;
-/// Flows of a library.
+/// Maximum flows of a library.
 pub const FLOWS: usize = 10_000;
-/// Bytes of a library's flows with all their versions, each counted as a block of a disk at least.
+/// Maximum bytes of a library's flows with all their versions. Each version counts as at least one disk block.
 pub const LIBRARY_BYTES: u64 = 1 << 30;
 
-/// The flows of a folder. It is no part of it whose folder that is.
+/// The flows of a folder. The library does not know which tenant owns it.
 #[derive(Clone, Debug)]
 pub struct FlowLibrary {
     folder: PathBuf,
 }
 
-/// A flow as a list shows it.
+/// A flow in a list.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FlowEntry {
-    /// Its name, which is its file's.
+    /// Its name, which is also the name of its file.
     pub name: String,
-    /// Its newest version.
+    /// The number of its newest version.
     pub version: u32,
-    /// What it says of itself.
+    /// The description in its text.
     pub description: Option<String>,
 }
 
@@ -62,15 +62,15 @@ pub struct FlowEntry {
 pub struct StoredFlow {
     /// The flow's name.
     pub name: String,
-    /// Which version it is.
+    /// The version's number.
     pub version: u32,
-    /// The file of the flow, as messages show it. Older versions are shown under it too.
+    /// The path of the flow's file, as messages show it. Older versions have the same path.
     pub file: PathBuf,
-    /// What it says.
+    /// The text of this version.
     pub text: String,
 }
 
-/// The newest version, and what is kept of those before.
+/// The newest version of a flow, and its kept older versions.
 struct Present {
     ending: Ending,
     text: String,
@@ -79,27 +79,28 @@ struct Present {
 }
 
 impl FlowLibrary {
-    /// The flows of a folder, which need not be there before the first one is created.
+    /// Opens the flows of a folder. The folder may be missing until the first flow is created.
     pub fn open(folder: impl Into<PathBuf>) -> FlowLibrary {
         FlowLibrary { folder: folder.into() }
     }
 
-    /// The flows of a tenant in the folder of a server: those of `local` are in it, those of others in `.tenants` below it.
+    /// Opens the flows of a tenant in the folder of a server. Those of `local` are in it, and those of other tenants
+    /// are below its `.tenants`.
     pub fn of_tenant(folder: &Path, tenant: &Tenant) -> FlowLibrary {
         FlowLibrary::open(library_of(folder, tenant))
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// All flows, by name.
+    /// Returns all flows, sorted by name.
     pub fn list(&self) -> Result<Vec<FlowEntry>, LibraryError> {
         Ok(self.page(None, |_| true)?.0)
     }
 
-    /// The flows after a name, in order, as long as `fits` says so; and whether there are more.
+    /// Returns the sorted flows after a name while `fits` accepts them, and whether there are more.
     pub fn page(
         &self,
         after: Option<&str>,
@@ -110,14 +111,14 @@ impl FlowLibrary {
         let mut entries = Vec::new();
         for name in names.into_iter().filter(|name| after.is_none_or(|after| name.as_str() > after)) {
             let present = match self.present(&files, &name) {
-                // A link that leads elsewhere keeps nobody from seeing the other flows.
+                // A link that leads outside must not hide the other flows.
                 Err(error @ LibraryError::Link(_)) => {
                     tracing::warn!("the flow `{name}` is left out of the list: {error}");
                     continue;
                 }
                 present => present?,
             };
-            // One that is deleted meanwhile is none.
+            // A flow that is deleted meanwhile is skipped.
             let Some(present) = present else { continue };
             let source = source(&name, present.ending, present.text);
             let entry = FlowEntry { name, version: present.version, description: about(&source).description };
@@ -129,13 +130,13 @@ impl FlowLibrary {
         Ok((entries, false))
     }
 
-    /// The names of all flows, in order.
+    /// Returns the sorted names of all flows.
     pub fn names(&self) -> Result<Vec<String>, LibraryError> {
         let Some(files) = self.files()? else { return Ok(Vec::new()) };
         Ok(self.io(files.names())?.into_iter().collect())
     }
 
-    /// Something that changes when a flow is added, changed or removed, for those who look whether there is news.
+    /// Returns a stamp that changes when a flow is added, changed or removed.
     pub fn stamp(&self) -> Result<u64, LibraryError> {
         let Some(files) = self.files()? else { return Ok(0) };
         let mut hasher = DefaultHasher::new();
@@ -143,24 +144,24 @@ impl FlowLibrary {
         Ok(hasher.finish())
     }
 
-    /// A version of a flow, or its newest one.
+    /// Returns a version of a flow. Default: the newest one.
     pub fn get(&self, name: &str, version: Option<u32>) -> Result<StoredFlow, LibraryError> {
         self.find(name, version).map(|(flow, _)| flow)
     }
 
-    /// The versions of a flow that are there, in order.
+    /// Returns the versions of a flow, in ascending order.
     pub fn versions(&self, name: &str) -> Result<Vec<u32>, LibraryError> {
         let (_, present) = self.found(name)?;
         let older = present.older.into_keys().filter(|version| *version < present.version);
         Ok(older.chain([present.version]).collect())
     }
 
-    /// Adds a flow under the name that its text gives it. One that has no errors, and whose name is free.
+    /// Adds a flow under the name in its text. It fails if the flow has errors or the name is taken.
     pub fn create(&self, host: &Host, text: &str) -> Result<StoredFlow, LibraryError> {
         self.create_as(host, &own_name(text)?, text)
     }
 
-    /// Adds a flow under a name. If its text gives it one, that is the same.
+    /// Adds a flow under a name. A name in its text must be the same.
     pub fn create_as(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
         self.add(host, name, Ending::of(text), text)
     }
@@ -181,19 +182,19 @@ impl FlowLibrary {
             return Err(LibraryError::Full);
         }
         let size = self.size_with(&files, text)?;
-        // What a deletion has left when its process died.
+        // A deletion may have left versions behind when its process died.
         self.io(files.forget(name))?;
         self.io(files.write(name, ending, text))?;
         self.io(files.note(size))?;
         Ok(self.stored(name, 1, ending, text.to_owned()))
     }
 
-    /// Makes this the newest version of the flow that its text names. A text that is the newest already stays that.
+    /// Appends a version to the flow that the text names. A text that equals the newest version adds none.
     pub fn append(&self, host: &Host, text: &str) -> Result<StoredFlow, LibraryError> {
         self.append_as(host, &own_name(text)?, text)
     }
 
-    /// Makes this the newest version of a flow. If its text gives it a name, that is the same.
+    /// Appends a version to a flow. A name in its text must be the same.
     pub fn append_as(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
         let ending = Ending::of(text);
         self.check(host, name, ending, text)?;
@@ -205,7 +206,7 @@ impl FlowLibrary {
             return Ok(self.stored(name, before.version, ending, before.text));
         }
         let size = self.size_with(&files, text)?;
-        // A process that dies between the two writes leaves a newest version that is kept as an older one too.
+        // A process that dies between the two writes leaves the newest version also as an older one.
         if !before.older.contains_key(&before.version) {
             self.io(files.keep(name, before.version, before.ending, &before.text))?;
             before.older.insert(before.version, before.ending);
@@ -222,7 +223,7 @@ impl FlowLibrary {
         Ok(self.stored(name, before.version + 1, ending, text.to_owned()))
     }
 
-    /// Removes a flow with all its versions. Runs of it go on, as they have pinned what they need.
+    /// Removes a flow with all its versions. Its runs continue, since they have pinned their content.
     pub fn delete(&self, name: &str) -> Result<(), LibraryError> {
         let (files, _) = self.found(name)?;
         let _lock = self.io(files.lock())?;
@@ -232,8 +233,8 @@ impl FlowLibrary {
         self.io(files.forget(name))
     }
 
-    /// Checks a version of a flow, or its newest one, for a host to run it. It is kept: what breaks only rules that are
-    /// newer than it is runs, with warnings.
+    /// Checks a version of a flow, or its newest one, for a run by a host. The flow is stored, so violations of newer
+    /// rules are only warnings.
     pub fn load(&self, host: &Host, name: &str, version: Option<u32>) -> Result<LoadedFlow, LibraryError> {
         let source = match version {
             Some(_) => {
@@ -247,8 +248,8 @@ impl FlowLibrary {
         checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))
     }
 
-    /// The newest version of a flow, if the host has checked it before and nothing has to be looked at to know that it may
-    /// still be run. It takes no longer than reading its file.
+    /// Returns the newest version of a flow, if the host has a remembered result that is still valid. It only reads
+    /// the flow's file.
     pub fn checked_before(&self, host: &Host, name: &str) -> Result<Option<LoadedFlow>, LibraryError> {
         let Some(source) = self.newest(name)? else { return Ok(None) };
         let checked = host.checked_before(&source, &self.surroundings(&source, CheckMode::Stored));
@@ -283,7 +284,8 @@ impl FlowLibrary {
         Ok((files, present))
     }
 
-    /// What is there of a flow. It is read again if another process has changed it meanwhile, as readers hold no lock.
+    /// Reads the state of a flow. Readers hold no lock, so it reads again if another process has changed the flow
+    /// meanwhile.
     fn present(&self, files: &Files, name: &str) -> Result<Option<Present>, LibraryError> {
         loop {
             let older = self.io(files.older(name))?;
@@ -299,7 +301,7 @@ impl FlowLibrary {
         }
     }
 
-    /// Checks that the text of a file that ends so is a flow of this name without errors.
+    /// Checks that a text is a flow of this name without errors. `ending` is the ending of its file.
     fn check(&self, host: &Host, name: &str, ending: Ending, text: &str) -> Result<(), LibraryError> {
         check_name(name)?;
         check_size(text)?;
@@ -318,16 +320,16 @@ impl FlowLibrary {
         StoredFlow { name: name.to_owned(), version, file: self.folder.join(ending.file(name)), text }
     }
 
-    /// What a flow may read: the files beside it.
+    /// Returns the folder that a flow may read: the files beside it.
     fn surroundings(&self, source: &Source, rules: CheckMode) -> Folder {
         let file = self.folder.join(&source.name);
         Folder::library(file.parent().map(Path::to_path_buf).unwrap_or_default()).with_mode(rules)
     }
 
-    /// Returns the size of the library with another text, if it may have that.
+    /// Returns the size of the library with another text. It fails if the library is full.
     fn size_with(&self, files: &Files, text: &str) -> Result<Size, LibraryError> {
         let noted = self.io(files.size())?.with(text);
-        // What was deleted meanwhile is not noted.
+        // The recorded size still includes deleted versions.
         let size = if noted.bytes > LIBRARY_BYTES { self.io(files.count())?.with(text) } else { noted };
         if size.bytes > LIBRARY_BYTES { Err(LibraryError::Full) } else { Ok(size) }
     }
@@ -344,12 +346,12 @@ impl FlowLibrary {
     }
 }
 
-/// A flow's text under the plain name of its file: where the folder is, is nothing for who reads findings.
+/// Builds a source with the plain file name. Readers of diagnostics need not know the folder.
 fn source(name: &str, ending: Ending, text: String) -> Source {
     Source { name: ending.file(name), text }
 }
 
-/// The name that a text gives its flow.
+/// Returns the name in a flow's text.
 fn own_name(text: &str) -> Result<String, LibraryError> {
     check_size(text)?;
     about(&Source { name: String::new(), text: text.to_owned() }).name.ok_or(LibraryError::NoName)

@@ -1,11 +1,11 @@
-//! What a process does, for those who count, trace and log.
+//! Observes a process: metrics, traces and logs.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | observed | what has happened in runs |
-//! | [`metrics`] | numbers about what a process does |
-//! | telemetry | traces and numbers for a collector, with the feature `otlp` |
-//! | projection | the rows of sessions, as they follow from facts |
+//! | observed | the spans of runs, derived from their events |
+//! | [`metrics`] | metrics of a process |
+//! | telemetry | traces and metrics for a collector, with the feature `otlp` |
+//! | projection | the rows of sessions, derived from facts |
 
 pub mod metrics;
 pub(crate) mod observed;

@@ -1,10 +1,10 @@
-//! What a run tells.
+//! The data of runs.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
 //! | [`tree`] | a run as a tree of its tasks |
 //! | [`inputs`] | the inputs of tasks |
-//! | [`waiting`] | what a run waits for |
+//! | [`waiting`] | the questions, messages and timers that a run waits for |
 
 pub mod inputs;
 pub mod tree;

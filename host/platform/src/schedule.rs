@@ -1,13 +1,13 @@
-//! Lines of cron in a time zone, as points in time. Nothing here reads a clock: what is due is a function of the schedule,
-//! of what was done last, and of the time.
+//! Cron expressions in a time zone, as points in time. This module reads no clock. The due times are a function of the
+//! schedule, the last handled time, and the current time.
 //!
-//! Five fields: minute, hour, day of the month, month, day of the week; there are no seconds. If both days are given, either
-//! counts. The zones are those of the IANA, and come with the program.
+//! An expression has five fields: minute, hour, day of the month, month, day of the week. It has no seconds. If both
+//! day fields are given, either may match. The time zones are those of IANA, and the program contains them.
 //!
-//! **Where clocks are changed.** A line that names one hour and one minute means a time of day: where that does not exist
-//! (spring), it is due at the first moment after the gap, and where it comes twice (autumn), at the first of the two. Every
-//! other line means whatever the clock on the wall shows: nothing is due in an hour that is left out, and an hour that comes
-//! twice is gone through twice.
+//! **Clock changes.** An expression with one hour and one minute means a time of day. If that time does not exist
+//! (spring), it is due at the first moment after the gap. If it exists twice (autumn), it is due at the first of the
+//! two. Any other expression follows the wall clock: a skipped hour has no due times, and a repeated hour has them
+//! twice.
 
 use croner::{
     Cron,
@@ -16,14 +16,14 @@ use croner::{
 use flowcell_flow::triggers::Missed;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-/// With `missed: all`, so many times are made up for at most: the latest.
+/// With `missed: all`, the maximum number of missed times that are made up for. They are the latest ones.
 pub const MADE_UP: usize = 100;
-/// With `missed: skip`, a time counts as missed after so many milliseconds.
+/// With `missed: skip`, a time counts as missed after this many milliseconds.
 pub const GRACE_MS: u64 = 60_000;
-/// A year in which every date exists once in four: lines of cron are tried from here.
+/// The start of a leap year, in seconds since 1970. The check of a cron expression searches from here.
 const TRIED_FROM: i64 = 1_704_067_200;
 
-/// A line of cron in a time zone.
+/// A cron expression in a time zone.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     cron: Cron,
@@ -31,13 +31,13 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Reads a line and the name of a zone. The error is a sentence.
+    /// Parses a cron expression and a time zone's name. The error is a sentence for people.
     pub fn new(cron: &str, time_zone: &str) -> Result<Schedule, String> {
         Ok(Schedule { cron: read_cron(cron)?, zone: read_zone(time_zone)? })
     }
 
-    /// What is due after `since` and not after `now`, in order, both in milliseconds since 1970. Of a clock that has gone
-    /// back nothing is.
+    /// Returns the sorted times after `since` and up to `now`, in milliseconds since 1970. It is empty if the clock
+    /// has gone back.
     pub fn due(&self, since: u64, now: u64, missed: Missed) -> Vec<u64> {
         let (since, most) = match missed {
             Missed::Skip => (since.max(now.saturating_sub(GRACE_MS)), MADE_UP),
@@ -49,12 +49,12 @@ impl Schedule {
         slots
     }
 
-    /// The first time after another.
+    /// Returns the first due time after a time.
     pub fn next(&self, after: u64) -> Option<u64> {
         self.cron.find_next_occurrence(&self.zoned(after)?, false).ok().as_ref().and_then(millis)
     }
 
-    /// The times up to one, from the latest on.
+    /// Iterates over the due times up to a time, from the latest on.
     fn before(&self, now: u64) -> impl Iterator<Item = u64> {
         let mut from = self.zoned(now).map(|now| (now, true));
         std::iter::from_fn(move || {
@@ -66,7 +66,7 @@ impl Schedule {
         })
     }
 
-    /// The whole second in which a time is.
+    /// Rounds a time down to a second in the zone.
     fn zoned(&self, at: u64) -> Option<Zoned> {
         let second = Timestamp::from_second((at / 1_000) as i64).ok()?;
         Some(second.to_zoned(self.zone.clone()))
@@ -77,24 +77,24 @@ fn millis(at: &Zoned) -> Option<u64> {
     u64::try_from(at.timestamp().as_millisecond()).ok()
 }
 
-/// What is wrong about a line of cron, as a sentence.
+/// Checks a cron expression. The error is a sentence for people.
 pub fn check_cron(cron: &str) -> Result<(), String> {
     let cron = read_cron(cron)?;
     let from = Timestamp::from_second(TRIED_FROM).map_err(|error| error.to_string())?.to_zoned(TimeZone::UTC);
     cron.find_next_occurrence(&from, false).map(drop).map_err(|_| "there is no such day".to_owned())
 }
 
-/// What is wrong about the name of a zone, as a sentence.
+/// Checks the name of a time zone. The error is a sentence for people.
 pub fn check_time_zone(name: &str) -> Result<(), String> {
     read_zone(name).map(drop)
 }
 
-/// A time as people and ids have it: `20260329T010000Z`.
+/// Formats a time for ids: `20260329T010000Z`.
 pub fn compact(at: u64) -> String {
     text(at, "%Y%m%dT%H%M%SZ")
 }
 
-/// A time as texts have it: `2026-03-29T01:00:00Z`.
+/// Formats a time for texts: `2026-03-29T01:00:00Z`.
 pub fn written(at: u64) -> String {
     text(at, "%Y-%m-%dT%H:%M:%SZ")
 }
@@ -112,7 +112,7 @@ fn read_cron(cron: &str) -> Result<Cron, String> {
     })
 }
 
-/// The first field of a line that is wrong by itself, as a sentence.
+/// Describes the first field that is wrong by itself, in a sentence.
 fn wrong_field(cron: &str, is_right: impl Fn(&str) -> bool) -> Option<String> {
     let fields: Vec<&str> = cron.split_whitespace().collect();
     if cron.trim_start().starts_with('@') {
@@ -133,7 +133,7 @@ fn wrong_field(cron: &str, is_right: impl Fn(&str) -> bool) -> Option<String> {
     Some(format!("the {name} cannot be `{written}`: write {values}, `*`, or lists, ranges and steps of them"))
 }
 
-/// The fields of a line of cron and their values.
+/// The fields of a cron expression and their values.
 const FIELDS: [(&str, &str); 5] = [
     ("minute", "0 to 59"),
     ("hour", "0 to 23"),
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn r30_a_time_that_does_not_exist_is_due_after_the_gap() {
-        // At 02:00 of that day clocks in Berlin are set to 03:00, which is 01:00 UTC.
+        // At 02:00 of that day, clocks in Berlin advance to 03:00, which is 01:00 UTC.
         let of = |cron| due(cron, "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-29T12:00:00Z", Missed::All);
         assert_eq!(of("30 2 * * *"), ["2026-03-29T01:00:00Z"]);
         assert_eq!(of("30 1 * * *"), ["2026-03-29T00:30:00Z"]);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn r30_a_time_that_comes_twice_is_due_once() {
-        // At 03:00 of that day, 01:00 UTC, clocks in Berlin are set back to 02:00.
+        // At 03:00 of that day, 01:00 UTC, clocks in Berlin go back to 02:00.
         let of = |cron| due(cron, "Europe/Berlin", "2026-10-24T12:00:00Z", "2026-10-25T12:00:00Z", Missed::All);
         assert_eq!(of("30 2 * * *"), ["2026-10-25T00:30:00Z"]);
         let hours = due("0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z", "2026-10-25T02:30:00Z", Missed::All);

@@ -1,11 +1,11 @@
-//! Things as JSON, as the command line and the server show them.
+//! The JSON forms of runs and nodes, as the command line and the server show them.
 
 use flowcell_contract::{Json, NodeType, text::revealed};
 use flowcell_flow::{Diagnostic, graph::Graph, script::script_label};
 use flowcell_runtime::{RunError, RunResult, Waiting};
 use serde_json::{Value, json};
 
-/// A node type.
+/// Returns a node type as JSON.
 pub fn node_type(node: &NodeType) -> Value {
     json!({
         "type": node.name,
@@ -21,7 +21,7 @@ pub fn node_type(node: &NodeType) -> Value {
     })
 }
 
-/// A finding with what an editor needs to underline it, and a reader without the file to see it.
+/// Returns a diagnostic as JSON, with its length for editors and an excerpt for readers without the file.
 pub fn finding(finding: &Diagnostic) -> Value {
     let mut object = json!(finding);
     object["len"] = json!(finding.location.len);
@@ -29,7 +29,7 @@ pub fn finding(finding: &Diagnostic) -> Value {
     object
 }
 
-/// Why a run failed.
+/// Returns the error of a failed run as JSON.
 pub fn run_error(error: &RunError) -> Value {
     let mut object = error.failure.to_json().to_serde();
     if let Some(task) = &error.task {
@@ -38,7 +38,7 @@ pub fn run_error(error: &RunError) -> Value {
     object
 }
 
-/// What a run of a flow gave, as members of an object: its `outputs`, and beside them the `result` of a script.
+/// Returns the results of a run as members of an object: its `outputs`, and for a script its `result`.
 pub fn results<'o>(graph: &Graph, outputs: &'o Json) -> Vec<(&'static str, &'o Json)> {
     match (script_label(graph), outputs.get("result"), outputs.get("outputs")) {
         (Some(_), Some(result), Some(outputs)) => vec![("result", result), ("outputs", outputs)],
@@ -46,7 +46,7 @@ pub fn results<'o>(graph: &Graph, outputs: &'o Json) -> Vec<(&'static str, &'o J
     }
 }
 
-/// What came of a run of a flow that was only tried: `{ status, outputs, error?, waiting? }`, and the `result` of a script.
+/// Returns the outcome of a test run: `{ status, outputs, error?, waiting? }`, and the `result` of a script.
 pub fn outcome(graph: &Graph, result: &RunResult) -> Value {
     let mut object = json!({ "status": result.status });
     for (key, value) in results(graph, &result.outputs) {
@@ -61,7 +61,7 @@ pub fn outcome(graph: &Graph, result: &RunResult) -> Value {
     object
 }
 
-/// What a run waits for.
+/// Returns a wait of a run as JSON.
 pub fn waiting(waiting: &Waiting) -> Value {
     match waiting {
         Waiting::Answer { address, question, asked } => {

@@ -1,9 +1,9 @@
-//! What kind of file something is, by its content and its name.
+//! Detects media types by content and by name.
 
 use flowcell_contract::BINARY;
 use flowcell_services::images;
 
-/// How names end, and the media types of such files. The first ending of a type is its usual one.
+/// The file name endings with their media types. The first ending of a type is its usual one.
 const KINDS: [(&str, &str); 28] = [
     ("png", "image/png"),
     ("jpg", "image/jpeg"),
@@ -35,14 +35,14 @@ const KINDS: [(&str, &str); 28] = [
     ("wasm", "application/wasm"),
 ];
 
-/// The media type of a file: what its content tells, else its name, else `application/octet-stream`.
+/// Returns the media type of a file, by its content, else its name, else `application/octet-stream`.
 pub fn media_type(bytes: &[u8], name: &str) -> String {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     let by_name = || KINDS.iter().find(|(known, _)| ending.as_deref() == Some(known)).map(|(_, mime)| *mime);
     images::media_type(bytes).or_else(by_name).unwrap_or(BINARY).to_owned()
 }
 
-/// How the name of a file usually ends, by its content, else its media type.
+/// Returns the usual ending of a file's name, by its content, else its media type.
 pub fn ending(bytes: &[u8], mime: &str) -> &'static str {
     let essence = mime.split(';').next().unwrap_or_default().trim();
     let mime = images::media_type(bytes).unwrap_or(essence);

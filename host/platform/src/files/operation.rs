@@ -1,4 +1,4 @@
-//! What is asked about files from another process than the one that owns the store.
+//! Operations on files that another process sends to the store's owner.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::Json;
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 use super::{FileError, Files, NewFile};
 use crate::operate::documents::to_json;
 
-/// Something about files.
+/// An operation on files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "deed", rename_all = "camelCase")]
 pub enum Deed {
-    /// Put one.
+    /// Stores a file.
     Put {
-        /// What it is called.
+        /// The file's name.
         name: String,
-        /// Its media type; none: what its content or its name tells.
+        /// Its media type. Default: derived from its content or its name.
         mime: Option<String>,
-        /// What is noted of it.
+        /// The user's metadata, an object.
         metadata: Json,
         /// Its content, in base64.
         content: String,
     },
-    /// Tell one with its content, in base64.
+    /// Returns a file with its content, in base64.
     Get {
-        /// Which.
+        /// The file's id.
         id: String,
     },
-    /// Tell all.
+    /// Lists all files.
     List,
-    /// Remove one.
+    /// Removes a file.
     Remove {
-        /// Which.
+        /// The file's id.
         id: String,
     },
 }
 
 impl Files<'_> {
-    /// Does it, and tells what came of it.
+    /// Performs an operation and returns its result.
     pub fn operate(&self, deed: &Deed) -> Result<Json, FileError> {
         match deed {
             Deed::Put { name, mime, metadata, content } => {

@@ -182,8 +182,7 @@ impl CheckContext for Folder {
 }
 
 /// Returns the folder of a tenant's library in a server's folder. For `local` it is the server's folder itself. For
-/// other tenants it is
-/// below `.tenants`.
+/// other tenants it is below `.tenants`.
 pub(crate) fn library_of(folder: &Path, tenant: &Tenant) -> PathBuf {
     match *tenant == Tenant::local() {
         true => folder.to_owned(),

@@ -15,7 +15,7 @@ use crate::{
     world::tools::{self, FLOW_TOOL},
 };
 
-/// The maximum number of flows that a run pins beside its own. Names beyond it are looked up when they are called.
+/// Maximum flows that a run pins beside its own. Further names are looked up when they are called.
 pub(crate) const PINNED_FLOWS: usize = 256;
 
 /// The place of a flow, as its runs record it. A flow that came over the network has no folder.
@@ -27,7 +27,7 @@ pub(crate) struct Place {
     /// The absolute path of the project, below which agents are found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     project: Option<String>,
-    /// Whether the folder is the library of the run's tenant.
+    /// Set if the folder is the library of the run's tenant.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     library: bool,
 }
@@ -43,8 +43,8 @@ impl Place {
         Place { folder: absolute(&path), project: absolute(folder.project()), library: folder.is_library() }
     }
 
-    /// Opens the folder. `library` is the folder of the tenant's library in this process: it replaces a library's folder that
-    /// this machine does not have.
+    /// Opens the folder. `library` is the folder of the tenant's library in this process. It replaces a library's
+    /// folder that this machine does not have.
     pub(crate) fn open(&self, library: Option<PathBuf>) -> Folder {
         let project = PathBuf::from(self.project.as_deref().unwrap_or_default());
         match (self.folder.as_ref().map(PathBuf::from), library.filter(|_| self.library)) {

@@ -12,8 +12,8 @@ use crate::host::error::StartError;
 
 impl Host {
     /// Reads the inputs of a run's task by its address, such as `pay` or `process[3].pay`. The address `review/pay`
-    /// names a task in the run that
-    /// `review` called last, which `runs` finds. A task without attempts has no node type.
+    /// names a task in the run that `review` called last, which `runs` finds. A task without attempts has no node
+    /// type.
     pub fn task_inputs(
         &self,
         runs: Option<&dyn Runs>,

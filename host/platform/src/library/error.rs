@@ -1,22 +1,22 @@
-//! Why a library does not do what it was asked for.
+//! The errors of a library.
 
 use std::{io, path::PathBuf};
 
 use flowcell_flow::{Diagnostic, Severity};
 
-/// Why a library does not do what it was asked for.
+/// An error of a library.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    /// No flow can have this name.
+    /// The name is invalid for a flow.
     #[error("`{0}` is not a flow's name: use letters, digits, `_` and `-`, at most 64")]
     BadName(String),
-    /// The text does not name its flow, and nobody else did.
+    /// Neither the text nor the caller names the flow.
     #[error("the flow has no name: write one into its text (`name`), or give it one")]
     NoName,
     /// The text names another flow.
     #[error("the flow calls itself `{said}`, and is to be `{name}`: the two have to be the same")]
     OtherName {
-        /// The name that was asked for.
+        /// The caller's name.
         name: String,
         /// The name in the text.
         said: String,
@@ -24,30 +24,30 @@ pub enum LibraryError {
     /// The name is taken.
     #[error("there is a flow `{0}` already: choose another name, or append a version to it")]
     Exists(String),
-    /// There is no such flow.
+    /// The flow does not exist.
     #[error("there is no flow `{0}`")]
     Unknown(String),
-    /// There is no such version of the flow.
+    /// The flow has no such version.
     #[error("the flow `{name}` has no version {version}: the newest is {newest}")]
     UnknownVersion {
-        /// The flow.
+        /// The name of the flow.
         name: String,
-        /// What was asked for.
+        /// The requested version.
         version: u32,
-        /// What there is.
+        /// The newest version.
         newest: u32,
     },
     /// The text is too large.
     #[error("the flow's text is larger than {} bytes", super::FLOW_BYTES)]
     TooLarge,
-    /// The library holds as much as it may.
+    /// The library is full.
     #[error(
         "the library is full: it may hold {} flows, and {} MiB with all their versions, each counted as 4 KiB at least; delete flows that are not needed",
         super::FLOWS,
         super::LIBRARY_BYTES >> 20
     )]
     Full,
-    /// A link leads elsewhere.
+    /// A link leads out of the folder.
     #[error(
         "`{0}` is a link that leads out of the folder of flows, or to files of the host, and is not followed: replace it by a file"
     )]
@@ -58,9 +58,9 @@ pub enum LibraryError {
     /// The folder cannot be read or written.
     #[error("cannot use the folder of flows {}: {source}", folder.display())]
     Folder {
-        /// Which.
+        /// The path of the folder.
         folder: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
 }

@@ -1,5 +1,5 @@
-//! The files of a library, through a capability for its folder: no name leads out of it, neither by `..` nor by a link. A flow may be
-//! a link to another file in the folder; below `.versions` nothing is a link.
+//! The files of a library, through a capability for its folder. No name leads out of it, neither by `..` nor by a
+//! link. A flow may be a link to another file in the folder, but links below `.versions` are refused.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,18 +20,18 @@ use flowcell_contract::places::VERSIONS_FOLDER as VERSIONS;
 use crate::host::folder::{guard, is_flow_name, limited};
 
 const LOCK: &str = ".versions/.lock";
-/// What is written before it gets its name. Whoever writes holds the lock.
+/// The temporary file of a write. The writer holds the lock.
 const NEW: &str = ".versions/.new";
-/// The bytes of all versions, and the changes since they were counted.
+/// The file with the bytes of all versions, and the number of changes since they were counted.
 const SIZE: &str = ".versions/.size";
-/// Changes after which the bytes are counted again: people put files there, too.
+/// Changes after which the bytes are counted again, since users also add files directly.
 const COUNTED: u32 = 256;
-/// Bytes that a version takes at least.
+/// Minimum bytes that a version counts.
 const BLOCK: u64 = 4_096;
-/// No version has a larger number.
+/// Upper bound of version numbers.
 const LAST_VERSION: u32 = 999_999_999;
 
-/// How the file of a flow ends.
+/// The ending of a flow's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Json,
@@ -41,16 +41,16 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// In the order in which they are looked for.
+    /// All endings, in the order of the lookup.
     const ALL: [Ending; 4] = [Ending::Json, Ending::Yaml, Ending::Yml, Ending::Script];
 
-    /// How the file of a text that is no script ends.
+    /// Returns the ending for a text that is not a script: JSON if it parses, else YAML.
     pub(super) fn of(text: &str) -> Ending {
         let json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
         if json { Ending::Json } else { Ending::Yaml }
     }
 
-    /// The file of a flow.
+    /// Returns the file name of a flow.
     pub(super) fn file(self, name: &str) -> String {
         format!("{name}.{}", self.text())
     }
@@ -65,13 +65,13 @@ impl Ending {
     }
 }
 
-/// The files of a library whose folder is there.
+/// The files of a library whose folder exists.
 pub(super) struct Files {
     dir: Dir,
     folder: PathBuf,
 }
 
-/// The bytes that all versions of all flows take.
+/// The size of all versions of all flows, with the changes since the last count.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) bytes: u64,
@@ -79,13 +79,13 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// The size with another text.
+    /// Returns the size with another text.
     pub(super) fn with(self, text: &str) -> Size {
         Size { bytes: self.bytes + (text.len() as u64).max(BLOCK), changes: self.changes + 1 }
     }
 }
 
-/// A link that is not followed.
+/// An error for a link that is not followed.
 #[derive(Debug)]
 pub(super) struct LinkError(pub(super) String);
 
@@ -97,24 +97,24 @@ impl fmt::Display for LinkError {
     }
 }
 
-/// Nobody else changes the library while this is kept.
+/// The lock that prevents changes of the library by other callers.
 pub(super) struct Lock(#[expect(dead_code, reason = "closing it gives the lock back")] std::fs::File);
 
 impl Files {
-    /// Those of a folder; none if it is not there.
+    /// Opens the files of a folder. It returns `None` if the folder does not exist.
     pub(super) fn open(folder: &Path) -> io::Result<Option<Files>> {
         let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let dir = if_there(Dir::open_ambient_dir(here, ambient_authority()))?;
         Ok(dir.map(|dir| Files { dir, folder: folder.to_owned() }))
     }
 
-    /// Those of a folder, which is made if it is not there.
+    /// Opens the files of a folder, and creates the folder if needed.
     pub(super) fn create(folder: &Path) -> io::Result<Files> {
         std::fs::create_dir_all(folder)?;
         Files::open(folder)?.ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// Waits until nobody else changes the library.
+    /// Waits for the lock of the library.
     pub(super) fn lock(&self) -> io::Result<Lock> {
         self.check_own(VERSIONS)?;
         self.dir.create_dir_all(VERSIONS)?;
@@ -123,7 +123,7 @@ impl Files {
         Ok(Lock(file))
     }
 
-    /// The names of all flows.
+    /// Returns the names of all flows.
     pub(super) fn names(&self) -> io::Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         for entry in self.dir.entries()? {
@@ -133,7 +133,7 @@ impl Files {
         Ok(names)
     }
 
-    /// The files of all flows, each with its size and when it was written.
+    /// Returns the files of all flows, each with its size and time of modification.
     pub(super) fn times(&self) -> io::Result<BTreeSet<(String, u64, SystemTime)>> {
         let mut times = BTreeSet::new();
         for entry in self.dir.entries()? {
@@ -142,7 +142,7 @@ impl Files {
             if !split(&file).is_some_and(|(name, _)| is_flow_name(name)) {
                 continue;
             }
-            // One that is removed meanwhile is none.
+            // A file that is removed meanwhile is skipped.
             if let Some(known) = if_there(entry.metadata())? {
                 times.insert((file, known.len(), known.modified()?.into_std()));
             }
@@ -150,7 +150,7 @@ impl Files {
         Ok(times)
     }
 
-    /// The newest version of a flow.
+    /// Returns the newest version of a flow.
     pub(super) fn newest(&self, name: &str) -> io::Result<Option<(Ending, String)>> {
         for ending in Ending::ALL {
             if let Some(text) = self.read_newest(&ending.file(name))? {
@@ -160,7 +160,7 @@ impl Files {
         Ok(None)
     }
 
-    /// The versions of a flow that are kept.
+    /// Returns the kept versions of a flow.
     pub(super) fn older(&self, name: &str) -> io::Result<BTreeMap<u32, Ending>> {
         let mut older = BTreeMap::new();
         let folder = format!("{VERSIONS}/{name}");
@@ -175,14 +175,14 @@ impl Files {
         Ok(older)
     }
 
-    /// A version that is kept.
+    /// Returns the text of a kept version.
     pub(super) fn kept(&self, name: &str, version: u32, ending: Ending) -> io::Result<Option<String>> {
         let path = kept(name, version, ending);
         self.check_own(&path)?;
         if_there(self.dir.open(path))?.map(limited).transpose()
     }
 
-    /// Keeps a version.
+    /// Stores an older version.
     pub(super) fn keep(&self, name: &str, version: u32, ending: Ending, text: &str) -> io::Result<()> {
         self.check_own(&format!("{VERSIONS}/{name}"))?;
         self.dir.create_dir_all(format!("{VERSIONS}/{name}"))?;
@@ -190,7 +190,7 @@ impl Files {
         self.settle(&format!("{VERSIONS}/{name}"))
     }
 
-    /// Keeps a version no more.
+    /// Removes a kept version.
     pub(super) fn drop_kept(&self, name: &str, version: u32, ending: Ending) -> io::Result<()> {
         if_there(self.dir.remove_file(kept(name, version, ending))).map(|_| ())
     }
@@ -207,13 +207,13 @@ impl Files {
         self.settle(".")
     }
 
-    /// Removes all that is kept of a flow.
+    /// Removes all kept versions of a flow.
     pub(super) fn forget(&self, name: &str) -> io::Result<()> {
         self.check_own(&format!("{VERSIONS}/{name}"))?;
         if_there(self.dir.remove_dir_all(format!("{VERSIONS}/{name}"))).map(|_| ())
     }
 
-    /// The size that was noted last, or else as it is.
+    /// Returns the recorded size, or counts the bytes if the record is missing or old.
     pub(super) fn size(&self) -> io::Result<Size> {
         let noted =
             if_there(self.dir.open_with(SIZE, private().read(true)))?.map(limited).transpose().unwrap_or_default();
@@ -229,7 +229,7 @@ impl Files {
         let taken = |entry: io::Result<DirEntry>| -> io::Result<u64> {
             let entry = entry?;
             let is_version = entry.file_name().to_str().is_some_and(|file| split(file).is_some());
-            // One that is removed meanwhile takes nothing.
+            // A file that is removed meanwhile counts nothing.
             let known = if_there(entry.metadata())?.filter(|known| is_version && known.is_file());
             Ok(known.map_or(0, |known| known.len().max(BLOCK)))
         };
@@ -244,13 +244,13 @@ impl Files {
         Ok(Size { bytes, changes: 0 })
     }
 
-    /// Notes the size. A note that is lost is counted anew.
+    /// Records the size. If the record is lost, the bytes are counted again.
     pub(super) fn note(&self, size: Size) -> io::Result<()> {
         let mut file = self.dir.open_with(SIZE, private().write(true).create(true).truncate(true))?;
         file.write_all(format!("{} {}", size.bytes, size.changes).as_bytes())
     }
 
-    /// Reads a file of the folder itself. A link is judged by where it leads.
+    /// Reads a file of the folder itself. It follows a link and checks its target.
     fn read_newest(&self, file: &str) -> io::Result<Option<String>> {
         match if_there(guard::open(&self.folder, file)) {
             Ok(found) => found.map(limited).transpose(),
@@ -259,7 +259,7 @@ impl Files {
         }
     }
 
-    /// Refuses a path of this program's own files, of which no part may be a link.
+    /// Refuses a path of the library's own files if any part of it is a link.
     fn check_own(&self, path: &str) -> io::Result<()> {
         let mut part = PathBuf::new();
         for name in Path::new(path) {
@@ -275,9 +275,9 @@ impl Files {
         Ok(if_there(self.dir.symlink_metadata(path))?.is_some_and(|known| known.is_symlink()))
     }
 
-    /// A reader sees all of a text or none, and so does one after a power cut.
+    /// Replaces a file atomically. A reader gets the whole old or new text, also after a power failure.
     fn replace(&self, path: &str, text: &str) -> io::Result<()> {
-        // What a process has left that died while it wrote.
+        // A process that died during a write has left this file.
         if_there(self.dir.remove_file(NEW))?;
         let mut file: File = self.dir.open_with(NEW, private().write(true).create_new(true))?;
         file.write_all(text.as_bytes())?;
@@ -285,7 +285,7 @@ impl Files {
         self.dir.rename(NEW, &self.dir, path)
     }
 
-    /// Forces the names in a folder. What cannot be forced elsewhere than on Unix is left to the system.
+    /// Syncs the names in a folder. On systems other than Unix it does nothing.
     fn settle(&self, folder: &str) -> io::Result<()> {
         if cfg!(unix) { self.dir.open(folder)?.sync_all() } else { Ok(()) }
     }
@@ -295,7 +295,7 @@ fn link(path: &str) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, LinkError(path.to_owned()))
 }
 
-/// How a file is made that only its owner may read and write. It is no link.
+/// Returns options for a file that only its owner may read and write. Links are not followed.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.follow(FollowSymlinks::No);

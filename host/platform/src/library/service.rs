@@ -1,4 +1,4 @@
-//! The flows of a folder, run by their names, with a log of every step.
+//! Runs the flows of a folder by name, and logs every step.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,10 +23,10 @@
 //! # }
 //! ```
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | log | the files of the log: lines appended, once each, and read from the end |
-//! | steps | which lines follow from the events of a run |
+//! | log | the log files, with one line per step |
+//! | steps | the lines of the log, derived from a run's events |
 
 mod log;
 mod steps;
@@ -47,66 +47,66 @@ use crate::{
     library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow},
 };
 
-/// Lines of a log that are read at a time, at most.
+/// Maximum lines of a log per read.
 pub const FLOW_RUNS: usize = 1_000;
 
-/// The flows of one tenant: kept in a library, run by a host, logged step by step in `tool_logs` beside the library's
-/// folder.
+/// The flows of one tenant. A library keeps them, a host runs them, and `tool_logs` beside the library's folder logs
+/// each step.
 pub struct FlowService {
     host: Host,
     library: FlowLibrary,
     log: Arc<StepLog>,
 }
 
-/// Why a flow was not run.
+/// An error of a flow's run.
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
-    /// It is not there, or cannot be loaded.
+    /// The flow does not exist, or cannot be loaded.
     #[error(transparent)]
     Library(#[from] LibraryError),
-    /// It cannot begin.
+    /// The run cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The log of its steps cannot be read.
+    /// The log of its steps cannot be used.
     #[error("cannot use the log {}: {source}", file.display())]
     Log {
-        /// Which.
+        /// The path of the log.
         file: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
 }
 
 impl FlowService {
-    /// The flows of a folder.
+    /// Opens the flows of a folder.
     pub fn open(host: Host, folder: impl Into<PathBuf>) -> FlowService {
         let library = FlowLibrary::open(folder);
         let log = Arc::new(StepLog::beside(library.folder()));
         FlowService { host, library, log }
     }
 
-    /// Where they are kept.
+    /// Returns the library that keeps the flows.
     pub fn library(&self) -> &FlowLibrary {
         &self.library
     }
 
-    /// Adds a flow, whose text is of any dialect and names it. A name that is taken is refused.
+    /// Adds a flow of any dialect, whose text names it. It fails if the name is taken.
     pub fn create_flow(&self, text: &str) -> Result<StoredFlow, LibraryError> {
         self.library.create(&self.host, text)
     }
 
-    /// All flows, by name.
+    /// Returns all flows, sorted by name.
     pub fn list_flows(&self) -> Result<Vec<FlowEntry>, LibraryError> {
         self.library.list()
     }
 
-    /// What the newest version of a flow says, as one JSON value: of a script its text.
+    /// Returns the newest version of a flow as one JSON value. For a script it is the text.
     pub fn describe_flow(&self, name: &str) -> Result<Json, LibraryError> {
         let stored = self.library.get(name, None)?;
         if is_script(&stored.file.to_string_lossy()) {
             return Ok(Json::from(stored.text));
         }
-        // What is no JSON is YAML, as a file that somebody has put there may be.
+        // A user may have added the file as YAML.
         let parsed = Json::parse(&stored.text)
             .or_else(|_| serde_yaml::from_str::<serde_json::Value>(&stored.text).map(Json::from));
         parsed.map_err(|error| {
@@ -115,16 +115,15 @@ impl FlowService {
         })
     }
 
-    /// Runs the newest version of a flow to its end, or until it parks. With the id of a run that exists it goes on with
-    /// that one.
+    /// Runs the newest version of a flow until it ends or parks. With the id of an existing run it continues that run.
     pub async fn run_flow(&self, name: &str, inputs: Json, options: RunOptions) -> Result<RunResult, FlowError> {
         let runner = self.prepare(name, inputs, options)?;
         runner.start_session();
         Ok(runner.run().await)
     }
 
-    /// Prepares a run of the newest version of a flow. Its steps are logged as they end; those that ended before, in a
-    /// process that did not live to log them, are logged now.
+    /// Prepares a run of the newest version of a flow. Each step is logged when it ends. Earlier steps that a dead
+    /// process did not log are logged now.
     pub fn prepare(&self, name: &str, inputs: Json, options: RunOptions) -> Result<FlowRunner, FlowError> {
         let flow = self.library.load(&self.host, name, None)?;
         let mut runner = self.host.runner(&flow, RunOptions { input: inputs, ..options })?;
@@ -137,13 +136,13 @@ impl FlowService {
         Ok(runner)
     }
 
-    /// Logs the steps of a run of a flow that another process has driven, unless they are logged already.
+    /// Logs the steps of a run that another process has driven, unless they are already logged.
     pub fn log_run(&self, name: &str, run: &RunId) -> Result<(), FlowError> {
         let graph = self.host.graph_of_run(run)?;
         self.log_missing(name, graph, run)
     }
 
-    /// Logs those steps of a run that are not logged yet.
+    /// Logs the steps of a run that are not logged yet.
     pub fn log_missing(&self, name: &str, graph: Arc<Graph>, run: &RunId) -> Result<(), FlowError> {
         let mut steps = Steps::new(name, graph, run.clone());
         self.log_past(name, run, &mut steps)
@@ -158,7 +157,7 @@ impl FlowService {
         self.log.add_missing(name, run.as_str(), &past).map_err(|source| self.log_error(name, source))
     }
 
-    /// The latest lines of the log of a flow's steps, the latest last; also of a flow that is not there any more.
+    /// Returns the last lines of a flow's log, the newest last. It also works for a deleted flow.
     pub fn get_flow_runs(&self, name: &str, limit: usize) -> Result<Vec<StepLine>, FlowError> {
         let known = self.library.get(name, None).map(drop);
         match self.log.last(name, limit.min(FLOW_RUNS)).map_err(|source| self.log_error(name, source))? {

@@ -1,11 +1,11 @@
-//! Numbers about what a process does, as Prometheus reads them.
+//! Metrics of a process, in the format of Prometheus.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | names | the values of labels, of which there are not more than there may be |
+//! | names | the values of labels, up to a limit |
 //!
-//! Counting takes a lock that is shared with those who count the same family, and an atomic addition. Labels are names that
-//! flows, packs and operators have given, and nothing that a run is about.
+//! A count takes a lock per family and an atomic addition. Labels are names that flows, packs and operators have
+//! given, and contain no data of runs.
 
 mod names;
 
@@ -21,14 +21,14 @@ use prometheus_client::{
 use self::names::Names;
 use crate::observe::observed::{Ended, Observer, Tokens, What};
 
-/// Tenants that have numbers of their own; those that come later are `other`.
+/// Maximum tenants with their own label. Later ones count as `other`.
 pub(crate) const TENANTS: usize = 200;
-/// Node types that have numbers of their own.
+/// Maximum node types with their own label.
 pub(crate) const NODE_TYPES: usize = 500;
-/// Interfaces of calls, and providers and models, that have numbers of their own.
+/// Maximum interfaces of calls, and providers and models, with their own label.
 pub(crate) const INTERFACES: usize = 100;
 
-/// Seconds of what waits for the network or a model, and of whole runs.
+/// Buckets in seconds for network and model calls, and for whole runs.
 const LONG: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 600.0];
 
 type Label = (&'static str, Arc<str>);
@@ -36,7 +36,7 @@ type Counts<const N: usize> = Family<[Label; N], Counter>;
 type Sums<const N: usize> = Family<[Label; N], Counter<f64, std::sync::atomic::AtomicU64>>;
 type Durations<const N: usize> = Family<[Label; N], Histogram>;
 
-/// The numbers of a process. Cheap to clone.
+/// The metrics of a process. Cloning is cheap.
 #[derive(Clone)]
 pub struct Metrics(Arc<Families>);
 
@@ -64,7 +64,7 @@ struct Families {
     commits: Counter,
 }
 
-/// What is looked at when somebody asks.
+/// Gauges that the caller reads at the time of a scrape.
 pub struct Now {
     /// New runs that wait for their turn.
     pub runs_waiting: u64,
@@ -150,7 +150,7 @@ impl Families {
 }
 
 impl Metrics {
-    /// Everything, as Prometheus reads it.
+    /// Returns all metrics in the text format of Prometheus.
     pub fn render(&self, now: &Now) -> String {
         let set = |gauge: &Gauge, value: u64| _ = gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         set(&self.0.runs_waiting, now.runs_waiting);
@@ -161,24 +161,24 @@ impl Metrics {
             self.0.commits.inner().store(commits, std::sync::atomic::Ordering::Relaxed);
         }
         let mut text = String::new();
-        // A text takes all that is written to it.
+        // Writing to a string cannot fail.
         let _ = text::encode(&mut text, &self.0.registry);
         text
     }
 
-    /// A run is driven from now on.
+    /// Counts a run as driven until the guard is dropped.
     pub fn drives(&self) -> Driven {
         self.0.runs_driven.inc();
         Driven(self.clone())
     }
 
-    /// A tenant's attempts have computed.
+    /// Adds computing time of a tenant's attempts.
     pub(crate) fn computed(&self, tenant: &Tenant, time: Duration) {
         let labels = [("tenant", self.0.tenants.of(tenant.as_str()))];
         self.0.computed.get_or_create(&labels).inc_by(time.as_secs_f64());
     }
 
-    /// A turn of a model has ended.
+    /// Counts a model's turn that has ended.
     pub(crate) fn turn(&self, reply: &Result<Value, Failure>) {
         let told = match reply {
             Ok(value) => Some(value.json()),
@@ -195,14 +195,14 @@ impl Metrics {
         }
     }
 
-    /// A tenant has spent this, in USD.
+    /// Adds costs of a tenant, in USD.
     pub(crate) fn spent(&self, tenant: &Tenant, usd: f64) {
         if usd > 0.0 {
             self.0.cost.get_or_create(&[("tenant", self.0.tenants.of(tenant.as_str()))]).inc_by(usd);
         }
     }
 
-    /// The answer to a request begins.
+    /// Counts a request, with the time until its answer began.
     pub fn request(&self, method: &'static str, route: &str, status: u16, took: Duration) {
         let labels = [("method", method.into()), ("route", route.into()), ("status", status.to_string().into())];
         self.0.requests.get_or_create(&labels).observe(took.as_secs_f64());

@@ -1,15 +1,15 @@
-//! Stands in for traces and numbers in a build without the feature `otlp`: a collector is refused.
+//! Replaces telemetry in a build without the feature `otlp`, and refuses a collector.
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_services::egress::Egress;
 
 use crate::observe::observed::{Ended, Observer};
 
-/// Never made: this build reaches no collector.
+/// An empty type, since this build cannot reach a collector.
 #[derive(Clone)]
 pub(crate) enum Telemetry {}
 
-/// Refuses the address of a collector.
+/// An error for any collector's address.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "this build cannot send traces and numbers to `{0}`: it lacks the feature `otlp`; build it with `--features full`, or \

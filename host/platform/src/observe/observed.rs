@@ -1,11 +1,11 @@
-//! What happens in runs, as things that began and ended: from their events, for whoever counts or traces.
+//! Derives the spans of runs from their events, for metrics, traces and logs.
 //!
-//! A [`Watch`] is a channel of one run and the runs below it. It keeps what began until it ends, and tells [`Observers`] of it
-//! then. Only what the host itself has named is told: names, durations, outcomes and codes, and nothing of what nodes were
-//! given, said or made.
+//! A [`Watch`] is a channel of one run and its child runs. It keeps open spans and passes each to [`Observers`] when
+//! it ends. Spans contain only names, durations, outcomes and codes of the host. They contain no inputs, messages or
+//! outputs of nodes.
 //!
-//! A run that goes on in another process is watched by another watch. What began before is told by its end alone: of an
-//! attempt its type is unknown then, and of a call everything is.
+//! Each process watches a run by itself. A span that began in another process is reported by its end alone. Then an
+//! attempt has no known type, and a call has no known names.
 
 #![cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "only spans read every field"))]
 
@@ -20,28 +20,28 @@ use parking_lot::Mutex;
 
 use self::open::Open;
 
-/// Characters of a name that observers are told.
+/// Maximum characters of a name in a span.
 pub(crate) const NAME_CHARS: usize = 128;
 
-/// Something that has ended.
+/// A span that has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) tenant: Tenant,
     pub(crate) run: RunId,
     pub(crate) what: What,
-    /// Milliseconds since 1970.
+    /// The start, in milliseconds since 1970.
     pub(crate) began: u64,
     pub(crate) ended: u64,
-    /// `succeeded`, `failed`, `cancelled`, `retried`.
+    /// One of `succeeded`, `failed`, `cancelled` and `retried`.
     pub(crate) outcome: &'static str,
     /// The code of its failure.
     pub(crate) error: Option<String>,
 }
 
-/// What has ended.
+/// The subject of a span.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// A run.
+    /// A run of a flow.
     Run { flow: String },
     /// An attempt of a task.
     Attempt { task: Attempted, node_type: String },
@@ -51,7 +51,7 @@ pub(crate) enum What {
     Agent { task: Attempted, id: String, model: Option<String>, usage: Option<Tokens> },
 }
 
-/// Which attempt.
+/// The identity of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Attempted {
     /// The address of the task.
@@ -59,23 +59,23 @@ pub(crate) struct Attempted {
     pub(crate) attempt: u64,
 }
 
-/// A call.
+/// The interface, function and target of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Called {
     pub(crate) ordinal: u64,
     pub(crate) interface: String,
     pub(crate) function: String,
-    /// Of a turn of a model.
+    /// The provider, for a model's turn.
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
     /// The model that answered.
     pub(crate) answered: Option<String>,
     pub(crate) usage: Option<Tokens>,
-    /// Of a call of a tool.
+    /// The name of the tool, for a tool call.
     pub(crate) tool: Option<String>,
 }
 
-/// What turns of a model used.
+/// The tokens that a model's turns used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tokens {
     pub(crate) input: u64,
@@ -89,19 +89,20 @@ impl Tokens {
     }
 }
 
-/// One who wants to know.
+/// A receiver of spans.
 pub(crate) trait Observer: Send + Sync {
-    /// A run has begun, and not only gone on.
+    /// Reports that a run has begun. A resumed run is not reported again.
     fn started(&self, _tenant: &Tenant, _run: &RunId, _flow: &str) {}
 
-    /// Something has ended in the run `root`, or in one below it. It is called in the order of the run, and must be quick.
+    /// Reports a span that has ended in the run `root` or a child run. Calls are in the order of the run, and must
+    /// return quickly.
     fn ended(&self, root: &RunId, ended: &Ended);
 }
 
-/// Those who want to know.
+/// The receivers of a process's spans.
 pub(crate) type Observers = Arc<[Arc<dyn Observer>]>;
 
-/// Watches one run and the runs below it.
+/// Watches one run and its child runs.
 pub(crate) struct Watch {
     observers: Observers,
     root: RunId,
@@ -109,7 +110,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// `flow` is the name of the flow of the run itself.
+    /// Watches a run. `flow` is the name of the run's own flow.
     pub(crate) fn new(observers: Observers, run: RunId, flow: &str) -> Watch {
         Watch { observers, root: run.clone(), open: Mutex::new(Open::new(run, flow)) }
     }
@@ -130,12 +131,12 @@ impl Channel for Watch {
     }
 }
 
-/// A name among the members of an event, not longer than it may be.
+/// Returns a name from an event's members, cut to [`NAME_CHARS`].
 fn name_in(data: &Json, member: &str) -> Option<String> {
     Some(data.get(member)?.as_str()?.chars().take(NAME_CHARS).collect())
 }
 
-/// The code of a failure: what is no code may be anything.
+/// Returns the code of a failure. A text that is not a valid code becomes `other`.
 fn code_in(data: &Json) -> Option<String> {
     let code = data.get("error")?.get("code")?.as_str()?;
     let plain =

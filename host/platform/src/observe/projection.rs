@@ -1,4 +1,4 @@
-//! What the rows of sessions follow from: the facts of a run, read with the labels of its flow.
+//! Derives the rows of sessions from the facts of a run and the labels of its flow.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,10 +15,10 @@ use flowcell_runtime::{
     ports::{Change, Projection, Projections, StepStatus, Unit},
 };
 
-/// The output of a step that was cancelled.
+/// The output of a cancelled step.
 const CANCELLED: &str = "cancelled";
 
-/// Flows whose labels name a prefix for sessions have rows.
+/// Creates projections for flows whose labels name a session prefix.
 pub(crate) struct OfLabels;
 
 impl Projections for OfLabels {
@@ -48,7 +48,7 @@ impl Steps {
         session_id(&self.prefix, &self.name, step)
     }
 
-    /// The session of a step, below that of the step before.
+    /// Builds the session of a step, below that of the step before.
     fn session(&self, step: &str, before: Option<&str>) -> Change {
         let parent = if step == self.flow.first { None } else { Some(before.unwrap_or(&self.flow.first)) };
         let title = self.flow.title.as_ref().unwrap_or(&self.name);
@@ -88,7 +88,8 @@ impl Steps {
         Some(changes)
     }
 
-    /// A step has an output. What it leaves to the next run and has begun in this one is not left.
+    /// Builds the changes for a step with an output. Steps that have already begun in this run are not postponed
+    /// again.
     fn succeeded(&self, task: TaskKey, output: &Json) -> Vec<Change> {
         let Some(label) = self.step(task) else { return Vec::new() };
         let is_struct_output = output.get("structuredOutput").is_some_and(|structured| !structured.is_null());
@@ -100,7 +101,7 @@ impl Steps {
         changes
     }
 
-    /// A step that had begun ended without an output.
+    /// Builds the change for a step that began and ended without an output.
     fn failed(&self, task: TaskKey, why: &str) -> Option<Change> {
         let step = &self.step(task)?.step;
         self.begun.contains(step).then(|| self.ends(step, StepStatus::Failed, why.to_owned(), false))

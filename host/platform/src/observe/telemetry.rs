@@ -1,13 +1,13 @@
-//! Traces and numbers for a collector: OTLP over HTTP, in protobuf.
+//! Traces and metrics for a collector: OTLP over HTTP, in protobuf.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | span | what has ended in a run, as a span of the run's trace |
+//! | span | ended spans in the form of OpenTelemetry |
 //! | numbers | the same as instruments |
-//! | collector | our own client, as the exporters want one |
+//! | collector | the HTTP client of the exporters |
 //!
-//! Spans wait in a queue that is bounded, and what finds no place is left out: a collector that is slow or gone costs no run
-//! anything. It is warned of that once a minute.
+//! Spans wait in a bounded queue, and are dropped if it is full. So a slow or missing collector delays no run. A
+//! warning follows at most once a minute.
 
 mod collector;
 mod numbers;
@@ -39,25 +39,25 @@ use tokio::{
 use self::{collector::Collector, numbers::Numbers};
 use crate::observe::observed::{Ended, Observer, What};
 
-/// Spans that wait for the collector; further ones are left out.
+/// Maximum spans in the queue. Further ones are dropped.
 pub(crate) const QUEUE: usize = 4_096;
-/// Spans in one request.
+/// Maximum spans per request.
 pub(crate) const BATCH: usize = 512;
-/// How long spans are gathered before they are sent.
+/// Time that spans are gathered before they are sent.
 const GATHER: Duration = Duration::from_millis(500);
-/// How long a process that ends waits for the collector.
+/// Time that an ending process waits for the collector.
 pub(crate) const LAST: Duration = Duration::from_secs(5);
-/// Runs that have begun for another trace, and whose end is awaited; beyond that one is forgotten.
+/// Maximum unfinished runs with a link to a caller's trace. Beyond it, one link is dropped.
 const LINKS: usize = 10_000;
 
-/// Tells a collector what happens. Cheap to clone.
+/// Sends telemetry to a collector. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Telemetry(Arc<Shared>);
 
 struct Shared {
     collector: Collector,
     queue: mpsc::Sender<SpanData>,
-    /// What has not been sent, until somebody sends it.
+    /// The queue of unsent spans, until sending starts.
     waiting: Mutex<Option<mpsc::Receiver<SpanData>>>,
     numbers: OnceLock<Numbers>,
     links: Mutex<HashMap<(Tenant, RunId), SpanContext>>,
@@ -65,19 +65,20 @@ struct Shared {
     sending: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Why nothing can be sent.
+/// An error of the telemetry's setup.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TelemetryError {
-    /// No collector can be at this address.
+    /// The address of the collector is invalid.
     #[error("`{0}` is no address of a collector: {1}")]
     Address(String, String),
-    /// The environment asks for what cannot be done.
+    /// The environment asks for unsupported settings.
     #[error("what `OTEL_EXPORTER_OTLP_…` asks for cannot be done")]
     Exporter(#[from] ExporterBuildError),
 }
 
 impl Telemetry {
-    /// Telemetry for the collector at this address, such as `http://127.0.0.1:4318`. Nothing is sent before it is started.
+    /// Creates telemetry for the collector at this address, such as `http://127.0.0.1:4318`. It sends nothing before
+    /// it is started.
     pub(crate) fn new(url: &str, egress: &Egress) -> Result<Telemetry, TelemetryError> {
         let wrong = |failure: Failure| TelemetryError::Address(url.to_owned(), failure.message);
         let collector = Collector::new(url, egress).map_err(wrong)?;
@@ -93,7 +94,7 @@ impl Telemetry {
         })))
     }
 
-    /// Sends from now on, on the runtime that this is called on. A second time nothing happens.
+    /// Starts to send on the caller's runtime. A second call does nothing.
     pub(crate) fn start(&self) -> Result<(), TelemetryError> {
         let waiting = self.0.waiting.lock().take();
         let Some(waiting) = waiting else { return Ok(()) };
@@ -102,32 +103,32 @@ impl Telemetry {
         let exporter = SpanExporter::builder().with_http().with_http_client(collector.clone());
         let mut exporter = exporter.with_endpoint(collector.endpoint("v1/traces")).build()?;
         exporter.set_resource(&resource());
-        // What is counted before is not told.
+        // Earlier counts are not sent.
         let _ = self.0.numbers.set(Numbers::new(collector, resource())?);
         let sending = tokio::spawn(send(self.0.clone(), waiting, exporter));
         *self.0.sending.lock() = Some(sending);
         Ok(())
     }
 
-    /// Sends what there is, and ends. It does not wait for a collector that does not answer.
+    /// Sends the remaining data and ends. It waits at most [`LAST`] for the collector.
     pub(crate) async fn stop(&self) {
         let sending = self.0.sending.lock().take();
         let Some(sending) = sending else { return };
         self.0.ends.notify_one();
         let shared = self.0.clone();
         let numbers = tokio::task::spawn_blocking(move || shared.numbers.get().map(Numbers::stop));
-        // Whoever does not answer by then has lost the rest.
+        // A collector that does not answer in time loses the rest.
         let _ = tokio::time::timeout(LAST, async { tokio::join!(sending, numbers) }).await;
     }
 
-    /// A run is begun for a trace of somebody else, named by a `traceparent` of W3C Trace Context.
+    /// Links a run to the caller's trace, named by a `traceparent` of W3C Trace Context.
     pub(crate) fn link(&self, tenant: &Tenant, run: &RunId, traceparent: &str) {
         let Some(context) = context(traceparent) else { return };
         let mut links = self.0.links.lock();
         if links.len() >= LINKS
             && let Some(any) = links.keys().next().cloned()
         {
-            // It may have ended in another process long ago.
+            // This run may have ended in another process long ago.
             links.remove(&any);
         }
         links.insert((tenant.clone(), run.clone()), context);
@@ -152,7 +153,7 @@ impl Observer for Telemetry {
     }
 }
 
-/// Sends what waits, from time to time, until it is told to end.
+/// Sends the queued spans in batches, until it is told to stop.
 async fn send(shared: Arc<Shared>, mut waiting: mpsc::Receiver<SpanData>, exporter: SpanExporter) {
     let mut ends = false;
     while !ends {
@@ -185,7 +186,7 @@ async fn send(shared: Arc<Shared>, mut waiting: mpsc::Receiver<SpanData>, export
 
 fn resource() -> Resource {
     let builder = Resource::builder();
-    // `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` are the operator's.
+    // `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` are the operator's settings.
     let builder = match std::env::var_os("OTEL_SERVICE_NAME") {
         Some(_) => builder,
         None => builder.with_service_name("flowcell"),
@@ -193,7 +194,7 @@ fn resource() -> Resource {
     builder.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build()
 }
 
-/// Reads a `traceparent`: `00-<trace>-<span>-<flags>`.
+/// Parses a `traceparent`: `00-<trace>-<span>-<flags>`.
 fn context(traceparent: &str) -> Option<SpanContext> {
     let mut parts = traceparent.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

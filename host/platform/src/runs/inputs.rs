@@ -1,4 +1,4 @@
-//! The inputs of tasks; [`Host::task_inputs`](crate::Host::task_inputs) reads them.
+//! The inputs of tasks, which [`Host::task_inputs`](crate::Host::task_inputs) reads.
 
 pub use flowcell_runtime::{
     inputs::{AttemptInput, Input, InputDigest, MadeCall, TaskInputs, Window},

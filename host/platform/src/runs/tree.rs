@@ -1,4 +1,4 @@
-//! A run as a tree of its tasks: what is inside of a task stands below it, by the number of the pass.
+//! A run as a tree of its tasks. The tasks in a task's body are below it, by the number of the pass.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{Host, StartError};
 
-/// Bytes of a task beside its id and its error, and of the pass that it may be alone in.
+/// Approximate bytes of a task without its id and its error, with its own pass.
 const TWIG_BYTES: usize = 96;
 
 /// A task.
@@ -51,7 +51,7 @@ pub struct Pass {
     tasks: Vec<Twig>,
 }
 
-/// Whether a count is left out.
+/// Returns whether a count is zero, to omit it from the JSON.
 pub fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -60,13 +60,13 @@ pub fn is_zero(count: &u64) -> bool {
 #[derive(Default)]
 pub struct Tree {
     tasks: Vec<Twig>,
-    /// About the bytes of what it has, as JSON text.
+    /// Approximate bytes of the tasks as JSON text.
     bytes: u64,
     left_out: u64,
 }
 
 impl Tree {
-    /// What the store has of a run.
+    /// Builds the tree of a run from the store.
     pub fn of(host: &Host, run: &RunId) -> Result<Tree, StartError> {
         let mut tree = Tree::default();
         host.each_event(run, 0, |event| {
@@ -76,12 +76,12 @@ impl Tree {
         Ok(tree)
     }
 
-    /// How many tasks did not fit. Those that were heard of last are left out.
+    /// Returns the number of tasks that did not fit. They are the last ones of the run.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Its tasks, in the order in which they were first heard of.
+    /// Returns the tasks, in the order of their first events.
     pub fn tasks(self) -> Vec<Twig> {
         self.tasks
     }
@@ -96,7 +96,7 @@ impl Tree {
             return;
         }
         if self.bytes > PAGE_BYTES && find(&self.tasks, scope, id).is_none() {
-            // Every task is ready once for its first attempt.
+            // Each task becomes ready once for its first attempt.
             self.left_out += u64::from(event.kind == "task:ready");
             return;
         }
@@ -124,7 +124,7 @@ impl Tree {
     }
 }
 
-/// The owners of bodies and the numbers of their passes.
+/// Splits a scope into the owners of bodies and the numbers of their passes.
 fn passes(scope: &str) -> impl Iterator<Item = (&str, u64)> {
     scope.split('.').filter(|part| !part.is_empty()).map(|part| {
         let (owner, index) = part.split_once('[').unwrap_or((part, "0]"));
@@ -199,7 +199,7 @@ mod tests {
         };
         for pass in 0..passes {
             tree.add(&event("task:ready", pass, ""));
-            // One that was left out is not counted twice.
+            // An omitted task is not counted twice.
             tree.add(&event("task:failed", pass, "it fails"));
         }
         let left_out = tree.left_out();

@@ -1,4 +1,4 @@
-//! What a run waits for, as its events tell it.
+//! Derives the waits of a run from its events.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use crate::{Host, StartError, host::task_inputs::calling};
 
-/// Levels of runs below a run that are looked at.
+/// Maximum levels of child runs that are searched.
 const DEPTH: usize = 16;
-/// Bytes of a question's whole arguments, as JSON text, that a list of questions shows.
+/// Maximum bytes of a question's arguments in a list, as JSON text.
 pub(crate) const LISTED_BYTES: usize = 16 * 1024;
 
-/// Lists what a run and those below it wait for, up to [`PAGE_BYTES`]; what does not fit is counted by a last item,
-/// `{ "kind": "more", "leftOut" }`. Arguments of more than [`LISTED_BYTES`] are left out, and `wholeAt` says where they are.
+/// Lists the waits of a run and its child runs, up to [`PAGE_BYTES`]. A last item `{ "kind": "more", "leftOut" }`
+/// counts the omitted ones. Arguments of more than [`LISTED_BYTES`] are omitted, and `wholeAt` has their URL path.
 pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
     let mut filling = Filling::new(Most { items: usize::MAX, bytes: PAGE_BYTES });
     let (mut found, mut left_out) = (Vec::new(), 0_u64);
@@ -50,10 +50,10 @@ pub fn question(host: &Host, run: &RunId, address: &str) -> Result<Option<Value>
     Ok(found)
 }
 
-/// A search through a run and the runs below it.
+/// A search through a run and its child runs.
 struct Search<'a> {
     host: &'a Host,
-    /// Whether long arguments are kept.
+    /// Set to keep long arguments.
     whole: bool,
 }
 
@@ -72,7 +72,7 @@ impl Search<'_> {
         if depth == 0 {
             return Ok(());
         }
-        // A run that is over waits for nothing, and there may be many.
+        // An ended child run has no waits, so only unfinished ones are searched.
         for child in self.host.left_below(run).map_err(OpenError::Store)? {
             if let Some(task) = calling(run, &child) {
                 self.below(&child, &format!("{prefix}{task}/"), depth - 1, take)?;
@@ -82,7 +82,7 @@ impl Search<'_> {
     }
 }
 
-/// A segment of a URL's path.
+/// Escapes a segment of a URL's path.
 fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
@@ -94,10 +94,10 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// What each task waits for: by a name, as there may be several.
+/// The waits of each task. A task may have several, by name.
 #[derive(Default)]
 pub(crate) struct Open {
-    /// Whether long arguments are kept.
+    /// Set to keep long arguments.
     whole: bool,
     waits: BTreeMap<String, Vec<(String, Value)>>,
     /// Agent runs that have an inbox, by their tasks.

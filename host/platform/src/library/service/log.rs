@@ -1,4 +1,4 @@
-//! The files of the log: `tool_logs/flow_<name>.jsonl` beside the folder of the flows.
+//! The log files: `tool_logs/flow_<name>.jsonl` beside the folder of the flows.
 
 use std::{
     collections::HashSet,
@@ -15,51 +15,51 @@ use crate::host::folder::is_flow_name;
 /// Bytes that are read at a time from the end of a file.
 const PIECE: u64 = 64 * 1024;
 
-/// A line of the log.
+/// A line of the log, for one step that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepLine {
-    /// The run.
+    /// The run's id.
     pub flow_run_id: String,
-    /// The flow.
+    /// The flow's name.
     pub flow_name: String,
-    /// The step.
+    /// The step's id.
     pub step_id: String,
     /// The tool, as the flow names it.
     pub tool_name: String,
-    /// `success`, or `error`.
+    /// Either `success` or `error`.
     pub status: String,
-    /// What the tool was given; of a step whose references failed, what of it could be computed.
+    /// The tool's parameters. If a reference failed, they hold the parts that could be computed.
     pub params: serde_json::Value,
-    /// The beginning of the result as text; null if there is none.
+    /// The start of the result as text. `None` if the step has no result.
     pub result_summary: Option<String>,
-    /// Why the step failed; null if it did not.
+    /// The reason of a failed step. `None` if it succeeded.
     pub error: Option<String>,
-    /// When it ended, in UTC.
+    /// The time when the step ended, in UTC.
     pub timestamp: String,
 }
 
-/// The logs of the flows of a folder. Several processes may write one.
+/// The logs of the flows of a folder. Several processes may write them.
 pub(super) struct StepLog {
     folder: PathBuf,
 }
 
 impl StepLog {
-    /// The logs beside a folder.
+    /// Returns the logs beside a folder.
     pub(super) fn beside(flows: &Path) -> StepLog {
         StepLog { folder: flows.parent().unwrap_or(Path::new("")).join("tool_logs") }
     }
 
-    /// The log of a flow.
+    /// Returns the path of a flow's log.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(format!("flow_{name}.jsonl"))
     }
 
-    /// Appends lines.
+    /// Appends lines to a flow's log.
     pub(super) fn add(&self, name: &str, lines: &[StepLine]) -> io::Result<()> {
         append(&mut self.open(name)?, lines.iter())
     }
 
-    /// Appends those lines of a run whose steps have none.
+    /// Appends the lines of a run whose steps are not in the log.
     pub(super) fn add_missing(&self, name: &str, run: &str, lines: &[StepLine]) -> io::Result<()> {
         if lines.is_empty() {
             return Ok(());
@@ -73,7 +73,7 @@ impl StepLog {
         append(&mut file, lines.iter().filter(|line| !there.contains(&line.step_id)))
     }
 
-    /// The last lines; none if there is no log.
+    /// Returns the last lines. It returns `None` if the log does not exist.
     pub(super) fn last(&self, name: &str, limit: usize) -> io::Result<Option<Vec<StepLine>>> {
         if !is_flow_name(name) {
             return Ok(None);
@@ -99,10 +99,10 @@ impl StepLog {
         Ok(Some(lines))
     }
 
-    /// Opens a log for nobody else to write meanwhile.
+    /// Opens and locks a log for writing.
     fn open(&self, name: &str) -> io::Result<File> {
         let (mut folder, mut options) = (fs::DirBuilder::new(), OpenOptions::new());
-        // The log has parameters and results, so only its owner reads it.
+        // The log contains parameters and results, so only its owner may read it.
         #[cfg(unix)]
         {
             std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
@@ -115,7 +115,7 @@ impl StepLog {
     }
 }
 
-/// Appends lines after the last whole one: a process may have died while it wrote.
+/// Appends lines after the last complete one, since a process may have died during a write.
 fn append<'a>(file: &mut File, lines: impl Iterator<Item = &'a StepLine>) -> io::Result<()> {
     let mut text = Vec::new();
     for line in lines {

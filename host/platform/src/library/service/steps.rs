@@ -1,4 +1,4 @@
-//! Which lines of the log follow from the events of a run: one for each step that ended.
+//! Derives the lines of the log from a run's events: one line for each step that ended.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,21 +12,21 @@ use parking_lot::Mutex;
 
 use super::log::{StepLine, StepLog};
 
-/// Characters of a summary of a result, and of an error.
+/// Maximum characters of a result's summary, and of an error.
 const SUMMARY: usize = 1_000;
-/// Bytes of the JSON text of parameters; of larger ones the beginning is logged, as a text.
+/// Maximum bytes of parameters as JSON text. Of larger parameters, the start is logged as a string.
 const PARAMS: usize = 16 * 1024;
 
-/// Follows one run.
+/// Follows the events of one run.
 pub(super) struct Steps {
     flow: String,
     graph: Arc<Graph>,
     run: RunId,
     input: Json,
-    /// Results so far, by the ids of the steps.
+    /// The results so far, by step id.
     results: Vec<(Arc<str>, Json)>,
     begun: HashSet<String>,
-    /// The number of the event that comes next.
+    /// The number of the next event.
     next: u64,
 }
 
@@ -36,7 +36,7 @@ impl Steps {
         Steps { flow, graph, run, input, results: Vec::new(), begun: HashSet::new(), next: 0 }
     }
 
-    /// Takes an event in. What was taken in before, and what is of runs and passes below this one, says nothing.
+    /// Handles an event, and returns the line of a step that ended. It ignores earlier events, child runs and passes.
     pub(super) fn follow(&mut self, event: &Event) -> Option<StepLine> {
         if event.run_id != self.run || event.seq < self.next || event.data.get("scope").is_some() {
             return None;
@@ -97,7 +97,7 @@ impl Steps {
     }
 }
 
-/// What the flow calls the tool of a step; in other dialects the node's type.
+/// Returns the flow's name for the tool of a step. In other dialects it is the node's type.
 fn tool(node: &Node) -> String {
     step_label(node).map_or_else(|| node.node_type.name.to_string(), |label| label.tool)
 }
@@ -116,13 +116,13 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// A time as RFC 3339 writes it, in UTC, with milliseconds; empty if it is later than the year 9999.
+/// Formats a time as RFC 3339, in UTC with milliseconds. It is empty after the year 9999.
 fn timestamp(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     time.map(|time| format!("{time:.3}")).unwrap_or_default()
 }
 
-/// Logs the steps of a run as they end. What cannot be logged is not the run's trouble.
+/// Logs the steps of a run as they end. A failure to log does not fail the run.
 pub(super) struct Following {
     steps: Mutex<Steps>,
     log: Arc<StepLog>,

@@ -1,13 +1,13 @@
-//! The values of a label, of which there are not more than there may be.
+//! Limits the number of values of a label.
 
 use std::{collections::HashSet, sync::Arc};
 
 use parking_lot::RwLock;
 
-/// What stands for every name that came too late.
+/// The label value for names beyond the limit.
 const OTHER: &str = "other";
 
-/// The names of one kind. The first that come are kept, and are the same from then on.
+/// The names of one kind. The first ones keep their own label value.
 pub(super) struct Names {
     known: RwLock<HashSet<Arc<str>>>,
     most: usize,
@@ -19,7 +19,7 @@ impl Names {
         Names { known: RwLock::default(), most, other: OTHER.into() }
     }
 
-    /// The name as it is told.
+    /// Returns the label value of a name.
     pub(super) fn of(&self, name: &str) -> Arc<str> {
         if let Some(known) = self.known.read().get(name) {
             return known.clone();

@@ -1,4 +1,4 @@
-//! What the text says, and how many labels there are.
+//! Tests the text of the metrics and the limits of labels.
 
 use flowcell_contract::Json;
 

@@ -1,10 +1,10 @@
-//! The log of runs: that they began and ended, and how their attempts failed. It tells what observers are told and no more.
+//! Logs the start and end of runs, and failed attempts. It contains no more than the observers receive.
 
 use flowcell_contract::{RunId, Tenant};
 
 use super::{Ended, Observer, What};
 
-/// Writes what happens in runs to the log.
+/// Writes the spans of runs to the log.
 pub(crate) struct Log;
 
 impl Observer for Log {

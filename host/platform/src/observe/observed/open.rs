@@ -1,4 +1,4 @@
-//! What has begun and not ended yet.
+//! The spans that have not ended yet.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use flowcell_runtime::Event;
 
 use super::{Attempted, Called, Ended, Tokens, What, code_in, name_in};
 
-/// What has begun in a run and in the runs below it.
+/// The open spans of a run and its child runs.
 #[derive(Default)]
 pub(super) struct Open {
     runs: HashMap<RunId, Run>,
-    /// A turn that has ended; what it used is told next.
+    /// A turn that has ended. The next events report its model and usage.
     turn: Option<Box<Ended>>,
 }
 
@@ -21,11 +21,11 @@ struct Run {
     attempts: HashMap<Attempted, Attempt>,
 }
 
-/// An attempt; without a type if it began before the run was watched.
+/// An attempt. It has no type if it began before the run was watched.
 #[derive(Default)]
 struct Attempt {
     node_type: Option<String>,
-    /// The calls, and when they began.
+    /// The calls, with their start times.
     calls: HashMap<u64, (Call, u64)>,
     /// The agent runs, the latest last.
     agents: Vec<Agent>,
@@ -132,7 +132,7 @@ impl Open {
         }
     }
 
-    /// What a turn was and used is told right after its end.
+    /// Adds a turn's model and usage, which follow right after its end.
     fn turn_said(&mut self, event: &Event, tell: Tell<'_>) {
         let Some(mut turn) = self.turn.take() else { return };
         if let What::Call { call, .. } = &mut turn.what {
@@ -170,7 +170,7 @@ fn ended(event: &Event, what: What, began: u64, outcome: &'static str) -> Ended 
     Ended { tenant, run, what, began, ended: event.ts.max(began), outcome, error: code_in(&event.data) }
 }
 
-/// When something began that says at its end how long it was.
+/// Returns the start time of an event that reports its duration at the end.
 fn lasted(event: &Event) -> u64 {
     event.ts.saturating_sub(event.data.get("durationMs").and_then(Json::as_u64).unwrap_or(0))
 }

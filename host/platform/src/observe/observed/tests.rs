@@ -1,4 +1,4 @@
-//! What is told of a run by its events.
+//! Tests the spans that a run's events give.
 
 use flowcell_contract::Json;
 use parking_lot::Mutex;

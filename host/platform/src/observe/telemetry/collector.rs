@@ -1,4 +1,4 @@
-//! The collector, and our own client as the exporters want one: what is sent to it passes the same guard as everything else.
+//! The collector as an HTTP client for the exporters. Its requests pass the same egress guard as all others.
 
 use std::{
     fmt,
@@ -18,14 +18,14 @@ use opentelemetry_http::{HttpClient, HttpError, Request, Response};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, time::Instant};
 
-/// How long one request to the collector may take.
+/// Timeout of one request to the collector.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
-/// Time between two warnings.
+/// Minimum time between two warnings.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
-/// Bytes of its answer.
+/// Maximum bytes of the collector's answer.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// A collector. Cheap to clone.
+/// A collector. Cloning is cheap.
 #[derive(Clone)]
 pub(super) struct Collector(Arc<Shared>);
 
@@ -38,7 +38,7 @@ struct Shared {
 }
 
 impl Collector {
-    /// The collector at an address. It is the operator's word that it may be a private one.
+    /// Creates a collector at an address. The operator configured it, so it may be a private address.
     pub(super) fn new(url: &str, egress: &Egress) -> Result<Collector, Failure> {
         let anywhere: Vec<AddressRange> = ["0.0.0.0/0", "::/0"].iter().filter_map(|range| range.parse().ok()).collect();
         let client = Client::new(egress.clone().also_private(&anywhere));
@@ -52,18 +52,18 @@ impl Collector {
         Ok(Collector(Arc::new(Shared { url, grants, client, runtime, warned })))
     }
 
-    /// Where one kind of things is sent to.
+    /// Returns the URL of an OTLP path.
     pub(super) fn endpoint(&self, path: &str) -> String {
         format!("{}/{path}", self.0.url)
     }
 
-    /// Exporters ask from threads of their own; what they ask is done on this runtime.
+    /// Sets the runtime for requests, since exporters call from their own threads.
     pub(super) fn run_on(&self, runtime: Handle) {
-        // The first one stays.
+        // The first runtime stays.
         let _ = self.0.runtime.set(runtime);
     }
 
-    /// Says that the collector misses something, unless that was said a moment ago.
+    /// Warns that the collector misses data, at most once per [`SILENCE`].
     pub(super) fn warn(&self, why: &str) {
         let now = Instant::now();
         let mut warned = self.0.warned.lock();
@@ -74,7 +74,7 @@ impl Collector {
     }
 }
 
-/// The scheme and the host of a URL.
+/// Returns the scheme and host of a URL.
 fn origin(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

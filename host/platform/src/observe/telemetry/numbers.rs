@@ -1,4 +1,4 @@
-//! What has ended, as instruments: those of the conventions for generative models, and our own.
+//! Metrics as OpenTelemetry instruments, those of the conventions for generative AI and Flowcell's own.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use opentelemetry_sdk::{
 use super::{TelemetryError, collector::Collector};
 use crate::observe::observed::{Called, Ended, What};
 
-/// Instruments that are told to a collector from time to time: every minute, or as `OTEL_METRIC_EXPORT_INTERVAL` says.
+/// Instruments that are exported to a collector every minute, or at `OTEL_METRIC_EXPORT_INTERVAL`.
 pub(super) struct Numbers {
     provider: SdkMeterProvider,
     runs: Histogram<f64>,
@@ -81,9 +81,9 @@ impl Numbers {
         }
     }
 
-    /// Tells the rest. It waits for the collector, on the thread that it is called on.
+    /// Exports the rest and blocks until the collector answers.
     pub(super) fn stop(&self) {
-        // A collector that is not there has been warned of.
+        // A missing collector was already reported.
         let _ = self.provider.shutdown();
     }
 }
