@@ -1,22 +1,23 @@
-//! Packs of others: brought from files, URLs and registries, pinned by `flowcell.lock`, and loaded from a store by what they are.
+//! Third-party packs: fetched from files, URLs and registries, pinned by `flowcell.lock`, and loaded from a store by
+//! their digests.
 //!
-//! To install a pack reads it and runs nothing of it, nor compiles it. The lock says what was installed: the digest of each pack,
-//! what it asks for, and who has signed it. Whoever has the lock gets the same bytes or an error.
+//! Installing a pack reads it and neither runs nor compiles its code. The lock records the digest of each pack, the
+//! capabilities that it requests, and its signer. Every user of a lock gets the same bytes or an error.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
 //! | id | a pack's name and version |
 //! | lock | `flowcell.lock` |
 //! | store | the packs themselves, by their digests |
-//! | asks | what a pack asks for, and what another version asks for beyond it |
-//! | source | where packs come from |
-//! | bring | getting them from there |
-//! | install | deciding about what has come |
-//! | loading | what a host loads of a lock |
-//! | signature | keys, and what they sign |
-//! | trust | whose signatures count |
-//! | yaml | documents with the place of what is wrong in them |
-//! | error | what can go wrong |
+//! | asks | the capabilities of a pack, and the difference between versions |
+//! | source | the sources of packs |
+//! | bring | fetching packs from their sources |
+//! | install | checks before an installation |
+//! | loading | the packs that a host loads from a lock |
+//! | signature | keys and signatures |
+//! | trust | the trusted signers |
+//! | yaml | YAML documents with the places of errors |
+//! | error | errors of packs |
 
 mod asks;
 mod bring;
@@ -47,9 +48,9 @@ pub use self::{
 
 /// The file that pins packs, in the folder in which flows are run.
 pub const LOCK_FILE: &str = "flowcell.lock";
-/// The file that says whose signatures count, beside it.
+/// The file with the trusted signers, beside the lock.
 pub const TRUST_FILE: &str = "flowcell.trust.yaml";
-/// Bytes of a lock, or of a file that says whose signatures count.
+/// Maximum bytes of a lock or a file with trusted signers.
 pub const MAX_FILE: u64 = 4 << 20;
-/// Bytes of a signature in a file.
+/// Maximum bytes of a signature in a file.
 pub const MAX_SIGNATURE: usize = 1_024;

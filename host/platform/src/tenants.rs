@@ -1,14 +1,14 @@
-//! Tenants of a server: who they are, which tokens let them in, and what was done in their name.
+//! The tenants of a server, their tokens, and their audit logs.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | [`token`] | what lets somebody in: shown once, kept as a hash |
-//! | [`callers`] | who calls a server: tenants, or, until there is one, everybody on this machine |
-//! | [`audit`] | what was done, as a chain of hashes for each tenant |
-//! | [`policy`] | what a tenant may do, and how much |
-//! | [`operation`] | what operators ask for, from whichever process |
+//! | [`token`] | tokens: shown once, stored as hashes |
+//! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
+//! | [`audit`] | audit logs, a hash chain for each tenant |
+//! | [`policy`] | the policies and quotas of tenants |
+//! | [`operation`] | operators' requests from any process |
 //!
-//! All of it is in the documents of the store, so that every process on a shared store knows the same.
+//! All of it is in the documents of the store, so every process on a shared store has the same data.
 
 pub mod audit;
 pub mod callers;
@@ -38,50 +38,50 @@ use crate::{
 use audit::{Act, Outcome};
 use token::Token;
 
-/// What audit logs call operators.
+/// The actor in audit entries of operators.
 const OPERATOR: &str = "operator";
-/// What they call whoever shows a token that opens nothing.
+/// The actor in audit entries of rejected tokens.
 const NOBODY: &str = "nobody";
 const TOKEN: &str = "token";
 /// Entries of an audit log that are read at a time.
 const PAGE: usize = 500;
-/// Characters of a tenant's name.
+/// Maximum characters of a tenant's name.
 const MAX_NAME: usize = 64;
 
-/// Why something about tenants was not done.
+/// An error of an operation on tenants.
 #[derive(Debug, thiserror::Error)]
 pub enum TenantError {
-    /// There is none of this name.
+    /// The tenant does not exist.
     #[error("there is no tenant `{0}`; `flowcell tenant create {0}` makes it")]
     Unknown(String),
     /// The name is taken.
     #[error("there is a tenant `{0}` already")]
     Taken(String),
-    /// It cannot be the name of a tenant.
+    /// The name is invalid for a tenant.
     #[error("`{0}` cannot be a tenant's name: it has 1 to {MAX_NAME} letters, digits, `-` and `_`")]
     Name(String),
-    /// There is no such token.
+    /// The token does not exist.
     #[error("there is no token `{0}`; `flowcell token list` tells which there are")]
     UnknownToken(String),
-    /// There is no such scope.
+    /// The scope does not exist.
     #[error("there is no scope `{0}`; the scopes are {1}")]
     UnknownScope(String, String),
-    /// A policy names what there is not.
+    /// The policy names an unknown capability.
     #[error("the policy is not set: {0}")]
     Policy(String),
-    /// Somebody else has changed it at the same time.
+    /// Another caller changed it at the same time.
     #[error("`{0}` was changed by somebody else at the same time; try again")]
     Changed(String),
-    /// What is registered is not as it was written.
+    /// A document is damaged.
     #[error("what is registered of `{0}` is damaged: {1}")]
     Damaged(String, String),
-    /// Something about secrets.
+    /// An error of a secret.
     #[error(transparent)]
     Secret(#[from] VaultError),
-    /// Something about files.
+    /// An error of a file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Something about a trigger was not done.
+    /// An error of a trigger.
     #[error(transparent)]
     Trigger(#[from] TriggerError),
     /// The store does not answer.
@@ -90,7 +90,7 @@ pub enum TenantError {
 }
 
 impl TenantError {
-    /// A stable code.
+    /// Returns a stable error code.
     pub fn code(&self) -> &'static str {
         match self {
             TenantError::Unknown(_) => "tenant_not_found",
@@ -109,12 +109,12 @@ impl TenantError {
     }
 }
 
-/// Milliseconds between two entries of an audit log about the same token that opened nothing.
+/// Minimum milliseconds between two audit entries about the same rejected token.
 const REFUSALS: u64 = 60_000;
-/// Tokens of which it is remembered when they opened nothing.
+/// Size of the cache of rejected tokens.
 const REFUSED: usize = 1_000;
 
-/// When a token that opened nothing was noted last.
+/// The time of the last audit entry about each rejected token.
 #[derive(Default)]
 struct Refusals(Mutex<HashMap<Box<str>, u64>>);
 
@@ -147,29 +147,29 @@ impl From<DocumentError> for TenantError {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TenantRow {
-    /// Its name.
+    /// The tenant's name.
     pub name: String,
-    /// When it was made, in milliseconds since 1970.
+    /// The time of its creation, in milliseconds since 1970.
     pub created: u64,
-    /// Its tokens let nobody in, and none of its runs is begun or gone on with.
+    /// Set while its tokens are rejected and none of its runs starts or continues.
     pub disabled: bool,
 }
 
-/// The tenants of a store. Clones remember the same.
+/// The tenants of a store. Clones share the cache of rejected tokens.
 #[derive(Clone)]
 pub struct Tenants {
-    /// In the name of the operators.
+    /// The host of the operators' tenant.
     host: Host,
     refusals: Arc<Refusals>,
 }
 
 impl Tenants {
-    /// Those in the store of a host.
+    /// Returns the tenants in the store of a host.
     pub fn of(host: &Host) -> Tenants {
         Tenants { host: host.of(Tenant::from(OPERATORS)), refusals: Arc::default() }
     }
 
-    /// Makes a tenant.
+    /// Creates a tenant.
     pub fn create(&self, name: &str) -> Result<(), TenantError> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
@@ -182,7 +182,7 @@ impl Tenants {
         self.note(name, "tenant.create", name, Outcome::Done)
     }
 
-    /// Lets the tokens of a tenant in, or nobody.
+    /// Enables or disables a tenant and its tokens.
     pub fn enable(&self, name: &str, enabled: bool) -> Result<(), TenantError> {
         let (tenant, version) = self.tenant(name)?;
         let tenant = TenantRecord { disabled: !enabled, ..tenant };
@@ -193,7 +193,7 @@ impl Tenants {
         self.note(name, action, name, Outcome::Done)
     }
 
-    /// All tenants, in the order of their names.
+    /// Returns all tenants, sorted by name.
     pub fn list(&self) -> Result<Vec<TenantRow>, TenantError> {
         let row = |(name, of): (String, TenantRecord)| TenantRow { name, created: of.created, disabled: of.disabled };
         Ok(self.all(TENANT)?.into_iter().map(row).collect())
@@ -203,7 +203,7 @@ impl Tenants {
         self.get(TENANT, name)?.ok_or_else(|| TenantError::Unknown(name.to_owned()))
     }
 
-    /// Notes that a token opened nothing, once a minute at most: whoever guesses is not to fill the log.
+    /// Adds an audit entry about a rejected token, at most once a minute. So guesses of tokens cannot fill the log.
     fn refused(&self, tenant: &str, token: &str) -> Refused {
         if self.refusals.is_due(token, self.host.now()) {
             let noted = self.note_by(NOBODY, tenant, "token.refused", token, Outcome::Refused);
@@ -212,7 +212,7 @@ impl Tenants {
         Refused::Unknown
     }
 
-    /// A tenant that there is: `local` always is.
+    /// Returns an existing tenant. `local` always exists.
     fn known(&self, name: &str) -> Result<Tenant, TenantError> {
         let tenant = Tenant::from(name);
         if tenant != Tenant::local() {
@@ -221,7 +221,7 @@ impl Tenants {
         Ok(tenant)
     }
 
-    /// All who may have secrets.
+    /// Returns all tenants that may have secrets.
     fn owners(&self) -> Result<Vec<Tenant>, TenantError> {
         let others = self.list()?.into_iter().map(|row| Tenant::from(row.name)).filter(|name| *name != Tenant::local());
         Ok(std::iter::once(Tenant::local()).chain(others).collect())
@@ -231,7 +231,7 @@ impl Tenants {
         self.host.vault()
     }
 
-    /// Notes what operators have done in the name of a tenant.
+    /// Adds an audit entry about an operator's action on a tenant.
     fn note(&self, tenant: &str, action: &str, subject: &str, outcome: Outcome) -> Result<(), TenantError> {
         self.note_by(OPERATOR, tenant, action, subject, outcome)
     }
@@ -270,7 +270,7 @@ impl Tenants {
 }
 
 impl Identify for Tenants {
-    /// Whoever shows the token of a tenant that lets somebody in.
+    /// Returns the caller for a valid token of an enabled tenant.
     fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused> {
         let shown = bearer.ok_or(Refused::Missing)?;
         let (id, secret) = token::parts(shown).ok_or(Refused::Unknown)?;
@@ -296,7 +296,7 @@ impl Identify for Tenants {
 
     fn still_knows(&self, caller: &Caller) -> bool {
         let token = caller.token.as_deref().map(|id| self.get::<Token>(TOKEN, id));
-        // Who cannot be asked about now comes again.
+        // If the store does not answer, the caller must authenticate again.
         let Some(Ok(Some((token, _)))) = token else { return false };
         token.lasts(self.host.now()) && self.tenant(&token.tenant).is_ok_and(|(tenant, _)| !tenant.disabled)
     }
@@ -312,7 +312,7 @@ impl Identify for Tenants {
 
     fn tenants(&self) -> Vec<Tenant> {
         let rows = self.list().unwrap_or_default();
-        // What the operator runs beside the server goes on, too.
+        // The operator's own runs beside the server also continue.
         let local = rows.iter().all(|row| row.name != Tenant::local().as_str()).then(Tenant::local);
         let enabled = rows.into_iter().filter(|row| !row.disabled).map(|row| Tenant::from(row.name));
         local.into_iter().chain(enabled).collect()

@@ -1,12 +1,12 @@
-//! What runs meet outside of their flow, and what stands in for it in tests.
+//! The tools and services that runs use outside their flow, and their stand-ins in tests.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | tools | what an agent may call |
-//! | services | what the operator gives flows under names |
-//! | resolver | look-ups of names, shared fairly among tenants |
-//! | simulate | what is answered by stand-ins |
-//! | rehearsal | runs with given results and virtual time |
+//! | tools | the tools that an agent may call |
+//! | services | the operator's named services for flows |
+//! | resolver | DNS look-ups, shared fairly between tenants |
+//! | simulate | the capabilities that stand-ins answer |
+//! | rehearsal | test runs with fixtures and virtual time |
 
 pub(crate) mod rehearsal;
 pub(crate) mod resolver;

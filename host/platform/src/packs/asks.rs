@@ -1,4 +1,4 @@
-//! What a pack asks for, and what another version asks for beyond it.
+//! The capabilities that a pack requests, and the difference between versions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,22 +8,22 @@ use std::{
 use flowcell_contract::Manifest;
 use serde::{Deserialize, Serialize};
 
-/// The node types of a pack, each with the capabilities that it asks for.
+/// The node types of a pack, each with the capabilities that it requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Asks(BTreeMap<String, BTreeSet<String>>);
 
-/// What differs between what two versions of a pack ask for, a line each.
+/// The difference between the requests of two versions of a pack, one line per capability.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// What the later one asks for, and the earlier did not.
+    /// The requests that only the later version has.
     pub more: Vec<String>,
-    /// What it does not ask for any more.
+    /// The requests that only the earlier version has.
     pub less: Vec<String>,
 }
 
 impl Asks {
-    /// What a manifest asks for.
+    /// Returns the requests of a manifest.
     pub fn of(manifest: &Manifest) -> Asks {
         let asked = manifest.nodes.iter().map(|node| {
             let names = node.capabilities.iter().map(|request| request.name.to_string());
@@ -32,7 +32,7 @@ impl Asks {
         Asks(asked.collect())
     }
 
-    /// What differs from these to those of a later version.
+    /// Returns the difference from these requests to those of a later version.
     pub fn until(&self, later: &Asks) -> Difference {
         let (before, after) = (self.lines(), later.lines());
         Difference {

@@ -1,4 +1,4 @@
-//! Getting packs from where they are.
+//! Fetches packs from their sources.
 
 use std::{
     fs::File,
@@ -14,15 +14,15 @@ use flowcell_services::{
 
 use super::{Arrival, InstallError, MAX_SIGNATURE, Signature, Source};
 
-/// What an artifact in a registry has its signature under.
+/// The annotation with the signature of an artifact in a registry.
 const ANNOTATION: &str = "flowcell.signature";
-/// How the file with a signature ends, beside the pack.
+/// The ending of the signature file beside a pack.
 const ENDING: &str = ".sig";
 
-/// Gets packs from where they are, and takes them there.
+/// Fetches packs from their sources, and publishes them to registries.
 pub struct Carrier {
     egress: Egress,
-    /// For whom the credentials are.
+    /// The registry that gets the credentials.
     home: Option<String>,
     credentials: Option<Credentials>,
     realms: Vec<Realm>,
@@ -30,8 +30,8 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// Shows these credentials to the registry that is usual here, and to no other; others get what `docker login` keeps.
-    /// Offline it makes no connection.
+    /// Creates a carrier. Only the default registry gets these credentials. Other registries get those of `docker
+    /// login`. With `offline` it makes no connection.
     pub fn new(
         registry: Option<&str>,
         credentials: Option<Credentials>,
@@ -42,12 +42,12 @@ impl Carrier {
         Ok(Carrier { egress, home, credentials, realms: Vec::new(), offline })
     }
 
-    /// The same carrier, which shows credentials for a registry to these servers of tokens as well.
+    /// Returns the same carrier, which also sends credentials for a registry to these token servers.
     pub fn trusting(self, realms: Vec<Realm>) -> Carrier {
         Carrier { realms, ..self }
     }
 
-    /// Gets a pack, with its signature if it has one.
+    /// Fetches a pack, with its signature if it has one.
     pub async fn bring(&self, source: &Source) -> Result<Arrival, InstallError> {
         match source {
             Source::File(file) => read(file),
@@ -79,7 +79,7 @@ impl Carrier {
         Ok(Arrival { source: Source::Registry(reference.with(wanted)), bytes: artifact.bytes.to_vec(), signature })
     }
 
-    /// Takes a pack to a registry. A version that is there stays what it is; a signature may be added to it.
+    /// Publishes a pack to a registry. An existing version stays unchanged, but a signature may be added to it.
     pub async fn push(
         &self,
         reference: &Reference,
@@ -112,7 +112,7 @@ impl Carrier {
     }
 }
 
-/// The file with the signature of a pack in a file.
+/// Returns the path of the signature file beside a pack's file.
 pub fn signature_file(pack: &Path) -> PathBuf {
     let mut path = pack.as_os_str().to_owned();
     path.push(ENDING);
@@ -128,14 +128,14 @@ fn read(file: &Path) -> Result<Arrival, InstallError> {
             read => read.map(|_| Some(bytes)).map_err(|source| InstallError::Read { path: path.to_owned(), source }),
         }
     };
-    // One byte more than a pack may have tells that there are too many.
+    // One byte more than the limit reveals a file that is too large.
     let bytes = bounded(file, most())?.ok_or_else(|| InstallError::Nothing(file.display().to_string()))?;
     let beside = bounded(&signature_file(file), MAX_SIGNATURE)?;
     let signature = beside.map(|bytes| signature(&String::from_utf8_lossy(&bytes))).transpose()?;
     Ok(Arrival { source: Source::File(file.to_owned()), bytes, signature })
 }
 
-/// Bytes that a pack may have.
+/// Returns the maximum bytes of a pack.
 fn most() -> usize {
     Limits::default().component
 }

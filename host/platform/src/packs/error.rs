@@ -1,4 +1,4 @@
-//! What can go wrong with packs of others.
+//! The errors of third-party packs.
 
 use std::{io, path::PathBuf};
 
@@ -8,133 +8,133 @@ use flowcell_services::code;
 
 use super::{Difference, PackId};
 
-/// Why a pack was not installed, published or loaded.
+/// An error of installing, publishing or loading a pack.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
     /// A file cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// A document is wrong.
+    /// A document has an error.
     #[error("{}: {why}", path.display())]
     Document {
-        /// Which.
+        /// The path of the document.
         path: PathBuf,
-        /// Where and what is wrong.
+        /// The error with its place.
         why: String,
     },
-    /// There is no folder for packs.
+    /// The folder for packs cannot be determined.
     #[error("there is no folder for packs: neither FLOWCELL_CACHE nor HOME is set")]
     NoStore,
     /// A key cannot be used.
     #[error("the key that signs packs: {0}")]
     Key(String),
-    /// What is to be installed is named wrongly.
+    /// The source of a pack is invalid.
     #[error("{0}")]
     Source(String),
-    /// There is nothing.
+    /// The source has no pack.
     #[error("there is nothing at {0}")]
     Nothing(String),
-    /// What came is no pack that a host takes.
+    /// The fetched file is not a pack that a host accepts.
     #[error("what came from {origin} is refused")]
     Refused {
-        /// Where it came from.
+        /// The source of the file.
         origin: String,
-        /// Why.
+        /// The reason of the refusal.
         source: Refusal,
     },
-    /// Another pack came than was asked for.
+    /// The source has another pack than the caller asked for.
     #[error("{wanted} was asked for, and {origin} has {found}")]
     Other {
-        /// What was asked for.
+        /// The requested pack or version.
         wanted: String,
-        /// Where it came from.
+        /// The source of the pack.
         origin: String,
-        /// What came.
+        /// The pack that the source has.
         found: PackId,
     },
     /// The same version has other bytes than before.
     #[error("{id} has changed: the lock has {locked}, and {origin} has {found}")]
     Changed {
-        /// The pack.
+        /// The name and version of the pack.
         id: PackId,
-        /// Where it came from.
+        /// The source of the pack.
         origin: String,
-        /// What was installed.
+        /// The digest of the installed pack.
         locked: Digest,
-        /// What came.
+        /// The digest of the fetched pack.
         found: Digest,
     },
-    /// A version is to be published again with other bytes.
+    /// The registry already has this version with other bytes.
     #[error("{reference} is published already, as {there}; this pack is {here}")]
     Published {
-        /// Where.
+        /// The reference in the registry.
         reference: String,
-        /// What is there.
+        /// The digest in the registry.
         there: String,
-        /// What is to be published.
+        /// The digest of the pack to publish.
         here: Digest,
     },
-    /// It asks for more than the version that is installed.
+    /// The pack requests more than the installed version.
     #[error("{id} asks for more than {than}")]
     AsksMore {
-        /// The pack.
+        /// The name and version of the new pack.
         id: PackId,
         /// The version that is installed.
         than: PackId,
-        /// For what.
+        /// The additional requests.
         difference: Difference,
     },
-    /// Its signature does not suffice.
+    /// The signature is missing or not trusted.
     #[error("{id} is not trusted: {why}")]
     Untrusted {
-        /// The pack.
+        /// The name and version of the pack.
         id: PackId,
-        /// Why.
+        /// The reason, as a sentence.
         why: String,
     },
-    /// The store does not have it.
+    /// The store does not have the pinned pack.
     #[error("{id} is locked, and its bytes are not here ({digest})")]
     Missing {
-        /// The pack.
+        /// The name and version of the pack.
         id: PackId,
-        /// What it is.
+        /// The pinned digest.
         digest: Digest,
     },
-    /// Somebody has changed the file in the store.
+    /// The file in the store was changed.
     #[error("{id} was changed in the store: the lock has {locked}, and {} is {found}", path.display())]
     Damaged {
-        /// The pack.
+        /// The name and version of the pack.
         id: PackId,
-        /// Its file.
+        /// The path of its file.
         path: PathBuf,
-        /// What was installed.
+        /// The pinned digest.
         locked: Digest,
-        /// What is there.
+        /// The digest of the file.
         found: Digest,
     },
-    /// No connection may be made.
+    /// The source needs a connection, but the carrier is offline.
     #[error("{0} is not here, and `--offline` makes no connection")]
     Offline(String),
-    /// A registry, or another server, does not give it, or does not take it.
+    /// A registry or another server refuses the request.
     #[error("{}", .0.message)]
     Outside(Failure),
 }
 
 impl InstallError {
-    /// What to do about it.
+    /// Returns advice for the user.
     pub fn help(&self) -> Option<&'static str> {
         Some(match self {
             InstallError::Document { .. } => {

@@ -6,18 +6,18 @@ use flowcell_contract::Manifest;
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
-/// A pack's name and version: `acme@1.2.0`.
+/// A pack's name and version, such as `acme@1.2.0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PackId {
-    /// The name, with which its node types begin.
+    /// The name, which is the prefix of its node types.
     pub name: String,
-    /// The version.
+    /// The semantic version.
     pub version: Version,
 }
 
 impl PackId {
-    /// What a manifest says.
+    /// Returns the id in a manifest.
     pub fn of(manifest: &Manifest) -> PackId {
         PackId { name: manifest.name.to_string(), version: manifest.version.clone() }
     }

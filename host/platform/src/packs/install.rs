@@ -1,4 +1,4 @@
-//! Deciding about a pack that has come from somewhere.
+//! Checks a fetched pack and installs it.
 
 use flowcell_contract::ManifestError;
 use flowcell_engine::{Inspection, Refusal, inspect, is_reserved};
@@ -7,47 +7,47 @@ use super::{
     Asks, Difference, InstallError, Lock, Locked, PackId, PackStore, Signature, Signer, Source, Trust, store::Kept,
 };
 
-/// Characters of the name of a pack that is installed, at most.
+/// Maximum characters of an installed pack's name.
 const MAX_NAME: usize = 64;
 
-/// A pack that has come from somewhere, at which nobody has looked yet.
+/// A fetched pack that is not checked yet.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// Where it came from.
+    /// The source of the pack.
     pub source: Source,
-    /// What came.
+    /// The bytes of the component.
     pub bytes: Vec<u8>,
-    /// What came along with it.
+    /// The signature that came with the pack.
     pub signature: Option<Signature>,
 }
 
-/// A pack that may be installed.
+/// A checked pack that may be installed.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// Its name and version.
     pub id: PackId,
-    /// What it says of itself.
+    /// Its manifest, imports and digest.
     pub inspection: Inspection,
-    /// Who has signed it.
+    /// The signer of the pack.
     pub signer: Option<Signer>,
-    /// The highest version beside it that is installed, and what differs from that.
+    /// The highest other installed version, with the difference to it.
     pub beside: Option<(PackId, Difference)>,
     bytes: Vec<u8>,
     locked: Locked,
 }
 
-/// Installs packs: keeps them in a store, and pins them in a lock.
+/// Installs packs: stores their bytes and pins them in a lock.
 pub struct Installer<'a> {
-    /// What is pinned.
+    /// The lock that pins packs.
     pub lock: &'a mut Lock,
-    /// Where packs are kept.
+    /// The store of the packs' bytes.
     pub store: &'a PackStore,
-    /// Whose signatures count.
+    /// The trusted signers.
     pub trust: &'a Trust,
 }
 
 impl Arrival {
-    /// Looks at what came. Nothing of it is run or compiled.
+    /// Inspects the pack without running or compiling it.
     pub fn inspect(&self) -> Result<Inspection, InstallError> {
         let inspection = inspect(&self.bytes).and_then(|inspection| {
             let name = &inspection.manifest.name;
@@ -60,7 +60,7 @@ impl Arrival {
     }
 }
 
-/// Refuses a name that nobody can write in a flow or in a list of trusted keys.
+/// Refuses a name that a flow or a list of trusted keys cannot contain.
 fn check_name(name: &str) -> Result<(), Refusal> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     match plain && (1..=MAX_NAME).contains(&name.len()) {
@@ -73,7 +73,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 }
 
 impl Installer<'_> {
-    /// Decides whether a pack may be installed.
+    /// Checks whether a pack may be installed.
     pub fn examine(&self, arrival: Arrival) -> Result<Candidate, InstallError> {
         let inspection = arrival.inspect()?;
         let Arrival { source, bytes, signature } = arrival;
@@ -104,7 +104,7 @@ impl Installer<'_> {
         Ok(Candidate { id, inspection, signer, beside, bytes, locked })
     }
 
-    /// Installs a pack. If it asks for more than another version that is installed, somebody has to approve of that.
+    /// Installs a pack. If it requests more than another installed version, the user must approve it.
     pub fn install(&mut self, candidate: Candidate, approved: bool) -> Result<(), InstallError> {
         let Candidate { id, beside, bytes, locked, .. } = candidate;
         if let Some((than, difference)) = beside.filter(|(_, difference)| !difference.more.is_empty() && !approved) {
@@ -115,13 +115,13 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Whether the store has what is pinned, unchanged.
+    /// Returns whether the store has the pinned pack unchanged.
     pub fn has(&self, id: &PackId) -> Result<bool, InstallError> {
         let Some(locked) = self.lock.get(id) else { return Ok(false) };
         Ok(matches!(self.store.get(&locked.digest)?, Kept::Pack(_)))
     }
 
-    /// The pack that was installed from somewhere, if the store has it unchanged.
+    /// Returns the pack that was installed from a source, if the store has it unchanged.
     pub fn here(&self, source: &Source) -> Result<Option<PackId>, InstallError> {
         let pinned = source.pinned(self.lock.file());
         let found = self.lock.packs().find(|(_, locked)| locked.source == pinned).map(|(id, _)| id.clone());
@@ -131,7 +131,7 @@ impl Installer<'_> {
         })
     }
 
-    /// Keeps a pinned pack that has come again.
+    /// Stores a pinned pack that was fetched again.
     pub fn restore(&self, id: &PackId, arrival: Arrival) -> Result<(), InstallError> {
         let candidate = self.examine(arrival)?;
         if candidate.id != *id {
@@ -142,7 +142,7 @@ impl Installer<'_> {
     }
 }
 
-/// Says that a pack comes from another repository than the version before. Whoever may push to one repository does not speak for
+/// Describes a change of the repository since the installed version. Push access to one repository must not extend to
 /// the packs of others.
 fn moved(before: &str, source: &Source) -> Option<String> {
     let (Source::Registry(new), Ok(Source::Registry(old))) = (source, Source::parse(before, None)) else { return None };
@@ -150,7 +150,7 @@ fn moved(before: &str, source: &Source) -> Option<String> {
     (!same).then(|| format!("from {}/{}, not from {}/{}", new.registry, new.repository, old.registry, old.repository))
 }
 
-/// What differs between two versions. A signature of somebody else, or of nobody any more, is to be approved of, too.
+/// Returns the difference between two versions. A missing signature or another signer also needs approval.
 fn difference(before: &Locked, after: &Locked) -> Difference {
     let mut difference = before.nodes.until(&after.nodes);
     let key = |locked: &Locked| locked.signature.map(|signature| signature.key);

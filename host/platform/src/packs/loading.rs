@@ -1,16 +1,16 @@
-//! What a host loads of a lock.
+//! Loads the packs of a lock.
 
 use std::{io, path::Path};
 
 use super::{InstallError, Lock, PackId, PackStore, Trust, store::Kept};
 
-/// A pack that a lock pins, as it is in the store.
+/// A pinned pack with its bytes from the store.
 pub(crate) struct LockedPack {
     pub(crate) id: PackId,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The packs that a lock pins. Each is what the lock says, and is trusted now; no connection is made.
+/// Returns the pinned packs. Each matches the lock's digest and is trusted now. It makes no connection.
 pub(crate) fn locked_packs(
     lock: &Path,
     store: Option<&PackStore>,

@@ -1,4 +1,4 @@
-//! `flowcell.lock`: which packs are installed, and what they are.
+//! The file `flowcell.lock`, which lists the installed packs with their digests.
 
 use std::{
     collections::BTreeMap,
@@ -12,32 +12,32 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{Asks, InstallError, PackId, Signature, yaml};
 
-/// What stands above a lock.
+/// The comment at the top of a lock.
 const HEAD: &str = "# What `flowcell node install` has installed. Keep it beside the flows that use it.\n";
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// The packs that are installed, by name and version.
+/// The installed packs, by name and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock {
     file: PathBuf,
     packs: BTreeMap<PackId, Locked>,
 }
 
-/// What is installed of a pack.
+/// The record of an installed pack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Locked {
-    /// Where it came from, and comes from again.
+    /// The source, from which it can be fetched again.
     pub source: String,
-    /// What it is.
+    /// The digest of its bytes.
     #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
     pub digest: Digest,
     /// The interfaces that it imports.
     pub imports: Vec<String>,
-    /// What its node types ask for.
+    /// The capabilities that its node types request.
     pub nodes: Asks,
-    /// Who vouches for it.
+    /// The signature that was checked at the installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
 }
@@ -51,13 +51,13 @@ struct Written {
 }
 
 impl Lock {
-    /// Reads a lock. One that is not there pins nothing.
+    /// Reads a lock. A missing file pins nothing.
     pub fn read(file: &Path) -> Result<Lock, InstallError> {
         let written: Option<Written> = yaml::read(file)?;
         Ok(Lock { file: file.to_owned(), packs: written.map(|written| written.packs).unwrap_or_default() })
     }
 
-    /// Writes it whole or not at all.
+    /// Writes the file atomically.
     pub fn write(&self) -> Result<(), InstallError> {
         let text = self.text();
         let cannot = |source| InstallError::Write { path: self.file.clone(), source };
@@ -66,45 +66,45 @@ impl Lock {
 
     fn text(&self) -> Result<String, serde_yaml::ser::Error> {
         let written = Written { version: VERSION, packs: self.packs.clone() };
-        // A line for each thing, so that differences between two locks are told by lines.
+        // One line per item makes line diffs of two locks readable.
         let options = serde_yaml::ser_options! { prefer_block_scalars: false, compact_list_indent: false };
         let text = serde_yaml::to_string_with_options(&written, options)?;
         Ok(format!("{HEAD}{}\n", text.trim_end()))
     }
 
-    /// The file that it is.
+    /// Returns the path of the file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The packs, by name and version.
+    /// Returns the packs, sorted by name and version.
     pub fn packs(&self) -> impl Iterator<Item = (&PackId, &Locked)> {
         self.packs.iter()
     }
 
-    /// What is installed of a pack.
+    /// Returns the record of a pack.
     pub fn get(&self, id: &PackId) -> Option<&Locked> {
         self.packs.get(id)
     }
 
-    /// The highest version that is installed of a pack, beside one.
+    /// Returns the highest other installed version of a pack.
     pub fn highest_beside(&self, id: &PackId) -> Option<(&PackId, &Locked)> {
         self.packs.iter().rfind(|(other, _)| other.name == id.name && *other != id)
     }
 
-    /// Pins a pack.
+    /// Pins a pack, and replaces an earlier record of the same version.
     pub fn insert(&mut self, id: PackId, locked: Locked) {
         self.packs.insert(id, locked);
     }
 
-    /// Takes a pack out, all its versions or one. Answers which.
+    /// Removes one version of a pack, or all. Returns the removed ones.
     pub fn remove(&mut self, name: &str, version: Option<&semver::Version>) -> Vec<PackId> {
         let meant = |id: &PackId| id.name == name && version.is_none_or(|version| id.version == *version);
         self.packs.extract_if(.., |id, _| meant(id)).map(|(id, _)| id).collect()
     }
 }
 
-/// Writes a file whole or not at all, and lets those read it whom the user's mask lets.
+/// Writes a file atomically. Its permissions follow the user's umask.
 pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use super::{InstallError, PackId};
 use crate::operate::vault::{self, KeySource};
 
-/// What keys and signatures begin with.
+/// The prefix of keys and signatures.
 const SCHEME: &str = "ed25519";
 
 /// The public half of a key that signs packs: `ed25519:BASE64`.
@@ -20,19 +20,19 @@ const SCHEME: &str = "ed25519";
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKey([u8; 32]);
 
-/// Somebody's word that a pack of a name and version is this one: `ed25519:KEY:SIGNATURE`, both in base64.
+/// A signature of a pack's name, version and digest: `ed25519:KEY:SIGNATURE`, both in base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Signature {
-    /// Whose word it is.
+    /// The signer's public key.
     pub key: PublicKey,
     bytes: [u8; 64],
 }
 
-/// A key that signs packs.
+/// A private key that signs packs.
 pub struct PackKey(Ed25519KeyPair);
 
-/// What is signed. Nothing in it has a line break.
+/// Returns the signed text. No part of it contains a line break.
 fn statement(id: &PackId, digest: &Digest) -> String {
     format!("flowcell pack\nname: {}\nversion: {}\ndigest: {digest}\n", id.name, id.version)
 }
@@ -49,7 +49,7 @@ impl PackKey {
         pair.map(PackKey).ok_or_else(|| InstallError::Key(wrong.into()))
     }
 
-    /// Makes a key in a new file that only its owner may read.
+    /// Creates a key in a new file that only its owner may read.
     pub fn make(file: &Path) -> Result<PackKey, InstallError> {
         let mut seed = Zeroizing::new([0; 32]);
         rand::rng().fill_bytes(&mut seed[..]);
@@ -58,14 +58,14 @@ impl PackKey {
         PackKey::read(&KeySource::File(file.to_owned()))
     }
 
-    /// What others know it by.
+    /// Returns the public half of the key.
     pub fn public(&self) -> PublicKey {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(self.0.public_key().as_ref());
         PublicKey(bytes)
     }
 
-    /// Vouches for a pack.
+    /// Signs a pack.
     pub fn sign(&self, id: &PackId, digest: &Digest) -> Signature {
         let mut bytes = [0; 64];
         bytes.copy_from_slice(self.0.sign(statement(id, digest).as_bytes()).as_ref());
@@ -74,7 +74,7 @@ impl PackKey {
 }
 
 impl Signature {
-    /// Whether it is about this pack, and by whom it says.
+    /// Returns whether the signature is valid for this pack. It does not check whether the key is trusted.
     pub fn holds(&self, id: &PackId, digest: &Digest) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, self.key.0);
         key.verify(statement(id, digest).as_bytes(), &self.bytes).is_ok()
@@ -163,7 +163,7 @@ mod tests {
         PackKey::read(&KeySource::File(file)).unwrap()
     }
 
-    /// The first key pair of RFC 8032.
+    /// Tests the first key pair of RFC 8032.
     #[test]
     fn keys_are_those_of_the_standard() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Where packs come from.
+//! The sources of packs.
 
 use std::{
     fmt,
@@ -7,20 +7,20 @@ use std::{
 
 use flowcell_services::distribution::{Reference, Wanted};
 
-/// Where a pack comes from.
+/// The source of a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A file.
+    /// A local file.
     File(PathBuf),
-    /// A URL.
+    /// An HTTP URL.
     Url(String),
-    /// A registry.
+    /// A reference in a registry.
     Registry(Reference),
 }
 
 impl Source {
-    /// Reads what somebody has written: a file (`./acme.wasm`), a URL, a reference (`ghcr.io/acme/greet@1.2.0`), or a name
-    /// (`greet@1.2.0`) in the registry that is usual here (`ghcr.io/acme`).
+    /// Parses a user's text: a file (`./acme.wasm`), a URL, a reference (`ghcr.io/acme/greet@1.2.0`), or a name
+    /// (`greet@1.2.0`) in the default registry (`ghcr.io/acme`).
     pub fn parse(text: &str, registry: Option<&str>) -> Result<Source, String> {
         if text.contains("://") {
             return Ok(Source::Url(text.to_owned()));
@@ -41,7 +41,7 @@ impl Source {
         whole.parse().map(Source::Registry)
     }
 
-    /// As a lock has it: a file by its path from where the lock lies.
+    /// Returns the source as a lock records it. A file is relative to the lock's folder.
     pub(super) fn pinned(&self, lock: &Path) -> String {
         match self {
             Source::File(file) => match lock.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -54,7 +54,7 @@ impl Source {
         }
     }
 
-    /// What a lock says, as seen from here.
+    /// Parses the source in a lock, with files relative to the current folder.
     pub fn of_lock(text: &str, lock: &Path) -> Result<Source, String> {
         match Source::parse(text, None)? {
             Source::File(file) => Ok(Source::File(lock.parent().map(|folder| folder.join(&file)).unwrap_or(file))),
@@ -62,7 +62,7 @@ impl Source {
         }
     }
 
-    /// The version that is asked for, if one is.
+    /// Returns the requested version of a registry reference.
     pub(super) fn version(&self) -> Option<&semver::Version> {
         match self {
             Source::Registry(Reference { wanted: Wanted::Version(version), .. }) => Some(version),

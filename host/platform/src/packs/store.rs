@@ -1,4 +1,4 @@
-//! The packs themselves, in a folder, by their digests.
+//! A folder that stores packs by their digests.
 
 use std::{
     fs, io,
@@ -10,40 +10,40 @@ use flowcell_contract::Digest;
 use super::{InstallError, lock::write_whole};
 use crate::cache;
 
-/// A folder with packs by their digests. It may be deleted: what is pinned is brought again.
+/// A folder with packs by their digests. Users may delete it, since pinned packs can be fetched again.
 #[derive(Clone, Debug)]
 pub struct PackStore {
     folder: PathBuf,
 }
 
-/// What a store has under a digest.
+/// The result of reading a digest from a store.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// Nothing.
+    /// The store has no such file.
     Nothing,
-    /// Something else: the file was changed.
+    /// The file has another digest, so it was changed.
     Changed(Digest),
-    /// The pack.
+    /// The bytes of the pack.
     Pack(Vec<u8>),
 }
 
 impl PackStore {
-    /// The store in this folder.
+    /// Returns the store in this folder.
     pub fn at(folder: impl Into<PathBuf>) -> PackStore {
         PackStore { folder: folder.into() }
     }
 
-    /// The store of the user: `packs` in the folder for what may be deleted.
+    /// Returns the user's store: `packs` in the user's cache folder.
     pub fn of_the_user() -> Result<PackStore, InstallError> {
         cache::of_the_user().map(|folder| PackStore::at(folder.join("packs"))).ok_or(InstallError::NoStore)
     }
 
-    /// Where the pack with this digest is.
+    /// Returns the path of the pack with this digest.
     pub fn file(&self, digest: &Digest) -> PathBuf {
         self.folder.join(format!("{}.wasm", digest.0))
     }
 
-    /// Reads a pack, and looks whether it is what it was.
+    /// Reads a pack and checks its digest.
     pub(crate) fn get(&self, digest: &Digest) -> Result<Kept, InstallError> {
         let path = self.file(digest);
         let bytes = match fs::read(&path) {
@@ -56,7 +56,7 @@ impl PackStore {
         }
     }
 
-    /// Keeps a pack.
+    /// Stores a pack.
     pub(super) fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), InstallError> {
         let path = self.file(digest);
         let written =

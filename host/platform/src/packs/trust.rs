@@ -1,4 +1,4 @@
-//! Whose signatures count.
+//! The trusted signers of packs.
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
@@ -8,10 +8,10 @@ use serde::Deserialize;
 
 use super::{InstallError, PackId, PublicKey, Signature, yaml};
 
-/// Whose signatures count. Without a file of this kind everybody's do, and packs need none.
+/// The trusted signers. Without such a file every signer is trusted, and packs need no signature.
 ///
 /// ```yaml
-/// unsigned: refuse                    # or allow; refuse is what stands for nothing
+/// unsigned: refuse                    # or allow; the default is refuse
 /// keys:
 ///   ada: { key: "ed25519:…", packs: [acme, "acme-*"] }
 /// ```
@@ -27,7 +27,7 @@ struct Written {
     keys: BTreeMap<String, Known>,
 }
 
-/// What becomes of packs that nobody has signed.
+/// The handling of unsigned packs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Unsigned {
@@ -36,7 +36,7 @@ enum Unsigned {
     Allow,
 }
 
-/// A key that counts.
+/// A trusted key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
@@ -45,23 +45,23 @@ struct Known {
     packs: Vec<String>,
 }
 
-/// Who has signed a pack.
+/// The signer of a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signer {
-    /// What the operator calls the key, if it is known.
+    /// The operator's name for the key, if the key is known.
     pub name: Option<String>,
-    /// The key.
+    /// The signer's public key.
     pub key: PublicKey,
 }
 
 impl Trust {
-    /// Reads the file. One that is not there is an error: nobody means to trust everybody by a slip.
+    /// Reads the file. A missing file is an error, so that a wrong path does not trust every signer.
     pub fn read(file: &Path) -> Result<Trust, InstallError> {
         let missing = || InstallError::Read { path: file.to_owned(), source: std::io::ErrorKind::NotFound.into() };
         yaml::read(file)?.map(|written| Trust(Some(written))).ok_or_else(missing)
     }
 
-    /// Decides about a pack. Answers who has signed it.
+    /// Checks the signature of a pack, and returns its signer.
     pub fn admit(
         &self,
         id: &PackId,

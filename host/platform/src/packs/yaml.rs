@@ -1,4 +1,4 @@
-//! Documents with the place of what is wrong in them.
+//! YAML documents with the places of their errors.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::{InstallError, MAX_FILE};
 
-/// Reads a document; none if there is no such file.
+/// Reads a document. It returns `None` if the file does not exist.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, InstallError> {
     let cannot = |source| InstallError::Read { path: path.to_owned(), source };
     let file = match File::open(path) {
@@ -30,7 +30,7 @@ pub(super) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, I
     serde_yaml::from_str(text).map_err(|error| {
         let first = yaml_error(&error).lines().next().unwrap_or_default().to_owned();
         let why = first.strip_prefix("error: ").unwrap_or(&first);
-        // Some say their place themselves.
+        // Some messages already contain the place.
         let why = why.split_once(": ").map_or(why, |(head, rest)| if head.starts_with("line ") { rest } else { why });
         let place = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
         wrong(path, place.unwrap_or_default() + why)

@@ -1,4 +1,4 @@
-//! Reading and verifying audit logs.
+//! Reads and verifies audit logs.
 
 use flowcell_contract::Tenant;
 use serde::Serialize;
@@ -11,27 +11,27 @@ use crate::operate::{
 
 pub use crate::operate::audit::{Act, AuditEntry, Outcome};
 
-/// What was found when a log was verified.
+/// The result of verifying a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verified {
-    /// How many entries there are.
+    /// The number of entries.
     pub entries: u64,
-    /// The hash of the last one, for whoever wants to know later whether it is still there.
+    /// The hash of the last entry, for a later comparison.
     pub head: String,
-    /// What is wrong, each in a sentence.
+    /// The damage found, one sentence each.
     pub damage: Vec<String>,
 }
 
 impl Tenants {
-    /// The entries of a tenant after one, at most `limit`.
+    /// Returns the entries of a tenant after a sequence number, at most `limit`.
     pub fn audit(&self, tenant: &str, after: u64, limit: usize) -> Result<Vec<AuditEntry>, TenantError> {
         let tenant = Tenant::from(tenant);
         let found = self.document_store().list(&tenant, AUDIT, &audit::key(after), limit)?;
         Ok(found.iter().map(read).collect::<Result<_, _>>()?)
     }
 
-    /// Looks through the whole log of a tenant. A head that was noted earlier must be in it.
+    /// Verifies the whole log of a tenant. It must contain the earlier head `noted`.
     pub fn verify_audit(&self, tenant: &str, noted: Option<&str>) -> Result<Verified, TenantError> {
         let mut verified = Verified { entries: 0, head: String::new(), damage: Vec::new() };
         let (mut at, mut seen) = (0, noted.is_none());

@@ -1,4 +1,5 @@
-//! Who calls a server: until there is a tenant everybody on this machine, and from then on whoever shows a token.
+//! Identifies the callers of a server. Until a tenant exists, any local caller is accepted. From then on every caller
+//! needs a token.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -18,19 +19,19 @@ use crate::{
     },
 };
 
-/// Time between two looks for the first tenant. For whoever shows a token it is looked for at once.
+/// Interval between checks for the first tenant. A caller with a token is checked at once.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Those who call a server on the store of a host.
+/// The callers of a server on the store of a host.
 pub struct Callers {
     tenants: Tenants,
-    /// It stays so: tenants are disabled and not removed.
+    /// Once set it stays, since tenants can be disabled but not removed.
     asks_for_tokens: AtomicBool,
     looked: Mutex<Option<Instant>>,
 }
 
 impl Callers {
-    /// Those of a host. It reads the store.
+    /// Creates the callers of a host. It reads the store.
     pub fn of(host: &Host) -> Result<Callers, TenantError> {
         let callers =
             Callers { tenants: Tenants::of(host), asks_for_tokens: AtomicBool::new(false), looked: Mutex::default() };
@@ -38,7 +39,7 @@ impl Callers {
         Ok(callers)
     }
 
-    /// Looks whether there is a tenant.
+    /// Checks whether a tenant exists.
     fn look(&self) -> Result<bool, TenantError> {
         let is_there = !self.tenants.document_store().list(self.tenants.host.tenant(), TENANT, "", 1)?.is_empty();
         if is_there {

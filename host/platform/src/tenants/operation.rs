@@ -1,4 +1,4 @@
-//! What operators ask for: done by the process that owns the store, whoever asks.
+//! Operators' requests, which the owner of the store executes for any process.
 
 use std::path::{Path, PathBuf};
 
@@ -13,123 +13,123 @@ use crate::{
     operate::{documents::to_json, policy::Policy, vault::Hidden},
 };
 
-/// Something that an operator asks for.
+/// A request of an operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "operation", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Operation {
-    /// Make a tenant.
+    /// Creates a tenant.
     CreateTenant {
-        /// Its name.
+        /// The tenant's name.
         name: String,
     },
-    /// Tell all tenants.
+    /// Lists all tenants.
     ListTenants,
-    /// Let the tokens of a tenant in, or nobody.
+    /// Enables or disables a tenant.
     EnableTenant {
-        /// Its name.
+        /// The tenant's name.
         name: String,
-        /// Whether its tokens let somebody in.
+        /// Set to enable it, unset to disable it.
         enabled: bool,
     },
-    /// Tell what a tenant may do, or set it.
+    /// Shows or sets the policy of a tenant.
     Policy {
-        /// Which tenant.
+        /// The tenant's name.
         name: String,
-        /// What it may do from now on.
+        /// The new policy. `None` shows the current one.
         set: Option<Policy>,
     },
-    /// Tell what a tenant has used up today.
+    /// Shows the tenant's usage of today.
     Usage {
-        /// Which tenant.
+        /// The tenant's name.
         name: String,
     },
-    /// Make a token.
+    /// Creates a token.
     CreateToken {
-        /// Whom it lets in.
+        /// The tenant of the token.
         tenant: String,
-        /// What it allows.
+        /// The names of its scopes.
         scopes: Vec<String>,
-        /// What it is for.
+        /// A note about its purpose.
         note: String,
-        /// For how long, in milliseconds; none: for ever.
+        /// Its lifetime in milliseconds. `None` means that it never expires.
         lasts: Option<u64>,
     },
-    /// Tell the tokens.
+    /// Lists the tokens.
     ListTokens {
-        /// Only those of this tenant.
+        /// Lists only those of this tenant.
         tenant: Option<String>,
     },
-    /// Let a token open nothing any more.
+    /// Revokes a token.
     RevokeToken {
-        /// Its name.
+        /// The token's id.
         id: String,
     },
-    /// Tell what was done.
+    /// Shows an audit log.
     Audit {
-        /// In whose name.
+        /// The tenant of the log.
         tenant: String,
-        /// After this entry.
+        /// Shows the entries after this sequence number.
         after: u64,
-        /// At most so many.
+        /// Maximum number of entries.
         limit: usize,
     },
-    /// See the triggers of a tenant's flows, or change one.
+    /// Shows the triggers of a tenant's flows, or changes one.
     Trigger {
-        /// Whose flows.
+        /// The tenant of the flows.
         tenant: String,
         /// The folder with the flows of `local`.
         folder: PathBuf,
-        /// Of which flow, and which; none: all.
+        /// The flow and the trigger's id. `None` lists all triggers.
         trigger: Option<(String, String)>,
-        /// What is done with it; none: it is shown.
+        /// The operation on the trigger. `None` shows it.
         act: Option<Act>,
     },
-    /// Look through what was done.
+    /// Verifies an audit log.
     VerifyAudit {
-        /// In whose name.
+        /// The tenant of the log.
         tenant: String,
-        /// A hash that must be in it.
+        /// A hash that the log must contain.
         head: Option<String>,
     },
-    /// Set a secret.
+    /// Sets a secret.
     SetSecret {
-        /// Whose.
+        /// The tenant of the secret.
         tenant: String,
-        /// Its name.
+        /// The secret's name.
         name: String,
-        /// What it is.
+        /// The secret's value.
         value: Hidden,
         /// The servers that it may be sent to.
         origins: Vec<String>,
     },
-    /// Tell the secrets, without what they are.
+    /// Lists the secrets without their values.
     ListSecrets {
-        /// Whose.
+        /// The tenant of the secrets.
         tenant: String,
     },
-    /// Remove a secret.
+    /// Removes a secret.
     RemoveSecret {
-        /// Whose.
+        /// The tenant of the secret.
         tenant: String,
-        /// Its name.
+        /// The secret's name.
         name: String,
     },
-    /// See the files of a tenant, or change them.
+    /// Shows or changes the files of a tenant.
     File {
-        /// Whose.
+        /// The tenant of the files.
         tenant: String,
-        /// What is done.
+        /// The operation on the files.
         deed: Deed,
     },
-    /// Rewrite all secrets under a new key.
+    /// Encrypts all secrets with a new key.
     RotateSecretKey {
-        /// The new key; none: one is made beside the store.
+        /// The new key. `None` creates one beside the store.
         key: Option<Hidden>,
     },
 }
 
 impl Tenants {
-    /// Does what an operator asks for, and tells what came of it.
+    /// Executes an operator's request and returns its result.
     pub fn operate(&self, operation: &Operation) -> Result<Json, TenantError> {
         let done = Json::object([("done", Json::from(true))]);
         match operation {
@@ -170,7 +170,7 @@ impl Tenants {
         }
     }
 
-    /// Shows the triggers of a tenant, or one, or does something with it.
+    /// Shows the triggers of a tenant or one of them, or changes one.
     fn trigger(
         &self,
         tenant: &str,

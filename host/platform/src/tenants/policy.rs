@@ -1,4 +1,4 @@
-//! Policies of tenants.
+//! The policies of tenants.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::{
 };
 
 impl Tenants {
-    /// What a tenant may do.
+    /// Returns the policy of a tenant.
     pub fn policy(&self, tenant: &str) -> Result<Policy, TenantError> {
         self.tenant(tenant)?;
         Ok(Policy::of(self.document_store(), &Tenant::from(tenant))?)
     }
 
-    /// What a tenant has used up today.
+    /// Returns the tenant's usage of today.
     pub fn used(&self, tenant: &str) -> Result<Used, TenantError> {
         self.tenant(tenant)?;
         Ok(self.host.usage().of_today(&Tenant::from(tenant))?)
     }
 
-    /// Sets what a tenant may do from now on. Runs that were accepted go on as they were.
+    /// Sets the policy of a tenant. Runs that were already accepted keep their grants.
     pub fn set_policy(&self, tenant: &str, policy: &Policy) -> Result<(), TenantError> {
         self.tenant(tenant)?;
         policy.check(&self.host.grantable()).map_err(TenantError::Policy)?;
@@ -39,7 +39,7 @@ impl Tenants {
         self.note(tenant, "tenant.policy", &set, Outcome::Done)
     }
 
-    /// A host for a tenant, within its policy.
+    /// Returns the host for a tenant, with its policy.
     pub fn host(&self, tenant: &Tenant) -> Result<Host, TenantError> {
         Ok(self.host.of(tenant.clone()).within(Arc::new(self.policy(tenant.as_str())?)))
     }

@@ -1,4 +1,4 @@
-//! Tokens: 256 random bits that are shown once. What is kept is their hash, which is of no use to whoever reads it.
+//! Tokens of 256 random bits, which are shown once. The store keeps only their hash, which cannot be used as a token.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::{Outcome, TOKEN, TenantError, Tenants};
 use crate::operate::identity::{Scope, Scopes};
 
-/// What every token begins with, so that it is recognised where it should not be.
+/// The prefix of every token, which helps scanners to find leaked tokens.
 const PREFIX: &str = "fct_";
 
 /// The document of a token.
@@ -24,53 +24,53 @@ pub(super) struct Token {
     revoked: Option<u64>,
 }
 
-/// A token, as operators see it: never the token itself.
+/// A token as operators see it, without its secret.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenRow {
-    /// Its name.
+    /// The token's id.
     pub id: String,
-    /// Whom it lets in.
+    /// The tenant of the token.
     pub tenant: String,
-    /// What it is for.
+    /// A note about its purpose.
     pub note: String,
-    /// What it allows.
+    /// The names of its scopes.
     pub scopes: Vec<String>,
-    /// When it was made, in milliseconds since 1970.
+    /// The time of its creation, in milliseconds since 1970.
     pub created: u64,
-    /// When it is over; none: never.
+    /// The time when it expires, in milliseconds since 1970. `None` means never.
     pub expires: Option<u64>,
-    /// When it was revoked.
+    /// The time when it was revoked, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked: Option<u64>,
 }
 
-/// A token that was made.
+/// A new token with its secret.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewToken {
-    /// Its name.
+    /// The token's id.
     pub id: String,
-    /// What to send as `Authorization: Bearer`. It is told now and never again.
+    /// The value for `Authorization: Bearer`. It is shown only once.
     pub token: String,
-    /// When it is over, in milliseconds since 1970; none: never.
+    /// The time when it expires, in milliseconds since 1970. `None` means never.
     pub expires: Option<u64>,
 }
 
-/// The name and the secret of a token.
+/// Splits a token into its id and its secret.
 pub(super) fn parts(token: &str) -> Option<(&str, &str)> {
     token.strip_prefix(PREFIX)?.split_once('_')
 }
 
 impl Token {
-    /// Whether a secret is its own, and it is not over.
+    /// Returns whether a secret matches and the token is still valid.
     ///
-    /// What is compared is hashes: how far two agree says nothing about the secret.
+    /// It compares hashes, so the time of the comparison reveals nothing about the secret.
     pub(super) fn opens(&self, secret: &str, now: u64) -> bool {
         self.lasts(now) && hash(secret) == self.hash
     }
 
-    /// Whether it is not over.
+    /// Returns whether the token is neither expired nor revoked.
     pub(super) fn lasts(&self, now: u64) -> bool {
         self.expires.is_none_or(|expires| now < expires) && self.revoked.is_none()
     }
@@ -90,7 +90,7 @@ fn hash(secret: &str) -> String {
 }
 
 impl Tenants {
-    /// Makes a token for a tenant, which lasts for so many milliseconds.
+    /// Creates a token for a tenant. `lasts` is its lifetime in milliseconds.
     pub fn create_token(
         &self,
         tenant: &str,
@@ -122,14 +122,14 @@ impl Tenants {
         Ok(NewToken { token: format!("{PREFIX}{id}_{secret}"), id, expires })
     }
 
-    /// The tokens of a tenant, or all.
+    /// Returns the tokens of a tenant, or all.
     pub fn tokens(&self, tenant: Option<&str>) -> Result<Vec<TokenRow>, TenantError> {
         let all = self.all::<Token>(TOKEN)?.into_iter();
         let of_tenant = all.filter(|(_, token)| tenant.is_none_or(|tenant| token.tenant == tenant));
         Ok(of_tenant.map(|(id, token)| token.row(id)).collect())
     }
 
-    /// Lets a token open nothing any more. One that was revoked before stays as it is.
+    /// Revokes a token. A token that was revoked before keeps its time.
     pub fn revoke_token(&self, id: &str) -> Result<(), TenantError> {
         let found: Option<(Token, u64)> = self.get(TOKEN, id)?;
         let (token, version) = found.ok_or_else(|| TenantError::UnknownToken(id.to_owned()))?;

@@ -1,5 +1,4 @@
-//! Runs in which some nodes are not run but given, nothing leaves the host, and time does not pass but jumps: for tests of
-//! flows.
+//! Test runs of flows. Some nodes get fixtures, no call leaves the host, and time jumps to the next timer.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -24,46 +23,46 @@ use parking_lot::Mutex;
 
 use crate::world::simulate::Simulate;
 
-/// What a node gives without being run.
+/// The fixture of a node, which is not run.
 #[derive(Clone, Debug)]
 pub enum Given {
-    /// An output.
+    /// The output of the node.
     Output(Json),
     /// A failure, of every attempt.
     Failure(Failure),
 }
 
-/// A reply that a call gets without leaving the host. What is left out fits every call.
+/// The scripted reply of a call, which does not leave the host. An omitted member matches every call.
 #[derive(Clone, Debug)]
 pub struct GivenCall {
-    /// The capability: `http`.
+    /// The capability, such as `http`.
     pub interface: Option<String>,
-    /// The id of the node that calls.
+    /// The id of the calling node.
     pub node: Option<String>,
-    /// What people are shown of the call has these members: `method`, `url` without its query.
+    /// Members that the public description of the call must have, such as `method`, or `url` without its query.
     pub about: Vec<(String, Json)>,
-    /// The reply.
+    /// The reply, or a failure.
     pub reply: Result<Json, Failure>,
-    /// How many calls get it; none: as many as there are.
+    /// Maximum number of calls that get it. `None` means no limit.
     pub times: Option<u32>,
 }
 
-/// What is given in a rehearsal.
+/// The fixtures and settings of a test run.
 #[derive(Debug, Default)]
 pub struct Script {
-    /// Results of nodes, which are not run then: by address, or by id for every pass.
+    /// The fixtures of nodes: by address, or by id for every pass.
     pub nodes: HashMap<String, Given>,
-    /// Replies of calls, the first that fits; a call that none fits fails.
+    /// The replies of calls, of which the first match applies. A call without a match fails.
     pub calls: Mutex<Vec<GivenCall>>,
-    /// Time does not jump: somebody writes to the run meanwhile, for whom it would be too fast.
+    /// Stops time from jumping, for a test that sends messages to the run.
     pub still: bool,
-    /// The time at which the run begins, in milliseconds since 1970; none: the first of January 2030.
+    /// The start time of the run, in milliseconds since 1970. Default: 1 January 2030.
     pub begin: Option<u64>,
-    /// Bytes of events and files that are kept in memory at most; `None`: as many as a run may have.
+    /// Maximum bytes of events and files in memory. Default: the limit of a run.
     pub most_bytes: Option<u64>,
 }
 
-/// Files in memory, within a budget: the run ends when it is used up.
+/// Files in memory, within a budget. The run ends when the budget is used up.
 pub(crate) struct Budgeted {
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) budget: Arc<MemoryBudget>,
@@ -81,13 +80,13 @@ impl Blobs for Budgeted {
 }
 
 impl Script {
-    /// How many replies are left that were given for a certain number of calls.
+    /// Returns the number of remaining replies with a limited number of calls.
     pub fn left(&self) -> usize {
         let calls = self.calls.lock();
         calls.iter().filter_map(|call| call.times).map(|times| times as usize).sum()
     }
 
-    /// What is given for a call, if anything.
+    /// Returns the scripted reply of a call, if one matches.
     fn reply(&self, outgoing: &Outgoing, about: &Json) -> Option<Result<Value, Failure>> {
         let mut calls = self.calls.lock();
         let fits = |given: &&mut GivenCall| {
@@ -102,11 +101,11 @@ impl Script {
     }
 }
 
-/// Stands in front of a capability: calls are admitted as ever, and none leaves.
+/// Wraps a capability. It admits calls as usual, but no call leaves the host.
 pub(crate) struct StandIn {
     pub(crate) real: Arc<dyn Capability>,
     pub(crate) script: Arc<Script>,
-    /// What gets the answer of a simulation where the script has none.
+    /// The simulation, which answers calls without a scripted reply.
     pub(crate) simulate: Arc<Simulate>,
 }
 
@@ -128,7 +127,7 @@ impl Capability for StandIn {
     }
 }
 
-/// The failure of a call without a reply: says what to write, and what else to simulate.
+/// Returns the failure of a call without a reply. It suggests the entry to write, and the simulation to enable.
 fn not_given(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure {
     let (node, call) = (&outgoing.caller.node_id, &outgoing.call);
     let service = about.get("service").and_then(Json::as_str);
@@ -152,7 +151,7 @@ fn not_given(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure 
     Failure::new("no_reply_given", message)
 }
 
-/// Stands in front of `http`, and answers every request with what it was.
+/// Wraps `http` and answers every request with its own method and URL.
 pub(crate) struct Simulated(pub(crate) Arc<dyn Capability>);
 
 impl Capability for Simulated {
@@ -173,7 +172,7 @@ impl Capability for Simulated {
     }
 }
 
-/// Runs nodes, but those that are given.
+/// Runs nodes, except those with fixtures.
 pub(crate) struct Rehearsal {
     runner: Arc<dyn NodeRunner>,
     script: Arc<Script>,
@@ -185,7 +184,7 @@ impl Rehearsal {
         Rehearsal { runner, script, clock }
     }
 
-    /// By address, or by id for every pass.
+    /// Returns the fixture of a node: by address, or by id for every pass.
     fn given(&self, attempt: &Attempt) -> Option<StepResult> {
         let address = attempt.scope.address(&attempt.node_id);
         let given = self.script.nodes.get(&address).or_else(|| self.script.nodes.get(attempt.node_id.as_str()))?;
@@ -216,7 +215,7 @@ impl NodeRunner for Rehearsal {
     }
 }
 
-/// Time that jumps to the next timer when no node runs.
+/// A clock that jumps to the next timer when no node runs.
 pub(crate) struct Clock {
     running: AtomicUsize,
     state: Mutex<Waiting>,
@@ -224,28 +223,28 @@ pub(crate) struct Clock {
 
 struct Waiting {
     now: u64,
-    /// When somebody wants to be woken, and a number to tell them apart.
+    /// The due time of each waiter, with a number that makes it unique.
     due: BTreeSet<(u64, u64)>,
     wakers: HashMap<u64, Waker>,
     next: u64,
-    /// How often something has changed.
+    /// The number of changes so far.
     stirs: u64,
 }
 
-/// The first of January 2030, so that a test that depends on the time of day is the same every day.
+/// 1 January 2030, so that tests do not depend on the current date.
 const BEGIN_MS: u64 = 1_893_456_000_000;
-/// How often everybody else may go on before time jumps.
+/// Number of times that other tasks may proceed before time jumps.
 const TURNS: u32 = 16;
 
 impl Clock {
-    /// The clock of a script.
+    /// Creates the clock of a script.
     pub(crate) fn new(script: &Script) -> Clock {
         let now = script.begin.unwrap_or(BEGIN_MS);
         let state = Waiting { now, due: BTreeSet::new(), wakers: HashMap::new(), next: 0, stirs: 0 };
         Clock { running: AtomicUsize::new(usize::from(script.still)), state: Mutex::new(state) }
     }
 
-    /// Something has changed: whoever waits looks again.
+    /// Records a change and wakes all waiters.
     fn stir(&self) {
         let mut state = self.state.lock();
         state.stirs += 1;
@@ -255,11 +254,11 @@ impl Clock {
     }
 }
 
-/// The calls of a node that does not run while it waits and none of its calls is under way.
+/// The calls of a node. A node that waits without a call in progress counts as idle.
 struct Idling {
     calls: Arc<dyn Calls>,
     clock: Arc<Clock>,
-    /// Calls under way.
+    /// The number of calls in progress.
     started: AtomicUsize,
 }
 
@@ -279,7 +278,7 @@ impl Calls for Idling {
     fn next(&self, timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>> {
         Box::pin(async move {
             let mut next = self.calls.next(timeout_ms);
-            // Its own timer is set before time may jump.
+            // The node's own timer must be set before time may jump.
             let arrived = match poll_fn(|context| Poll::Ready(next.as_mut().poll(context))).await {
                 Poll::Ready(arrived) => arrived,
                 Poll::Pending => {
@@ -308,7 +307,7 @@ impl Calls for Idling {
     }
 }
 
-/// Counts a node that waits as one that does not run.
+/// Counts a waiting node as idle until it is dropped.
 struct Idle(Arc<Clock>);
 
 impl Idle {
@@ -325,7 +324,7 @@ impl Drop for Idle {
     }
 }
 
-/// Counts a node that runs.
+/// Counts a running node until it is dropped.
 struct Busy(Arc<Clock>);
 
 impl Busy {
@@ -342,7 +341,7 @@ impl Drop for Busy {
     }
 }
 
-/// Timers on a [`Clock`].
+/// Timers that use a [`Clock`].
 pub(crate) struct Jumps(pub(crate) Arc<Clock>);
 
 impl Timers for Jumps {
@@ -379,7 +378,7 @@ struct Sleep {
 }
 
 impl Sleep {
-    /// Moves time on, if nobody runs and nobody is due before.
+    /// Advances time if no node runs and no earlier timer is due.
     fn jumps(&self) -> bool {
         let mut state = self.clock.state.lock();
         let first = state.due.first() == Some(&(self.due, self.number));
@@ -390,7 +389,7 @@ impl Sleep {
         may
     }
 
-    /// Waits until something has changed since.
+    /// Waits until a change after `seen`.
     async fn stirred(&self, seen: u64) {
         poll_fn(|context| {
             let mut state = self.clock.state.lock();

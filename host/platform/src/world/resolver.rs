@@ -1,7 +1,7 @@
-//! Look-ups of names, of which no tenant takes the places of the others.
+//! DNS look-ups, shared fairly between tenants.
 //!
-//! The system's resolver blocks a thread, also when the one that asked has gone: a name whose servers never answer holds it for
-//! many seconds. So the place of a look-up belongs to its thread, and a tenant has no more of them than it leaves free.
+//! The system's resolver blocks a thread, even after the caller has gone. A name whose servers never answer blocks it
+//! for many seconds. So each thread holds its permit, and a tenant gets at most as many permits as it leaves free.
 
 use std::{io, net::IpAddr, sync::Arc};
 
@@ -10,7 +10,7 @@ use flowcell_engine::Room;
 use flowcell_services::egress::{Resolve, SystemResolver};
 use futures_util::future::BoxFuture;
 
-/// Names that are looked up at a time, of all tenants. No tenant has more of them than it leaves free.
+/// Concurrent look-ups of all tenants. A tenant gets at most as many as it leaves free.
 pub(crate) const LOOK_UPS: u64 = 64;
 
 /// Finds the addresses of a name, and blocks until it has them.
@@ -23,7 +23,7 @@ pub(crate) struct SharedResolver {
 }
 
 impl Default for SharedResolver {
-    /// The system's resolver.
+    /// Uses the system's resolver.
     fn default() -> SharedResolver {
         SharedResolver { room: Room::new(LOOK_UPS), find: Arc::new(SystemResolver::addresses) }
     }
@@ -64,7 +64,7 @@ mod tests {
         let find = move |name: &str| {
             if name == "silent.example" {
                 counted.fetch_add(1, Ordering::SeqCst);
-                // It ends when the test does.
+                // The look-up ends with the test.
                 let _ = ends.lock().recv();
             }
             Ok(vec![IpAddr::from([192, 0, 2, 1])])
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(resolver.room.taken(), 4);
         let found = resolver.resolve(&"b".into(), "answers.example").await.unwrap();
         assert_eq!(found, [IpAddr::from([192, 0, 2, 1])]);
-        // Callers that have gone give no place back: their threads still wait.
+        // A cancelled caller returns no permit, since its thread still waits.
         asks.iter().for_each(tokio::task::JoinHandle::abort);
         for ask in asks {
             assert!(ask.await.unwrap_err().is_cancelled());

@@ -1,13 +1,13 @@
-//! The capability `services`: what the operator gives flows under names.
+//! The capability `services`: the operator's named services for flows.
 //!
-//! A call is recorded before it is made, and made as what stands behind the name is: images are asked for, a model's turn
-//! is taken, a tool is called. What is not granted, or not there, is a failure of the call.
+//! A call is recorded before it is made. A service is backed by an image endpoint, a model or a tool. A call fails if
+//! the service is missing or not granted.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | `setting` | the operator's file: which services there are |
+//! | `setting` | the operator's configuration of services |
 //! | `agent` | a service that asks a model |
-//! | `stand_in` | what simulated services answer |
+//! | `stand_in` | the answers of simulated services |
 
 mod agent;
 mod setting;
@@ -30,32 +30,32 @@ use crate::{
     world::{simulate::Simulate, tools::Tools},
 };
 
-/// There is no service of a name.
+/// The failure code of an unknown service.
 const SERVICE_NOT_FOUND: &str = "service_not_found";
-/// Characters of a call's arguments that people are shown.
+/// Maximum characters of a call's arguments in its public description.
 const SHOWN_CHARS: usize = 500;
 
-/// Images of a service.
+/// The payment of images.
 const PICTURES: Paid = Paid { needs: "the service needs `usdPerImage`", cost: Images::cost, reserved_before: 0.0 };
 
 /// The services that flows may call.
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) settings: Settings,
-    /// What node types, flows and tools of servers stand behind names.
+    /// Runs the node types, flows and MCP tools that back services.
     pub(crate) tools: Tools,
-    /// What makes the turns of models.
+    /// Runs the turns of models.
     pub(crate) models: Arc<dyn Capability>,
-    /// Where simulated services keep files.
+    /// The store of files from simulated services.
     pub(crate) blobs: Arc<dyn Blobs>,
-    /// Who counts what images cost.
+    /// Counts the costs of images.
     pub(crate) usage: Usage,
-    /// What the operator lets the tenant use.
+    /// The operator's policy for the tenant.
     pub(crate) policy: Arc<Policy>,
     pub(crate) simulate: Arc<Simulate>,
 }
 
-/// A call as it was read.
+/// A parsed call of a service.
 struct Request<'a> {
     service: &'a str,
     args: &'a [Json],
@@ -82,7 +82,7 @@ impl Services {
         })
     }
 
-    /// What becomes of a call that may have been made when nobody knows how it ended.
+    /// Returns the effect of a call, which decides about a repetition after an unknown outcome.
     fn effect(&self, request: &Request<'_>, caller: &Caller) -> Effect {
         if self.simulate.covers_service(request.service) || !is_granted(caller, request.service) {
             return Effect::Idempotent;
@@ -128,7 +128,7 @@ impl Services {
         }
     }
 
-    /// Images, which are paid from what their tenant may spend.
+    /// Makes images and charges the tenant for them.
     fn pictures(
         &self,
         images: Box<Images>,
@@ -166,7 +166,7 @@ impl Capability for Services {
     }
 }
 
-/// What a node type or a flow gets: one object, or nothing.
+/// Returns the input of a node type or a flow: one object, or an empty one.
 fn input(args: &[Json]) -> Result<Json, Failure> {
     match args {
         [] => Ok(Json::object::<&str>([])),

@@ -1,37 +1,37 @@
-//! What is answered by stand-ins, so that nothing leaves the host.
+//! Simulates capabilities with stand-ins, so that no call leaves the host.
 
 use std::{collections::BTreeSet, fmt};
 
 use flowcell_contract::{BuiltIn, Call, Json};
 use serde::{Deserialize, Serialize};
 
-/// The capability whose services may be simulated one by one.
+/// The capability whose services can be simulated one by one.
 pub(crate) const SERVICES: &str = BuiltIn::Services.name();
-/// All of them.
+/// The name for all capabilities.
 pub(crate) const ALL: &str = "all";
 
-/// The names of capabilities that may be simulated as a whole.
+/// Returns the names of capabilities that can be simulated as a whole.
 pub(crate) fn capabilities() -> impl Iterator<Item = &'static str> {
     BuiltIn::ALL.iter().filter(|capability| capability.has_stand_in()).map(|capability| capability.name())
 }
 
-/// Whether a name is one of these capabilities, or all of them.
+/// Returns whether a name is one of these capabilities, or `all`.
 pub(crate) fn is_whole(name: &str) -> bool {
     name == ALL || capabilities().any(|capability| capability == name)
 }
 
-/// What is simulated. Grants and permissions are checked as ever.
+/// The simulated capabilities and services. Grants and permissions are checked as usual.
 ///
-/// | name | what answers |
+/// | name | answer |
 /// |---|---|
-/// | `http` | every request gets 200 and a JSON text that tells it, `{ "simulated": true, "method", "url" }` |
-/// | `model` | a model that knows nothing, always the same |
+/// | `http` | every request gets 200 and a JSON text about it, `{ "simulated": true, "method", "url" }` |
+/// | `model` | a stand-in model always gives the same reply |
 /// | `tools` | every call gets `{ "simulated": true, "tool", "input" }` |
 /// | `services` | every service, by a stand-in |
 /// | `all` | all of these |
 /// | `img`, `agent`, or another service | the service of this name, by a stand-in |
 ///
-/// | service | its stand-in answers |
+/// | service | answer of its stand-in |
 /// |---|---|
 /// | `img`, or one that makes images | `{ "kind": "file", "fileId", "meta": { "simulated": true, "prompt", "options" } }`: a PNG of one pixel |
 /// | `agent`, or one that asks a model | `{ "kind": "text", "value", "meta": { "simulated": true, "inputSummary" } }` |
@@ -41,49 +41,49 @@ pub(crate) fn is_whole(name: &str) -> bool {
 pub struct Simulate(BTreeSet<String>);
 
 impl Simulate {
-    /// Simulates what these name.
+    /// Simulates the capabilities and services of these names.
     pub fn of(names: impl IntoIterator<Item = impl Into<String>>) -> Simulate {
         Simulate(names.into_iter().map(Into::into).collect())
     }
 
-    /// What either simulates.
+    /// Returns the union of two simulations.
     pub(crate) fn and(&self, other: Simulate) -> Simulate {
         Simulate(self.0.iter().cloned().chain(other.0).collect())
     }
 
-    /// Whether nothing is simulated.
+    /// Returns whether the simulation is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether everything that `other` names is simulated.
+    /// Returns whether this simulation covers every name of `other`.
     pub fn includes(&self, other: &Simulate) -> bool {
         self.0.contains(ALL) || other.0.is_subset(&self.0)
     }
 
-    /// The names of what is simulated and one more, as `--simulate` takes them.
+    /// Returns its names and one more, in the form of `--simulate`.
     pub(crate) fn with(&self, name: &str) -> String {
         let names: Vec<&str> = self.0.iter().map(String::as_str).chain([name]).collect();
         names.join(",")
     }
 
-    /// The services that are named one by one.
+    /// Returns the services that are named one by one.
     pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str).filter(|name| !is_whole(name))
     }
 
-    /// Whether a capability is simulated as a whole.
+    /// Returns whether a capability is simulated as a whole.
     pub(crate) fn covers(&self, capability: &str) -> bool {
         let is_known = BuiltIn::named(capability).is_some_and(BuiltIn::has_stand_in);
         is_known && [ALL, capability].iter().any(|name| self.0.contains(*name))
     }
 
-    /// Whether a service is.
+    /// Returns whether a service is simulated.
     pub(crate) fn covers_service(&self, service: &str) -> bool {
         self.covers(SERVICES) || self.named().any(|name| name == service)
     }
 
-    /// Whether a call is.
+    /// Returns whether a call is simulated.
     pub(crate) fn answers(&self, call: &Call) -> bool {
         let service = || call.args.json().get("service").and_then(Json::as_str).unwrap_or_default();
         self.covers(&call.interface) || (&*call.interface == SERVICES && self.covers_service(service()))
@@ -91,7 +91,7 @@ impl Simulate {
 }
 
 impl fmt::Display for Simulate {
-    /// The names, as `--simulate` takes them.
+    /// Writes the names in the form of `--simulate`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.0.iter().map(String::as_str).collect();
         formatter.write_str(&names.join(","))

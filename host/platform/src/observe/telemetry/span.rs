@@ -1,7 +1,7 @@
-//! What has ended in a run, as a span of the run's trace.
+//! Converts ended spans to OpenTelemetry spans of the run's trace.
 //!
-//! Ids follow from what a span is about. So a run that goes on in another process goes on in the same trace, below the same
-//! spans, and a span that is told twice is one.
+//! Ids are hashes of a span's identity. So a run that continues in another process stays in the same trace, below the
+//! same spans. A span that is sent twice has the same id.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::observe::observed::{Attempted, Called, Ended, What};
 
-/// The span of what has ended, in the trace of the run `root`.
+/// Builds the OpenTelemetry span, in the trace of the run `root`.
 pub(super) fn of(root: &RunId, ended: &Ended, link: Option<SpanContext>) -> SpanData {
     let Ended { tenant, run, what, .. } = ended;
     let own = run_span(tenant, run);
@@ -51,7 +51,7 @@ pub(super) fn of(root: &RunId, ended: &Ended, link: Option<SpanContext>) -> Span
         dropped_attributes_count: 0,
         events: SpanEvents::default(),
         links,
-        // What a failure says may be about what the run is about.
+        // A failure's message may contain data of the run, so the status has only the outcome.
         status: if ended.outcome == "succeeded" { Status::Unset } else { Status::error(ended.outcome) },
         instrumentation_scope: InstrumentationScope::builder("flowcell").build(),
     }
@@ -91,7 +91,7 @@ fn attributes(ended: &Ended) -> Vec<KeyValue> {
     all
 }
 
-/// What the conventions for generative models want to know of a turn, or of a tool's call.
+/// Returns the attributes that the conventions for generative AI define for a model's turn or a tool call.
 fn generated(call: &Called) -> Vec<KeyValue> {
     let text = |name, value: &Option<String>| value.clone().map(|value| KeyValue::new(name, value));
     match BuiltIn::named(&call.interface) {
@@ -155,7 +155,7 @@ fn span(parts: &[&str]) -> SpanId {
     SpanId::from_bytes(std::array::from_fn(|at| hash[at]))
 }
 
-/// Nobody can choose parts so that they run into each other: the length of each stands before it.
+/// Hashes parts. The length before each part keeps different parts from having the same hash input.
 fn hash(parts: &[&str]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for part in parts {

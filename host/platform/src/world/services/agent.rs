@@ -1,4 +1,4 @@
-//! A service that asks a model: one turn, a prompt for a text.
+//! A service that asks a model in one turn, with a prompt.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use serde::Deserialize;
 
 use super::wrong;
 
-/// Members of a request that are not the caller's to set.
+/// Members of a request that the caller must not set.
 const RESERVED: [&str; 5] = ["provider", "messages", "tools", "toolChoice", "agentRunId"];
 
-/// Which model is asked, and how.
+/// The model of the service, and its default options.
 ///
-/// | member | is | default |
+/// | member | value | default |
 /// |---|---|---|
 /// | `provider` | the name of a profile of models | the default one |
 /// | `model` | the model of calls that name none | the profile's |
-/// | `models` | patterns of models that calls may name | `model` alone, or any if there is none |
-/// | `options` | members of calls that do not say otherwise: `system`, `maxTokens`, `temperature` … | none |
+/// | `models` | patterns of models that calls may name | `model` alone, or any without one |
+/// | `options` | default members of a request: `system`, `maxTokens`, `temperature` … | none |
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ModelService {
@@ -38,8 +38,8 @@ impl ModelService {
         }
     }
 
-    /// The turn that a call with these arguments asks for: a prompt, or an object with `prompt`, and more members of the
-    /// request in it or in a second object.
+    /// Builds the turn of a call. The arguments are a prompt, or an object with `prompt`. The object, or a second one,
+    /// may have more members of the request.
     pub(super) fn turn(&self, args: &[Json], outgoing: &Outgoing) -> Result<Outgoing, Failure> {
         let mut request = self.options.as_object().cloned().unwrap_or_default();
         let named = [("provider", &self.provider), ("model", &self.model)];
@@ -56,13 +56,13 @@ impl ModelService {
             args: Value::from(Json::object(request)),
         };
         let mut caller = outgoing.caller.clone();
-        // It is the operator's service that has this model, whatever models the flow is granted.
+        // The operator configured the service's model, so the flow needs no grant for it.
         let grants = Json::array(self.granted().into_iter().map(Json::from));
         caller.grants = Arc::new(Grants([(model::INTERFACE.to_owned(), grants)].into_iter().collect()));
         Ok(Outgoing { call, caller, prepared: Prepared::default(), ..outgoing.clone() })
     }
 
-    /// Patterns of the models that calls may have.
+    /// Returns patterns of the models that calls may use.
     fn granted(&self) -> Vec<String> {
         let provider = self.provider.as_deref().unwrap_or("*");
         let own = self.model.iter().chain(&self.models).map(|model| format!("{provider}/{model}"));
@@ -71,7 +71,7 @@ impl ModelService {
     }
 }
 
-/// Takes the prompt and the files out of the arguments, and puts everything else into the request.
+/// Takes the prompt and the files from the arguments, and copies the other members into the request.
 fn read(args: &[Json], request: &mut Object) -> Result<(String, Vec<Json>), Failure> {
     let wanted = "the arguments are a prompt, or an object with `prompt`, and perhaps an object with options";
     let (first, more) = match args {
@@ -101,7 +101,7 @@ fn read(args: &[Json], request: &mut Object) -> Result<(String, Vec<Json>), Fail
     Ok((prompt, files))
 }
 
-/// A file as the model sees it.
+/// Converts a file to an image block for the model.
 fn image(file: &Json) -> Result<Json, Failure> {
     let blob = Value::from(file.clone()).blob();
     let blob = blob.ok_or_else(|| wrong("`files` are files, `{ \"kind\": \"file\", \"fileId\": … }`"))?;
@@ -110,7 +110,7 @@ fn image(file: &Json) -> Result<Json, Failure> {
     Ok(Json::object(members))
 }
 
-/// What the caller gets of a reply.
+/// Converts a model's reply to the service's result.
 pub(super) fn answer(reply: &Value) -> Value {
     let reply = reply.json();
     let blocks = reply.get("content").and_then(Json::as_array).unwrap_or_default().iter();

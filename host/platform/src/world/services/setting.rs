@@ -1,4 +1,4 @@
-//! The operator's file: which services there are.
+//! The operator's configuration of services.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,16 +12,16 @@ use indexmap::IndexMap;
 use super::agent::ModelService;
 use crate::world::simulate::is_whole;
 
-/// The service that asks a model, which is there without configuration.
+/// The service that asks a model. It needs no configuration.
 pub(crate) const AGENT: &str = "agent";
-/// What a service that makes images is usually called.
+/// The usual name of a service that makes images.
 pub(crate) const IMAGES: &str = "img";
-/// Characters of a service's name.
+/// Maximum characters of a service's name.
 const MAX_NAME: usize = 64;
-/// Services of an operator.
+/// Maximum services of an operator.
 const MAX_SERVICES: usize = 1_000;
 
-/// The services that an operator has, by name.
+/// The operator's services, by name.
 ///
 /// ```yaml
 /// img: { images: { baseUrl: "https://api.example.com/v1", model: an-image-model, keyEnv: IMAGES_KEY } }
@@ -30,30 +30,30 @@ const MAX_SERVICES: usize = 1_000;
 /// pick: { tool: data.pick }            # a node type, or `mcp:SERVER/TOOL`
 /// ```
 ///
-/// Without one of this name, `agent` asks the default model.
+/// Unless it is configured, `agent` asks the default model.
 #[derive(Clone)]
 pub(crate) struct Settings(Arc<IndexMap<String, Service>>);
 
-/// What stands behind a name.
+/// The backend of a service.
 #[derive(Clone)]
 pub(crate) enum Service {
     /// An endpoint that makes images.
     Images(Box<Images>),
-    /// A model.
+    /// A model with its default options.
     Model(ModelService),
-    /// A node type, a flow, or a tool of a server.
+    /// A node type, a flow, or a tool of an MCP server.
     Tool(String),
 }
 
 impl Settings {
-    /// The services that are there without configuration.
+    /// Returns the services that need no configuration.
     pub(crate) fn built_in() -> Settings {
         let agent = (AGENT.to_owned(), Service::Model(ModelService::default()));
         Settings(Arc::new(IndexMap::from([agent])))
     }
 
-    /// Reads a configuration, YAML or JSON. Relative files are in this folder; keys are read at each call. What is wrong is
-    /// `invalid_input` and names the member.
+    /// Parses a configuration in YAML or JSON. Relative files are in `folder`, and keys are read at each call. The
+    /// error is `invalid_input` and names the member.
     pub(crate) fn parse(
         text: &str,
         folder: &Path,
@@ -79,12 +79,12 @@ impl Settings {
         Ok(Settings(Arc::new(services)))
     }
 
-    /// What stands behind a name.
+    /// Returns the service of a name.
     pub(crate) fn find(&self, name: &str) -> Option<&Service> {
         self.0.get(name)
     }
 
-    /// The names.
+    /// Returns the names of all services.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! What simulated services answer: the same whenever the same is asked.
+//! The answers of simulated services. The same call always gets the same answer.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 
 use super::{AGENT, IMAGES, Service};
 
-/// Characters of a prompt that are repeated.
+/// Maximum characters of a prompt that are repeated.
 const REPEATED: usize = 200;
 
-/// The answer of the stand-in for a service, which need not be there.
+/// Returns the stand-in's answer for a service, which need not be configured.
 pub(super) fn answer(
     service: Option<&Service>,
     name: &str,
@@ -30,7 +30,7 @@ pub(super) fn answer(
     }
 }
 
-/// A picture of one pixel, whose colour tells calls apart.
+/// Returns a picture of one pixel. Its colour depends on the arguments.
 fn picture(args: &[Json], tenant: &Tenant, blobs: &Arc<dyn Blobs>) -> Value {
     let digest = Sha256::digest(Json::array(args.iter().cloned()).to_text());
     let blob = blobs.put(tenant, sample([digest[0], digest[1], digest[2]]).into(), "image/png");
