@@ -1,8 +1,8 @@
-//! Builds the catalog: the packs in `nodes/` as components, put into the binary with their digests.
+//! Builds the catalog: compiles the packs in `nodes/` to components and embeds them in the binary with their digests.
 //!
-//! They are guests of another target, so that a nested cargo builds them, in a target directory of its own: the outer
-//! cargo holds the lock of its own directory until this script ends. With `FLOWCELL_CATALOG`, the packs in that folder
-//! are taken instead, and nothing is built.
+//! The packs have another target, so a nested cargo builds them. It uses its own target directory, since the outer
+//! cargo locks its directory until this script ends. `FLOWCELL_CATALOG` names a folder of built packs to use instead;
+//! then nothing is built.
 
 use std::{
     env,
@@ -17,13 +17,13 @@ use sha2::{Digest, Sha256};
 
 const TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "guest";
-/// A folder with the packs that are already built, as `flowcell_agent.wasm` and so on.
+/// The variable with a folder of built packs, such as `flowcell_agent.wasm`.
 const BUILT: &str = "FLOWCELL_CATALOG";
 /// The packs of the catalog, in the order in which their types are listed.
 const PACKS: [&str; 8] = ["agent", "control", "data", "file", "http", "report", "script", "system"];
-/// What the packs are made of.
+/// The source files and folders of the packs.
 const SOURCES: [&str; 6] = ["nodes", "sdk", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
-/// Settings of cargo that mean the same for a guest as for the host.
+/// Cargo's settings that also apply to the packs' build.
 const KEPT: [&str; 6] = ["CARGO_HOME", "CARGO_HTTP_", "CARGO_MAKEFLAGS", "CARGO_NET_", "CARGO_REGISTR", "CARGO_TERM_"];
 
 fn main() {
@@ -52,9 +52,9 @@ fn build() -> Result<(), String> {
     write_catalog(&built, &out)
 }
 
-/// Takes packs that are already built.
+/// Embeds packs that are already built.
 pub(crate) fn take_packs(built: &Path, out: &Path) -> Result<(), String> {
-    // A build script runs in the folder of its package, not where cargo was called.
+    // A build script runs in the folder of its package, not in cargo's current folder.
     if !built.is_absolute() {
         return Err(format!("{BUILT} is {}; write the whole path of the folder", built.display()));
     }
@@ -68,7 +68,7 @@ fn directory(name: &str) -> Result<PathBuf, String> {
     env::var_os(name).map(PathBuf::from).ok_or_else(|| format!("cargo did not set {name}"))
 }
 
-/// Adds the guests' target to the toolchain that compiles this, unless it is there.
+/// Adds the packs' target to the current toolchain, if it is missing.
 fn ensure_target() -> Result<(), String> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let found = Command::new(rustc).args(["--print", "target-libdir", "--target", TARGET]).output();
@@ -93,10 +93,10 @@ fn ensure_target() -> Result<(), String> {
     }
 }
 
-/// The outer target directory: cargo tags it, wherever it is.
+/// Returns the outer target directory, which cargo marks with a tag.
 fn target_directory(out: &Path) -> Result<PathBuf, String> {
     let tagged = out.ancestors().find(|directory| directory.join("CACHEDIR.TAG").is_file());
-    // `target/<profile>/build/<package>/out`, if somebody has removed the tag.
+    // Without the tag, the path is `target/<profile>/build/<package>/out`.
     let usual = || out.ancestors().nth(4);
     tagged.or_else(usual).map(Path::to_path_buf).ok_or_else(|| format!("{} is in no target directory", out.display()))
 }
@@ -124,7 +124,7 @@ fn build_packs(workspace: &Path, guests: &Path) -> Result<(), String> {
     Err(format!("the catalog's packs do not build ({})\n{talk}", output.status))
 }
 
-/// Whether a variable is about how the host is compiled: its flags, wrappers such as clippy's, and its target.
+/// Returns whether a variable configures the host's build: its flags, wrappers such as clippy's, and its target.
 fn is_of_the_outer_build(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     let of_cargo = name.starts_with("CARGO_") && !KEPT.iter().any(|kept| name.starts_with(kept));
@@ -142,7 +142,7 @@ fn write_catalog(built: &Path, out: &Path) -> Result<(), String> {
         let copy = out.join(format!("{pack}.wasm"));
         fs::write(&copy, &bytes).map_err(|error| format!("cannot write {}: {error}", copy.display()))?;
         let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             listing,
             "    BuiltIn {{ name: {pack:?}, digest: {digest:?}, bytes: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{pack}.wasm\")) }},"

@@ -1,15 +1,15 @@
-//! What an operator decides, and keeps of tenants.
+//! The operator's decisions, and the data of tenants.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | [`identity`] | who calls, and what they may do |
-//! | [`policy`] | what an operator lets a tenant do |
-//! | [`usage`] | what tenants use up in a day |
-//! | quota | the error of a tenant that may have no more |
-//! | [`vault`] | secrets of tenants, encrypted |
-//! | record | whether a tenant is enabled |
-//! | [`audit`] | an entry of the audit log |
-//! | documents | what the store keeps for operators, as types |
+//! | [`identity`] | callers and their scopes |
+//! | [`policy`] | the operator's policy for a tenant |
+//! | [`usage`] | the daily usage of tenants |
+//! | quota | the error of a tenant over quota |
+//! | [`vault`] | encrypted secrets of tenants |
+//! | record | the record of a tenant, with its switch |
+//! | [`audit`] | the entries of the audit log |
+//! | documents | typed documents of operators in the store |
 
 pub mod audit;
 pub mod documents;

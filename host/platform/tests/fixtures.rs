@@ -1,4 +1,4 @@
-//! The lifecycle of a run as it is told to subscribers: `tests/fixtures/flow/*/events.txt`. `BLESS=1` writes them anew.
+//! Compares the events of runs with `tests/fixtures/flow/*/events.txt`. `BLESS=1` writes these files anew.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -13,7 +13,7 @@ use flowcell_platform::{Channel, Event, Host, Hub, HubError, Json, RunOptions};
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 
-/// What does not differ from run to run.
+/// Formats the members of an event that are the same in every run.
 fn line(event: &Event) -> String {
     const TOLD: [&str; 15] = [
         "name",
@@ -44,7 +44,7 @@ fn line(event: &Event) -> String {
     line
 }
 
-/// A message that is written when so many events of a kind were told.
+/// A message that the test sends after a number of events of a kind.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Message {
@@ -57,7 +57,7 @@ struct Message {
     close: bool,
 }
 
-/// Writes messages while the run goes on, and notes what becomes of them.
+/// Sends messages during the run, and records their outcomes.
 #[derive(Default)]
 struct Writer {
     messages: Vec<Message>,
@@ -68,7 +68,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// The messages beside a flow.
+    /// Reads the messages beside a flow.
     fn of(folder: &Path) -> Arc<Writer> {
         let text = fs::read_to_string(folder.join("messages.yaml")).unwrap_or_else(|_| "[]".into());
         Arc::new(Writer { messages: serde_yaml::from_str(&text).unwrap(), ..Writer::default() })

@@ -1,4 +1,4 @@
-//! A library of flows: what is created, appended and deleted, by one or many at a time, and what is in its folder then.
+//! Tests a library of flows: creating, appending and deleting, by one or many callers, and the files in its folder.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -104,7 +104,7 @@ fn files_that_somebody_puts_there_are_flows_too() {
     assert_eq!(library.get("by-hand", Some(3)).unwrap().text, edited);
 }
 
-/// A rule that is newer than a flow in the folder refuses new versions only; the flow, and accepted runs of it, go on.
+/// A rule that is newer than a stored flow refuses only new versions. The flow and its accepted runs continue.
 #[test]
 fn a_kept_flow_goes_on_under_newer_rules() {
     let ((_folder, library), host) = (library(), host());
@@ -238,7 +238,7 @@ fn many_append_and_everybody_reads_whole_versions() {
 fn an_append_that_a_crash_cut_short_did_not_happen() {
     let ((_folder, library), host) = (library(), host());
     library.create(&host, &flow("a", "one")).unwrap();
-    // What is there once the old version is kept, before the new one has its name.
+    // The state of the folder when the old version is kept, before the new one has its name.
     let kept = library.folder().join(".versions/a");
     fs::create_dir_all(&kept).unwrap();
     fs::write(kept.join("1.json"), flow("a", "one")).unwrap();
@@ -264,13 +264,13 @@ fn the_oldest_versions_go() {
     assert_eq!((versions.len(), versions[0]), (flowcell_platform::library::OLDER_VERSIONS + 1, 2));
 }
 
-/// A link is judged by where it leads, and what is refused is named. Nothing is written through one.
+/// A link is checked by its target, and the error names it. Writes never follow a link.
 #[cfg(unix)]
 #[test]
 fn h2_a_link_in_the_folder_leads_to_no_other_folder() {
     use std::os::unix::fs::symlink;
     let host = host();
-    // Where the link is, where it leads, and what the refusal names; none: it is followed.
+    // The link's path, its target, and the file that the error names. With `None` the link is followed.
     for (at, to, named) in [
         ("b.json", "a.json", None),
         ("b.json", "../other/a.json", Some("b.json")),
@@ -314,7 +314,7 @@ fn h2_a_link_in_the_folder_leads_to_no_other_folder() {
                 let refused =
                     |tried: &Result<(), LibraryError>| matches!(tried, Err(LibraryError::Link(file)) if file == named);
                 let told: Vec<_> = tried.iter().filter(|tried| refused(tried)).collect();
-                // The newest version is read without looking at the older ones.
+                // The newest version is read without the older ones.
                 assert!(told.len() >= 2, "{at} {to}: {tried:?}");
                 assert!(tried.iter().all(|tried| tried.is_ok() || refused(tried)), "{at} {to}: {tried:?}");
                 let listed = listed.unwrap();
@@ -333,11 +333,11 @@ fn h2_a_link_in_the_folder_leads_to_no_other_folder() {
 fn a_library_holds_no_more_bytes_than_it_may() {
     let ((_folder, library), host) = (library(), host());
     library.create(&host, &flow("a", "")).unwrap();
-    // What somebody puts there counts as soon as it is counted.
+    // Files that users add count at the next count.
     let kept = library.folder().join(".versions/b");
     fs::create_dir(&kept).unwrap();
     let huge = fs::File::create(kept.join("1.json")).unwrap();
-    // There is room for one more version.
+    // This leaves room for one more version.
     huge.set_len(flowcell_platform::library::LIBRARY_BYTES - 2 * 4_096).unwrap();
     for note in ["", "garbage", "1 256", "99999999999999 1"] {
         fs::write(library.folder().join(".versions/.size"), note).unwrap();

@@ -1,4 +1,4 @@
-//! The build takes packs that are already built, and says what is wrong with their folder.
+//! Tests that the build embeds packs that are already built, and reports errors in their folder.
 
 #[path = "../build.rs"]
 #[allow(dead_code, reason = "the test calls one part of the build script")]
@@ -19,7 +19,7 @@ fn packs_of_a_folder_are_taken_with_their_digests() {
     for pack in PACKS {
         assert_eq!(fs::read_to_string(out.path().join(format!("{pack}.wasm"))).unwrap(), pack);
     }
-    // `printf agent | sha256sum`.
+    // The digest is that of `printf agent | sha256sum`.
     let digest = "d4f0bc5a29de06b510f9aa428f1eedba926012b591fef7a518e776a7c9bd1824";
     assert!(listing.contains(&format!("name: \"agent\", digest: \"{digest}\"")), "{listing}");
 }

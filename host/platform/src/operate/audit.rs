@@ -1,6 +1,6 @@
-//! The audit log: what was done in the name of a tenant, and by whom. Each entry holds the hash of the one before, so that
-//! an entry that is changed, moved or taken away breaks the chain. Whether the end of a chain was taken away is known to
-//! whoever has noted an earlier head.
+//! The audit log: the actions on a tenant, with their actors. Each entry contains the hash of the entry before. So a
+//! changed, moved or removed entry breaks the chain. A removed end of the chain is detected by comparison with an
+//! earlier head.
 
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::DocumentStore;
@@ -10,31 +10,31 @@ use sha2::{Digest, Sha256};
 use crate::operate::documents::{DocumentError, Documents};
 
 pub(crate) const AUDIT: &str = "audit";
-/// How often an entry is tried again while others append to the same chain.
+/// Maximum retries of an entry while other writers append to the same chain.
 const TRIES: usize = 100;
-/// Characters that are kept of a name that somebody else has chosen.
+/// Maximum characters of a caller's text in an entry.
 const MAX_TEXT: usize = 256;
 
-/// What came of it.
+/// The outcome of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It was done.
+    /// The action was done.
     Done,
-    /// It was refused.
+    /// The action was refused.
     Refused,
 }
 
-/// Something that was done, or tried.
+/// An action that was done or tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Act {
-    /// By whom: `operator`, `host`, or the name of a token.
+    /// The actor: `operator`, `host`, or the id of a token.
     pub actor: String,
-    /// What, such as `token.create`.
+    /// The kind of action, such as `token.create`.
     pub action: String,
-    /// To what.
+    /// The object of the action, such as a name.
     pub subject: String,
-    /// What came of it.
+    /// The outcome of the action.
     pub outcome: Outcome,
 }
 
@@ -42,19 +42,19 @@ pub struct Act {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
-    /// Counts the entries of the tenant, from 1.
+    /// The number of the entry in the tenant's log, from 1.
     pub seq: u64,
-    /// When, in milliseconds since 1970.
+    /// The time of the action, in milliseconds since 1970.
     pub ts: u64,
-    /// By whom.
+    /// The actor: `operator`, `host`, or the id of a token.
     pub actor: String,
-    /// What.
+    /// The kind of action, such as `token.create`.
     pub action: String,
-    /// To what.
+    /// The object of the action, such as a name.
     pub subject: String,
-    /// What came of it.
+    /// The outcome of the action.
     pub outcome: Outcome,
-    /// The hash of the entry before; of the first it is empty.
+    /// The hash of the entry before. Empty for the first entry.
     pub previous: String,
     /// SHA-256 over all of the above, in hexadecimal.
     pub hash: String,
@@ -77,7 +77,7 @@ impl AuditEntry {
         entry
     }
 
-    /// What its hash is, if nothing was changed.
+    /// Computes the hash of the entry's content.
     pub(crate) fn digest(&self) -> String {
         let mut hasher = Sha256::new();
         let outcome = match self.outcome {
@@ -94,12 +94,12 @@ impl AuditEntry {
     }
 }
 
-/// The key of an entry.
+/// Returns the document key of an entry.
 pub(crate) fn key(seq: u64) -> String {
     format!("{seq:016x}")
 }
 
-/// Appends an entry. It is on stable storage when this returns.
+/// Appends an entry, and returns once it is on stable storage.
 pub(crate) fn append(documents: &dyn DocumentStore, tenant: &Tenant, ts: u64, act: &Act) -> Result<(), DocumentError> {
     let log = Documents { store: documents, tenant };
     for _ in 0..TRIES {

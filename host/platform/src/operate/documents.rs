@@ -1,4 +1,4 @@
-//! Documents: what the document store keeps for a tenant, as types.
+//! Typed documents of a tenant in the document store.
 
 use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::{Document, DocumentStore, StoreError};
@@ -7,13 +7,13 @@ use serde::{Serialize, de::DeserializeOwned};
 /// Documents that are read at a time.
 const PAGE: usize = 500;
 
-/// Why a document was not read or written.
+/// An error of reading or writing a document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// It is not as it was written.
+    /// The document is damaged.
     #[error("what is registered of `{0}` is damaged: {1}")]
     Damaged(String, String),
-    /// Somebody else has changed it at the same time.
+    /// Another caller changed it at the same time.
     #[error("`{0}` was changed by somebody else at the same time; try again")]
     Changed(String),
     /// The store does not answer.
@@ -22,7 +22,7 @@ pub enum DocumentError {
 }
 
 impl From<DocumentError> for StoreError {
-    /// A document that cannot be read is as if the store did not answer.
+    /// Treats a damaged document as an error of the store.
     fn from(error: DocumentError) -> StoreError {
         match error {
             DocumentError::Store(error) => error,
@@ -38,18 +38,18 @@ pub(crate) struct Documents<'a> {
 }
 
 impl Documents<'_> {
-    /// One of a kind, with its version.
+    /// Returns a document with its version.
     pub(crate) fn get<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<(T, u64)>, DocumentError> {
         let found = self.store.get(self.tenant, kind, key)?;
         found.map(|found| Ok((read(&found)?, found.version))).transpose()
     }
 
-    /// The last one of a kind.
+    /// Returns the last document of a kind.
     pub(crate) fn last<T: DeserializeOwned>(&self, kind: &str) -> Result<Option<T>, DocumentError> {
         self.store.last(self.tenant, kind)?.as_ref().map(read).transpose()
     }
 
-    /// All of a kind, in the order of their keys.
+    /// Returns all documents of a kind, sorted by their keys.
     pub(crate) fn all<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<(String, T)>, DocumentError> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
@@ -63,7 +63,7 @@ impl Documents<'_> {
         }
     }
 
-    /// Writes one, or removes it, if it still has the version that was seen. Answers whether it did.
+    /// Writes or removes a document, if it still has the version `seen`. Returns whether it did.
     pub(crate) fn put<T: Serialize>(
         &self,
         kind: &str,
@@ -76,12 +76,12 @@ impl Documents<'_> {
     }
 }
 
-/// What something registered says.
+/// Parses a document.
 pub(crate) fn read<T: DeserializeOwned>(found: &Document) -> Result<T, DocumentError> {
     serde_json::from_str(&found.value.to_text()).map_err(|error| damaged(&found.key, &error))
 }
 
-/// Something as the document store keeps it.
+/// Converts a value to the JSON of a document.
 pub(crate) fn to_json<T: Serialize>(key: &str, document: &T) -> Result<Json, DocumentError> {
     let text = serde_json::to_string(document).map_err(|error| damaged(key, &error))?;
     Json::restore(&text).map_err(|error| damaged(key, &error))

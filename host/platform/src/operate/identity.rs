@@ -1,4 +1,4 @@
-//! Who calls, and what they may do.
+//! Callers and their scopes.
 
 use std::{fmt, sync::Arc};
 
@@ -6,31 +6,31 @@ use flowcell_contract::Tenant;
 
 use crate::operate::policy::Policy;
 
-/// Something that a caller may be allowed to do.
+/// A permission of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Reads flows and the catalog, and checks flows.
     FlowRead,
     /// Creates and removes flows.
     FlowWrite,
-    /// Starts runs.
+    /// Permits to start runs.
     RunCreate,
-    /// Reads runs, their events and what they wait for.
+    /// Reads runs, their events and their open questions.
     RunRead,
-    /// Steers runs: cancels, resumes, retries, sends.
+    /// Controls runs: cancels, resumes, retries, sends messages.
     RunControl,
-    /// Answers gates.
+    /// Permits to answer gates.
     GateDecide,
-    /// Sets, lists and removes secrets; never reads them.
+    /// Sets, lists and removes secrets, but never reads their values.
     SecretWrite,
-    /// Looks after the tenant.
+    /// Manages the tenant.
     Admin,
-    /// Reads the numbers of the whole server, those of other tenants among them.
+    /// Reads the metrics of the whole server, including other tenants.
     MetricsRead,
 }
 
 impl Scope {
-    /// Every scope.
+    /// Every scope, in the order of the bits in [`Scopes`].
     pub const ALL: [Scope; 9] = [
         Scope::FlowRead,
         Scope::FlowWrite,
@@ -43,7 +43,7 @@ impl Scope {
         Scope::MetricsRead,
     ];
 
-    /// Its name, as tokens and errors have it.
+    /// Returns its name in tokens and errors.
     pub fn name(self) -> &'static str {
         match self {
             Scope::FlowRead => "flow:read",
@@ -58,7 +58,7 @@ impl Scope {
         }
     }
 
-    /// The scope of a name.
+    /// Returns the scope of a name.
     pub fn named(name: &str) -> Option<Scope> {
         Scope::ALL.into_iter().find(|scope| scope.name() == name)
     }
@@ -70,17 +70,17 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What a caller may do.
+/// A set of scopes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scopes(u16);
 
 impl Scopes {
-    /// Everything.
+    /// Returns the set of all scopes.
     pub fn all() -> Scopes {
         Scope::ALL.into_iter().collect()
     }
 
-    /// Whether something is among it.
+    /// Returns whether the set contains a scope.
     pub fn has(self, scope: Scope) -> bool {
         self.0 & 1 << scope as u8 != 0
     }
@@ -92,63 +92,63 @@ impl FromIterator<Scope> for Scopes {
     }
 }
 
-/// One who calls.
+/// An authenticated caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Whose flows and runs these are.
+    /// The tenant that the caller acts for.
     pub tenant: Tenant,
-    /// What the caller may do with them.
+    /// The caller's permissions.
     pub scopes: Scopes,
-    /// The name of the token that was shown, if one was; never the token itself.
+    /// The id of the caller's token, without its secret. `None` for a caller without a token.
     pub token: Option<Arc<str>>,
-    /// What the operator lets the tenant do.
+    /// The operator's policy for the tenant.
     pub policy: Arc<Policy>,
 }
 
-/// Why nobody is known by what was shown.
+/// An error of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// There is no token.
+    /// The request has no token.
     #[error("this server asks for a token: send `Authorization: Bearer TOKEN`")]
     Missing,
-    /// Nobody has this token, or has it any more.
+    /// The token is unknown, expired or revoked.
     #[error("this token is not known, or is over")]
     Unknown,
-    /// Nobody can say now who has it.
+    /// The store does not answer.
     #[error("the store that knows the tokens does not answer")]
     Unavailable,
 }
 
-/// Tells who calls.
+/// Authenticates callers.
 pub trait Identify: Send + Sync {
-    /// Who has this token; or, without one, who calls from this machine.
+    /// Returns the caller with this token. Without a token, it returns the local caller if such callers are accepted.
     fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused>;
 
-    /// Whether a caller who was known before still is, and what it listens to may go on.
+    /// Returns whether a caller is still authenticated, so that its streams may continue.
     fn still_knows(&self, _caller: &Caller) -> bool {
         true
     }
 
-    /// Whether nobody is known without a token. Only then a server listens beyond its machine.
+    /// Returns whether every caller needs a token. Only then does a server listen beyond its machine.
     fn asks_for_tokens(&self) -> bool {
         true
     }
 
-    /// Whose runs are driven.
+    /// Returns the tenants whose runs are driven.
     fn tenants(&self) -> Vec<Tenant>;
 
-    /// Notes what a caller has done, where that is kept. It is on stable storage when this returns.
+    /// Adds an audit entry about a caller's action, if a log exists. The entry is on stable storage when this returns.
     fn note(&self, _caller: &Caller, _action: &str, _subject: &str) -> Result<(), Refused> {
         Ok(())
     }
 
-    /// What the operator lets a tenant do.
+    /// Returns the operator's policy for a tenant.
     fn policy(&self, _tenant: &Tenant) -> Result<Policy, Refused> {
         Ok(Policy::default())
     }
 }
 
-/// Everybody on this machine is the tenant `local`, and may do everything.
+/// Treats every caller on this machine as the tenant `local`, with all scopes.
 pub struct Local;
 
 impl Identify for Local {

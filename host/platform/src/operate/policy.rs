@@ -1,5 +1,4 @@
-//! What an operator lets a tenant do: the most that its flows may grant, the packs that they may bring, and how much there
-//! may be of it.
+//! The operator's policy for a tenant: the maximum grants of its flows, the packs that they may bring, and quotas.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,45 +13,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::operate::documents::Documents;
 
-/// What a tenant may do. What is left out is not limited.
+/// The limits of a tenant. A missing member means no limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Policy {
-    /// The most that flows may grant, by capability. A capability that is not listed cannot be granted. Patterns of `http`
-    /// are origins, see [`OriginGrants::policy`]; in all others `*` stands for any letters.
+    /// The maximum grants of flows, by capability. Unlisted capabilities cannot be granted. Patterns of `http` are
+    /// origins, see [`OriginGrants::policy`]. In all others `*` matches any characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<BTreeMap<String, Vec<String>>>,
     /// The packs that flows may bring, by the SHA-256 of their files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packs: Option<Vec<String>>,
-    /// Runs that are neither over nor below another one.
+    /// Maximum unfinished runs that are not children of another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_live_runs: Option<u32>,
-    /// Attempts at a time, those that wait for a call included.
+    /// Maximum concurrent attempts, including those that wait for a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u64>,
-    /// Memory that its attempts have at a time, in MiB, beyond the first 4 MiB of each.
+    /// Maximum memory of its concurrent attempts, in MiB, beyond the first 4 MiB of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory_mib: Option<u64>,
-    /// What it may use up in a day.
+    /// The daily quotas.
     #[serde(default, skip_serializing_if = "PerDay::is_unlimited")]
     pub per_day: PerDay,
 }
 
-/// What a tenant may use up in a day of UTC. What is left out is not limited.
+/// The quotas of a tenant per day of UTC. A missing member means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PerDay {
-    /// Milliseconds that its attempts compute.
+    /// Milliseconds of computing time of its attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_ms: Option<u64>,
-    /// Events of its runs.
+    /// Number of events of its runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
-    /// What the store gets of its runs, in MiB: events, and files.
+    /// MiB that its runs write to the store: events and files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_mib: Option<u64>,
-    /// What models and images cost, in USD. Models are not asked, and images not made, whose prices are not known then.
+    /// Costs of models and images, in USD. With this limit, calls of models and images without known prices are
+    /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_usd: Option<f64>,
 }
@@ -63,30 +63,30 @@ impl PerDay {
     }
 }
 
-/// In whose name policies are registered: of the operators, who are no tenant.
+/// The owner of policy documents: the operators, who are not a tenant.
 pub(crate) const OPERATORS: &str = "";
-/// The kind of policies.
+/// The document kind of policies.
 pub(crate) const POLICY: &str = "policy";
 
 impl Policy {
-    /// The document of a tenant.
+    /// Reads the policy of a tenant. Default: no limits.
     pub(crate) fn of(documents: &dyn DocumentStore, tenant: &Tenant) -> Result<Policy, StoreError> {
         let found = Documents { store: documents, tenant: &Tenant::from(OPERATORS) }.get(POLICY, tenant.as_str())?;
         Ok(found.map(|(policy, _)| policy).unwrap_or_default())
     }
 
-    /// Limits what a tenant has of an engine, and how many of its runs are driven, at a time.
+    /// Sets the tenant's limits in an engine and among the driven runs.
     pub(crate) fn bound(&self, engine: &Engine, live: &LiveRuns, tenant: &Tenant) {
         live.bound(tenant, self.max_live_runs);
         engine.bound(tenant, self.max_concurrency, self.max_memory_mib.map(|mib| mib << 20));
     }
 
-    /// What flows may grant of a capability at most, as patterns; none: it is not limited.
+    /// Returns the maximum grants of a capability, as patterns. `None` means no limit.
     pub(crate) fn most_granted(&self, capability: &str) -> Option<Vec<String>> {
         Some(self.grants.as_ref()?.get(capability).cloned().unwrap_or_default())
     }
 
-    /// What is wrong about an item of a grant.
+    /// Checks an item of a grant. The error is a sentence for people.
     pub(crate) fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
         let Some(grants) = &self.grants else { return Ok(()) };
         let Some(most) = grants.get(capability).filter(|most| !most.is_empty()) else {
@@ -101,8 +101,7 @@ impl Policy {
         Err(format!("`{refused}` is more than the operator allows this tenant: {}", most.join(", ")))
     }
 
-    /// What is wrong about it: what names nothing there is, or no amount, would be taken for a limit and be none, or too much
-    /// of one.
+    /// Checks the policy itself. An unknown name or an invalid number would look like a limit without being one.
     pub(crate) fn check(&self, capabilities: &[String]) -> Result<(), String> {
         for name in self.grants.iter().flat_map(BTreeMap::keys) {
             if !capabilities.contains(name) {
@@ -129,23 +128,24 @@ impl Policy {
         }
     }
 
-    /// Whether it limits what flows grant, or the packs that they bring.
+    /// Returns whether the policy limits the grants or packs of flows.
     pub(crate) fn limits_flows(&self) -> bool {
         self.grants.is_some() || self.packs.is_some()
     }
 
-    /// Whether a flow may bring a pack.
+    /// Returns whether a flow may bring a pack.
     pub(crate) fn allows_pack(&self, digest: &str) -> bool {
         self.packs.as_ref().is_none_or(|packs| packs.iter().any(|allowed| allowed == digest))
     }
 }
 
-/// Whether no pattern of a policy contains the origin of an item. Compares parsed origins and paths, never texts.
+/// Returns whether no pattern of a policy contains the origin of an item. It compares parsed origins and paths, never
+/// texts.
 fn outside(most: &[String], item: &Json) -> Result<bool, String> {
     let granted = OriginGrants::parse(item)?;
     let contains = |pattern: &String| match OriginGrants::policy(pattern) {
         Ok(allowed) => allowed.outside(&granted).is_none(),
-        // Older versions compared texts, so a store may have patterns that are no origins.
+        // Older versions compared texts, so a store may have patterns that are not origins.
         Err(why) => {
             tracing::warn!(
                 why,
@@ -157,15 +157,15 @@ fn outside(most: &[String], item: &Json) -> Result<bool, String> {
     Ok(!most.iter().any(contains))
 }
 
-/// Returns a text of an item that no pattern of a policy matches. These texts are values that nothing resolves later, so a
-/// pattern that matches a granted pattern matches everything that this one does: its `*` takes in the other's.
+/// Returns a text of an item that no pattern of a policy matches. These texts are final values. So a pattern that
+/// matches a granted pattern also matches everything that the granted pattern matches.
 fn unmatched(most: &[String], shape: Option<GrantShape>, item: &Json) -> Option<String> {
     let allowed = |text: &String| most.iter().any(|pattern| pattern::matches(pattern, text));
     texts(shape, item).into_iter().find(|text| !allowed(text))
 }
 
-/// The texts of an item that patterns are compared with: itself; of a secret its name; of files `read:` or `write:` and a
-/// pattern of paths.
+/// Returns the texts of an item to compare with patterns. The text is the item itself. For a secret it is the name,
+/// and for files `read:` or `write:` with a pattern of paths.
 fn texts(shape: Option<GrantShape>, item: &Json) -> Vec<String> {
     let Some(members) = item.as_object() else { return vec![plain(item)] };
     if let Some(name) = item.get("name").filter(|_| shape == Some(GrantShape::Secrets)) {
@@ -176,7 +176,8 @@ fn texts(shape: Option<GrantShape>, item: &Json) -> Vec<String> {
         None => vec![format!("{key}:{}", plain(value))],
     };
     let texts: Vec<_> = members.iter().flat_map(of_member).collect();
-    // Files that are granted neither to be read nor to be written are none. What nothing means elsewhere is not known here.
+    // An item of files without paths grants nothing. For other capabilities, the meaning of an empty item is unknown
+    // here.
     if texts.is_empty() && shape != Some(GrantShape::Paths) { vec![plain(item)] } else { texts }
 }
 
@@ -237,7 +238,7 @@ mod tests {
             ("*://a.test", "http://a.test", true),
             ("*://a.test", "http://a.test:443", false),
             ("https://127.0.0.1", "https://0x7f.1", true),
-            // What older versions have stored as text allows nothing.
+            // Patterns that older versions stored as text allow nothing.
             ("https://a*", "https://a.test", false),
             ("https://*a.test", "https://a.test", false),
             ("https://a.test/v*", "https://a.test/v1", false),

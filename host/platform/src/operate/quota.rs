@@ -1,30 +1,30 @@
-//! The error of a tenant that may have no more.
+//! The error of a tenant over quota.
 
 use flowcell_contract::{Failure, code};
 use flowcell_runtime::ports::StoreError;
 
-/// Why a tenant may have no more.
+/// An error of a tenant over quota.
 #[derive(Debug, thiserror::Error)]
 pub enum QuotaError {
-    /// There are too many runs.
+    /// The tenant has too many live runs.
     #[error(
         "the tenant has {0} runs that are not over, runs below them included, which is as many as it may have; cancel some, or wait"
     )]
     LiveRuns(u32),
-    /// It has used up what it may in a day.
+    /// A daily quota is used up.
     #[error("the tenant has used up what it may in a day (`perDay.{what}`: {most}); it may go on tomorrow, by UTC")]
     Day {
-        /// Of what, as the policy names it.
+        /// The name of the quota in the policy.
         what: &'static str,
-        /// How much.
+        /// The limit.
         most: f64,
-        /// Seconds until the day is over.
+        /// Seconds until the end of the day.
         seconds: u64,
     },
-    /// Nobody knows what a turn of a model costs, or an image; and what has to be configured for that.
+    /// The price of a model's turn or an image is unknown. The value names the missing configuration.
     #[error("the operator limits what the tenant spends, and nobody knows what this costs at most: {0}")]
     NoPrice(&'static str),
-    /// Nobody can say how much there is.
+    /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,14 +1,14 @@
-//! What tenants use up in a day, and whether they may use more.
+//! The daily usage of tenants, and the check of their quotas.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | [`counted`] | the doors of a run at which things are counted, and closed to whoever has used up what it may |
-//! | [`shares`] | places at servers that tenants share |
+//! | [`counted`] | wrappers that count a run's usage, and refuse work of tenants over quota |
+//! | [`shares`] | permits for servers that tenants share |
 //!
-//! What happens is counted in memory. [`Usage::settle`] adds it, about once a second, to what the document store has of the day, and
-//! reads there what others have added and what the operator allows: so processes that share a store know within a second or
-//! two what the others count. What a model or an image may cost is added before it is asked for, and corrected when the bill
-//! is there; a process that dies in between leaves the day with what that would have cost at most. A day is one of UTC.
+//! Usage is counted in memory. About once a second, [`Usage::settle`] adds it to the day's document in the store. It
+//! also reads the usage of other processes and the policy. So processes on a shared store know each other's counts
+//! within a second or two. The maximum cost of a model or an image is reserved before the call, and corrected
+//! afterwards. If the process dies in between, the day keeps the maximum cost. A day is one of UTC.
 
 pub(crate) mod counted;
 pub(crate) mod shares;
@@ -40,35 +40,35 @@ use crate::{
     },
 };
 
-/// The kind of what is registered of a day.
+/// The document kind of a day's usage.
 const USAGE: &str = "usage";
 /// Seconds of a day.
 const DAY: u64 = 24 * 60 * 60;
-/// How often a sum is tried again while other processes add to it.
+/// Maximum retries of a sum while other processes add to it.
 const TRIES: usize = 100;
-/// Time between two times that what was counted is kept.
+/// Interval between usage flushes.
 pub const SETTLES: Duration = Duration::from_secs(1);
 
-/// What a tenant has used up in a day.
+/// The usage of a tenant in a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Used {
-    /// Milliseconds that its attempts computed.
+    /// Milliseconds of computing time of its attempts.
     pub compute_ms: f64,
-    /// Events of its runs.
+    /// Number of events of its runs.
     pub events: u64,
-    /// Bytes of these events and of files, about, as the store got them.
+    /// Approximate bytes of these events and of files, as written to the store.
     pub written_bytes: u64,
-    /// What models and images cost, in USD, as far as it is known.
+    /// Costs of models and images, in USD, as far as they are known.
     pub model_usd: f64,
 }
 
-/// What tenants use up. Cheap to clone.
+/// Counts the usage of tenants. Cloning is cheap.
 #[derive(Clone)]
 pub struct Usage(Arc<Shared>);
 
 struct Shared {
-    /// Something is counted.
+    /// Set once usage is counted.
     counts: AtomicBool,
     engine: Engine,
     live: Arc<LiveRuns>,
@@ -81,9 +81,9 @@ struct Shared {
 
 #[derive(Default)]
 struct Counted {
-    /// What the document store does not know yet.
+    /// The usage that the document store does not have yet.
     fresh: Used,
-    /// What it had of this day, when it was asked last.
+    /// The day's usage at the last read of the document store.
     known: Used,
     day: u64,
     most: PerDay,
@@ -110,7 +110,7 @@ impl Usage {
         }))
     }
 
-    /// Counts from now on. Where nobody but the operator runs anything nothing is counted.
+    /// Starts to count. Without it, as in a process for the operator alone, usage is not counted.
     pub fn begin(&self) {
         self.0.counts.store(true, Ordering::Release);
     }
@@ -119,7 +119,7 @@ impl Usage {
         self.0.counts.load(Ordering::Acquire)
     }
 
-    /// Whether a tenant may use more. It reads the store, if there is a limit.
+    /// Checks a tenant's quotas. It reads the store if the tenant has any.
     pub(crate) fn check(&self, tenant: &Tenant, most: &PerDay) -> Result<(), QuotaError> {
         if !self.counts() || most.is_unlimited() {
             return Ok(());
@@ -130,7 +130,7 @@ impl Usage {
         most.check(&known.plus(&fresh), seconds)
     }
 
-    /// Whether a tenant may use more, as far as this process knows.
+    /// Checks a tenant's quotas by the counts of this process.
     pub(crate) fn admits(&self, tenant: &Tenant) -> Result<(), QuotaError> {
         if !self.counts() {
             return Ok(());
@@ -142,7 +142,7 @@ impl Usage {
         }
     }
 
-    /// What the document store has of this day.
+    /// Returns the usage of this day in the document store.
     pub fn of_today(&self, tenant: &Tenant) -> Result<Used, StoreError> {
         Ok(self.read(tenant, self.today().0)?.0)
     }
@@ -155,7 +155,7 @@ impl Usage {
         }
     }
 
-    /// Keeps what was counted, and looks what tenants may use. It reads and writes the store.
+    /// Writes the counts to the store, and reads the policies of tenants.
     pub fn settle(&self) -> Result<(), StoreError> {
         for (tenant, computed) in self.0.engine.take_computed() {
             self.0.metrics.computed(&tenant, computed);
@@ -169,7 +169,7 @@ impl Usage {
         let (today, _) = self.today();
         let policy = Policy::of(&*self.0.documents, tenant)?;
         policy.bound(&self.0.engine, &self.0.live, tenant);
-        // Taken out first: somebody else may settle at the same time.
+        // The counts are taken first, since another caller may settle at the same time.
         let fresh = self.0.tenants.lock().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
         let fresh = fresh.unwrap_or_default();
         let known = match fresh == Used::default() {
@@ -186,13 +186,13 @@ impl Usage {
         Ok(())
     }
 
-    /// Adds to what the document store has of a day.
+    /// Adds to the day's usage in the document store.
     fn add(&self, tenant: &Tenant, day: u64, more: &Used) -> Result<Used, StoreError> {
         let sum = self.change(tenant, day, |used| Ok::<_, QuotaError>(used.plus(more)));
         sum.map_err(|error| StoreError(error.to_string().into()))
     }
 
-    /// Changes what the document store has of a day.
+    /// Changes the day's usage in the document store.
     fn change(
         &self,
         tenant: &Tenant,
@@ -217,14 +217,14 @@ impl Usage {
         Documents { store: &*self.0.documents, tenant }
     }
 
-    /// The day, and the seconds until it is over.
+    /// Returns the current day, and the seconds until it ends.
     fn today(&self) -> (u64, u64) {
         let now = self.0.timers.now() / 1_000;
         (now / DAY, DAY - now % DAY)
     }
 }
 
-/// Days since 1970, so that they stand in their order.
+/// Formats the days since 1970, so that the keys sort in order.
 fn key(day: u64) -> String {
     format!("{day:08}")
 }
@@ -241,7 +241,7 @@ impl Used {
 }
 
 impl PerDay {
-    /// Whether somebody who has used this may use more.
+    /// Checks whether a tenant with this usage may use more.
     fn check(&self, used: &Used, seconds: u64) -> Result<(), QuotaError> {
         let over = |what, used: f64, most: Option<f64>| match most.filter(|most| used >= *most) {
             Some(most) => Err(QuotaError::Day { what, most, seconds }),

@@ -1,17 +1,17 @@
 //! The vault: secrets of tenants, encrypted at rest, in every store.
 //!
-//! A secret is encrypted by a data key of its tenant, and that by a key of the operator's which is not in the store
-//! ([`KeySource`]). What is encrypted opens only where it was written: tenant, name, version and whom it is for are part of
-//! its seal, so a row that was changed, or moved to another name or tenant, does not open. That is noted in the audit log.
+//! A data key of the tenant encrypts each secret. A key of the operator's, which is not in the store ([`KeySource`]),
+//! encrypts the data key. The seal includes the tenant, the name, the version and the origins. So a row that was
+//! changed or moved does not decrypt, and the audit log records the failure.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | key | the operator's keys: where they are, and how they are made |
-//! | seal | encrypting and decrypting |
-//! | rotation | rewriting everything under a new key |
-//! | serving | what runs are given |
-//! | hidden | texts that are not printed |
-//! | error | what can go wrong |
+//! | key | the operator's keys: their sources and their creation |
+//! | seal | encryption and decryption |
+//! | rotation | encrypting everything with a new key |
+//! | serving | errors of secrets as failures of runs |
+//! | hidden | strings that are not printed |
+//! | error | errors of the vault |
 
 mod error;
 mod hidden;
@@ -49,35 +49,35 @@ use self::{
     seal::{KeyBytes, Sealed},
 };
 
-/// Secrets of a tenant.
+/// Maximum secrets of a tenant.
 pub const MAX_SECRETS: usize = 1_000;
-/// Bytes of a secret.
+/// Maximum bytes of a secret.
 pub const MAX_VALUE: usize = 64 * 1024;
-/// The fewest bytes of a secret: a shorter one would be found in everything that is searched for it.
+/// Minimum bytes of a secret. A shorter one would match too many texts that are searched for it.
 pub const MIN_VALUE: usize = 8;
-/// Origins of a secret.
+/// Maximum origins of a secret.
 const MAX_ORIGINS: usize = 32;
-/// Characters of a secret's name.
+/// Maximum characters of a secret's name.
 const MAX_NAME: usize = 64;
-/// How often a write is tried again while others write the same.
+/// Maximum retries of a write after conflicts.
 const TRIES: usize = 100;
-/// Secrets whose refusal this process has noted: it is noted once for each, so that no flow fills the audit log.
+/// Maximum secrets whose refusal this process logs. Each is logged once, so that no flow can fill the audit log.
 const MAX_NOTED: usize = 1_000;
 
 const SECRET: &str = "secret";
 const DATA_KEY: &str = "secret.key";
 
-/// Secrets of tenants.
+/// Stores the secrets of tenants.
 pub struct Vault {
     documents: Arc<dyn DocumentStore>,
     timers: Arc<dyn Timers>,
     keeping: Keeping,
-    /// The operator's keys, once they were needed. The first one encrypts.
+    /// The operator's keys, loaded on first use. The first one encrypts.
     keys: RwLock<Option<Vec<Kek>>>,
     noted: Mutex<HashSet<(Tenant, String)>>,
 }
 
-/// A data key as it is kept: encrypted by a key of the operator's.
+/// A stored data key, which a key of the operator's encrypts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct DataKey {
     /// The name of the operator's key.
@@ -86,31 +86,31 @@ struct DataKey {
     sealed: Sealed,
 }
 
-/// A secret as it is kept.
+/// A stored secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Kept {
     origins: Vec<String>,
     version: u64,
     created: u64,
     updated: u64,
-    /// The data key.
+    /// The number of the data key.
     key: String,
     sealed: Sealed,
 }
 
-/// A secret as anybody may see it: never what it is.
+/// The metadata of a secret, without its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SecretRow {
-    /// Its name.
+    /// The secret's name.
     pub name: String,
     /// The servers that it may be sent to.
     #[serde(rename = "for")]
     pub origins: Vec<String>,
-    /// How often it was set.
+    /// The number of times that it was set.
     pub version: u64,
-    /// When it was first set, in milliseconds since 1970.
+    /// The time when it was first set, in milliseconds since 1970.
     pub created: u64,
-    /// When it was last set.
+    /// The time when it was last set, in milliseconds since 1970.
     pub updated: u64,
 }
 
@@ -120,7 +120,7 @@ impl Kept {
         SecretRow { name, origins, version, created, updated }
     }
 
-    /// Everything that its seal holds together.
+    /// Returns the associated data of its seal.
     fn place<'a>(&'a self, tenant: &'a Tenant, name: &'a str, version: &'a str) -> Vec<&'a str> {
         let mut place = vec![SECRET, tenant.as_str(), name, version, &*self.key];
         place.extend(self.origins.iter().map(String::as_str));
@@ -135,7 +135,7 @@ impl Kept {
         Ok(Zeroizing::new(text.to_owned()))
     }
 
-    /// The same, sealed with this value.
+    /// Returns the same secret, sealed with this value.
     fn sealed(mut self, tenant: &Tenant, name: &str, key: &KeyBytes, value: &str) -> Result<Kept, VaultError> {
         let version = self.version.to_string();
         let sealed = seal::seal(key, &self.place(tenant, name, &version), value.as_bytes());
@@ -149,7 +149,7 @@ impl Vault {
         Vault { documents, timers, keeping, keys: RwLock::default(), noted: Mutex::default() }
     }
 
-    /// Sets a secret, which may be sent to these origins. The audit log has by whom.
+    /// Sets a secret that may be sent to these origins. The audit log records the actor.
     pub fn set(
         &self,
         tenant: &Tenant,
@@ -184,18 +184,18 @@ impl Vault {
         Err(VaultError::Changed(name.to_owned()))
     }
 
-    /// The secrets of a tenant, by name.
+    /// Returns the secrets of a tenant, sorted by name.
     pub fn list(&self, tenant: &Tenant) -> Result<Vec<SecretRow>, VaultError> {
         let all = self.documents(tenant).all::<Kept>(SECRET)?;
         Ok(all.into_iter().map(|(name, kept)| kept.row(name)).collect())
     }
 
-    /// A secret of a tenant, without what it is.
+    /// Returns the metadata of a secret.
     pub fn find(&self, tenant: &Tenant, name: &str) -> Result<Option<SecretRow>, VaultError> {
         Ok(self.kept(tenant, name)?.map(|(kept, _)| kept.row(name.to_owned())))
     }
 
-    /// Removes a secret. The audit log has by whom.
+    /// Removes a secret. The audit log records the actor.
     pub fn remove(&self, tenant: &Tenant, actor: &str, name: &str) -> Result<(), VaultError> {
         let (_, seen) = self.kept(tenant, name)?.ok_or_else(|| VaultError::Unknown(name.to_owned()))?;
         match self.documents(tenant).put::<Kept>(SECRET, name, None, seen)? {
@@ -204,7 +204,7 @@ impl Vault {
         }
     }
 
-    /// What a secret is, for whom it is meant. One that does not open is noted in the audit log.
+    /// Decrypts a secret. The audit log records a failed decryption.
     pub fn open(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, VaultError> {
         let Some((kept, _)) = self.kept(tenant, name)? else { return Ok(None) };
         let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, name, &key));
@@ -214,7 +214,7 @@ impl Vault {
         opened.map(Some)
     }
 
-    /// Notes in the audit log that a secret was not given to a run: once a process for each.
+    /// Records in the audit log that a run did not get a secret, once per secret and process.
     pub(crate) fn note_refusal(&self, tenant: &Tenant, name: &str) {
         let mut noted = self.noted.lock();
         if noted.len() >= MAX_NOTED || !noted.insert((tenant.clone(), name.to_owned())) {
@@ -243,21 +243,21 @@ impl Vault {
     }
 
     fn kept(&self, tenant: &Tenant, name: &str) -> Result<Option<(Kept, u64)>, VaultError> {
-        // What cannot be a name is the name of nothing.
+        // An invalid name cannot have a secret.
         match check_name(name) {
             Ok(()) => Ok(self.documents(tenant).get(SECRET, name)?),
             Err(_) => Ok(None),
         }
     }
 
-    /// The data key with which a tenant's secrets are encrypted from now on.
+    /// Returns the data key that encrypts the tenant's new secrets.
     fn current_key(&self, tenant: &Tenant) -> Result<(String, KeyBytes), VaultError> {
         for _ in 0..TRIES {
             let last = self.documents.last(tenant, DATA_KEY).map_err(doc)?.map(|last| last.key);
             let next = match &last {
                 None => 1,
                 Some(last) => match self.data_key(tenant, last) {
-                    // What it encrypts cannot be read any more; what is set anew gets a new one.
+                    // Secrets under a damaged key are lost. New secrets get a new key.
                     Err(VaultError::DamagedKey(..)) => u64::from_str_radix(last, 16).unwrap_or_default() + 1,
                     key => return Ok((last.clone(), key?)),
                 },
@@ -269,7 +269,7 @@ impl Vault {
         Err(VaultError::Changed(format!("the data key of {tenant}")))
     }
 
-    /// Makes a data key; none if somebody else has made one of this number.
+    /// Creates a data key. It returns `None` if another caller has created the same number.
     fn make_data_key(
         &self,
         tenant: &Tenant,
@@ -296,7 +296,7 @@ impl Vault {
         VaultError::OtherKey { wanted: wanted.to_owned(), given: given.unwrap_or_else(|| "none".into()) }
     }
 
-    /// The operator's key that encrypts; it is made if it may be.
+    /// Returns the operator's key that encrypts, and creates it where this is allowed.
     fn first_key(&self) -> Result<Kek, VaultError> {
         if let Some(first) = self.with_keys(|keys| keys.first().cloned())? {
             return Ok(first);
@@ -313,7 +313,7 @@ impl Vault {
         }
     }
 
-    /// Looks at the operator's keys, which are read when they are first needed.
+    /// Reads the operator's keys, which are loaded on first use.
     fn with_keys<T>(&self, look: impl Fn(&[Kek]) -> T) -> Result<T, VaultError> {
         if let Some(keys) = &*self.keys.read() {
             return Ok(look(keys));
@@ -326,7 +326,7 @@ impl Vault {
     }
 }
 
-/// Whom a secret is for, as grants have it.
+/// Parses the origins of a secret as grants.
 pub(crate) fn parse_origins(origins: &[String]) -> Result<OriginGrants, VaultError> {
     if origins.len() > MAX_ORIGINS {
         return Err(VaultError::Origins(format!("it is for more than {MAX_ORIGINS} origins")));

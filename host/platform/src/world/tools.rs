@@ -1,12 +1,12 @@
-//! The capability `tools`: what an agent may call. A node type or a flow that is called as a tool is a run of its own, below
-//! the run of the agent, whose id is made from the call's idempotency key: a call that is made again finds it. A tool of an
-//! MCP server is called where it is, and never twice, unless the server has said that this does no harm.
+//! The capability `tools`, which an agent calls. A node type or a flow that is called as a tool is a child run of the
+//! agent's run. Its id contains the call's idempotency key, so a repeated call finds the same run. A tool of an MCP
+//! server is called on the server. Such a call is repeated only if the server declares that this is safe.
 //!
-//! | room | what it is |
+//! | room | contents |
 //! |---|---|
-//! | `policy` | which tools are granted, and what may be called without asking |
-//! | `shelf` | the tools there are, and what models call them |
-//! | `shown` | the arguments of a call, as a person is asked about them |
+//! | `policy` | granted tools, and calls that need no approval |
+//! | `shelf` | all tools, with their names for models |
+//! | `shown` | the arguments of a call in a question to a person |
 
 mod policy;
 mod shelf;
@@ -29,24 +29,24 @@ use shown::Shown;
 
 /// The name of the capability, in calls and in grants.
 pub(crate) const INTERFACE: &str = BuiltIn::Tools.name();
-/// Milliseconds for which a question about a call stays open, where the config does not say.
+/// Default time in milliseconds that an approval question stays open.
 const APPROVAL_MS: u64 = 24 * 3_600 * 1_000;
 
 /// The prefix of a flow that an agent calls as a tool: `flow:report`.
 pub(crate) const FLOW_TOOL: &str = "flow:";
 
-/// What can be called as a tool and runs below the agent's run.
+/// Runs node types and flows as children of the agent's run.
 pub(crate) trait RunFlows: Send + Sync {
-    /// The node types.
+    /// Returns the node types.
     fn catalog(&self) -> &Catalog;
 
-    /// The names of the flows that the agent's run can call, in order.
+    /// Returns the sorted names of the flows that the agent's run can call.
     fn names(&self) -> BTreeSet<String>;
 
-    /// Whether the agent's run can call a flow of this name.
+    /// Returns whether the agent's run can call a flow of this name.
     fn has(&self, name: &str) -> bool;
 
-    /// The flow of a name, if it can be used.
+    /// Returns the flow of a name, if it can be used.
     fn graph(&self, name: &str) -> Option<Arc<Graph>>;
 
     /// Runs the flow of a name, and returns its outputs.
@@ -71,13 +71,13 @@ pub(crate) trait RunFlows: Send + Sync {
 pub(crate) struct Tools {
     pub(crate) flows: Arc<dyn RunFlows>,
     pub(crate) usage: Usage,
-    /// Those of the operator's servers.
+    /// The tools of the operator's MCP servers.
     pub(crate) mcp: McpTools,
-    /// Calls get a stand-in for an answer.
+    /// Set if stand-ins answer all calls.
     pub(crate) simulated: bool,
 }
 
-/// A call of a tool.
+/// A parsed call of a tool.
 struct Wish {
     tool: Tool,
     input: Json,
@@ -97,13 +97,13 @@ impl Tools {
         if input.as_object().is_none() {
             return Err(wrong("`input` must be an object"));
         }
-        // Grants and rules see the tool that was found, not the name by which it was asked for.
+        // Grants and rules apply to the tool that was found, not to the name in the call.
         let tool = self.find(name).filter(|tool| policy::is_granted(caller, &tool.named));
         let tool = tool.ok_or_else(|| policy::not_granted(caller, name))?;
         Ok(Wish { tool, input })
     }
 
-    /// Which of the tools are granted and not denied that the patterns name.
+    /// Returns the tools that match the patterns and are granted and not denied.
     async fn offer(self, outgoing: Outgoing) -> Result<Value, Failure> {
         let Outgoing { call, caller, .. } = outgoing;
         let patterns = call.args.json().get("patterns").and_then(Json::as_array).unwrap_or_default();
@@ -128,7 +128,7 @@ impl Tools {
         self.output(tool, input, &outgoing).await.map(answer)
     }
 
-    /// Calls the tool of a name, whoever may, and answers its output.
+    /// Calls the tool of a name without checking grants, and returns its output.
     pub(crate) async fn call_named(&self, name: &str, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
         let missing = || Failure::new(code::TOOL_NOT_FOUND, format!("there is no tool `{name}`"));
         self.output(self.find(name).ok_or_else(missing)?, input, outgoing).await
@@ -150,19 +150,19 @@ impl Tools {
         }
     }
 
-    /// Waits for one of the places of an MCP server, of which calls and lists of tools have as many each.
+    /// Waits for a permit of an MCP server. Calls and lists of tools have separate permits.
     async fn place(&self, tenant: &Tenant, server: &str, name: &str) -> Result<Option<Place>, Failure> {
         let Some((places, within)) = self.mcp.places(server) else { return Ok(None) };
         let server = Server { name, places, within, code: flowcell_services::code::MCP_CONNECT };
         self.usage.place(tenant, server).await
     }
 
-    /// The same of the tool of a name, if there is one.
+    /// Returns the effect of a call of the named tool, if it exists.
     pub(crate) fn effect_of(&self, name: &str) -> Effect {
         self.find(name).map_or(Effect::Idempotent, |tool| self.effect(&tool))
     }
 
-    /// What becomes of a call that may have been made when nobody knows how it ended.
+    /// Returns the effect of a call, which decides about a repetition after an unknown outcome.
     fn effect(&self, tool: &Tool) -> Effect {
         match &tool.kind {
             Kind::Mcp { server, tool } if !self.simulated && !self.mcp.may_be_repeated(server, tool) => Effect::Once,

@@ -1,5 +1,5 @@
-//! The doors of a run at which things are counted: its journal and blobs, the runner of its nodes, the models, and whatever
-//! else costs money.
+//! Wrappers that count a run's usage: its journal and blobs, the runner of its nodes, its models, and other paid
+//! calls.
 
 use std::{future::ready, sync::Arc};
 
@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use super::{Usage, Used, shares::Server};
 use crate::operate::{policy::Policy, quota::QuotaError};
 
-/// A journal of which events and bytes are counted.
+/// A journal that counts events and bytes.
 pub(crate) struct CountedJournal {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) usage: Usage,
@@ -58,7 +58,7 @@ impl Journal for CountedJournal {
     }
 }
 
-/// Blobs of which bytes are counted.
+/// Blobs that count bytes.
 pub(crate) struct CountedBlobs {
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) usage: Usage,
@@ -77,7 +77,7 @@ impl Blobs for CountedBlobs {
     }
 }
 
-/// The engine, which runs nothing for a tenant that has used up what it may.
+/// The engine, which refuses attempts of tenants over quota.
 pub(crate) struct CountedRunner {
     pub(crate) engine: Engine,
     pub(crate) usage: Usage,
@@ -96,7 +96,7 @@ impl NodeRunner for CountedRunner {
     }
 }
 
-/// Models, whose turns are paid from what their tenant may spend.
+/// Models that charge the tenant for turns.
 pub(crate) struct CountedModels {
     pub(crate) models: ModelCapability,
     pub(crate) usage: Usage,
@@ -125,21 +125,21 @@ impl Capability for CountedModels {
     }
 }
 
-/// Something that costs money.
+/// A kind of paid call.
 pub(crate) struct Paid {
-    /// What has to be configured for its price to be known.
+    /// The configuration that makes its price known.
     pub(crate) needs: &'static str,
-    /// What it has cost, in USD, as far as that is known.
+    /// Returns its actual cost in USD, as far as it is known.
     pub(crate) cost: fn(&Result<Value, Failure>) -> f64,
-    /// What of it a reservation was made for by a process that ended before the bill, in USD. That one stays.
+    /// The part of the cost that an earlier process has already reserved, in USD. That reservation stays.
     pub(crate) reserved_before: f64,
 }
 
-/// A turn of a model.
+/// The payment of a model's turn.
 const TURN: Paid =
     Paid { needs: "the profile of the model needs `prices` and `maxTokens`", cost, reserved_before: 0.0 };
 
-/// What a turn has cost, or the attempts that came to nothing.
+/// Returns the cost of a turn, including failed attempts.
 fn cost(reply: &Result<Value, Failure>) -> f64 {
     let usage = match reply {
         Ok(value) => value.json().get("usage"),
@@ -148,14 +148,14 @@ fn cost(reply: &Result<Value, Failure>) -> f64 {
     usage.and_then(|usage| usage.get("costUsd")).and_then(Json::as_f64).unwrap_or(0.0)
 }
 
-/// What was taken from what a tenant may spend, before anybody knows the bill.
+/// A reserved amount of the tenant's quota.
 struct Reserved {
     day: u64,
     usd: f64,
 }
 
 impl Usage {
-    /// Does something that is paid from what a tenant may spend, and costs at most so much, or nobody knows how much.
+    /// Runs paid work and charges the tenant. `most` returns its maximum cost, or `None` if the price is unknown.
     pub(crate) async fn pay(
         &self,
         tenant: &Tenant,
@@ -174,7 +174,7 @@ impl Usage {
         let cost = (what.cost)(&ended);
         self.0.metrics.spent(tenant, cost);
         if let Some(reserved) = reserved {
-            // What could not be corrected stays with the tenant until the day is over.
+            // If the correction fails, the reservation counts until the day ends.
             let before = if reserved.is_some() { what.reserved_before } else { 0.0 };
             let cost = (cost - before).max(0.0);
             self.at_the_store(tenant, move |usage, tenant| usage.correct(tenant, reserved, cost)).await??;
@@ -182,7 +182,7 @@ impl Usage {
         ended
     }
 
-    /// Does what reads and writes the store where it holds nobody up.
+    /// Runs blocking work on the store in another thread.
     async fn at_the_store<T: Send + 'static>(
         &self,
         tenant: &Tenant,
@@ -193,8 +193,8 @@ impl Usage {
         done.map_err(|error| StoreError(error.to_string().into()).into())
     }
 
-    /// Takes what something costs at most, if the operator limits what the tenant spends. Nothing is left to chance then: what
-    /// has a price that nobody knows is not done.
+    /// Reserves the maximum cost if the operator limits the tenant's costs. With a limit, it refuses work of unknown
+    /// price.
     fn reserve(&self, tenant: &Tenant, most: Result<f64, QuotaError>) -> Result<Option<Reserved>, QuotaError> {
         let policy = Policy::of(&*self.0.documents, tenant)?;
         let Some(limit) = policy.per_day.model_usd else { return Ok(None) };
@@ -208,7 +208,7 @@ impl Usage {
         Ok(Some(Reserved { day, usd }))
     }
 
-    /// Puts what something did cost in the place of what was taken.
+    /// Replaces the reserved amount by the actual cost.
     fn correct(&self, tenant: &Tenant, reserved: Option<Reserved>, cost: f64) -> Result<(), StoreError> {
         match reserved {
             Some(Reserved { day, usd }) => {
@@ -278,7 +278,7 @@ profiles:
         }
     }
 
-    /// The reservation for a turn that was lost with its process stays, and its tokens are not paid beside it.
+    /// A turn that was lost with its process keeps its reservation, and its tokens are not charged again.
     #[tokio::test]
     async fn t5_a_turn_that_was_lost_is_paid_by_its_reservation() {
         let host = Host::builder().build().unwrap();

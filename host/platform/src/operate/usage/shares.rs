@@ -1,8 +1,8 @@
-//! Places at servers that tenants share: MCP servers, providers of models, and endpoints of images.
+//! Permits for servers that tenants share: MCP servers, providers of models, and endpoints of images.
 //!
-//! The places of a server are a [`Room`]: a tenant has no more of them than it leaves free, or one. A tenant that has what it may
-//! have waits for its own calls, and the next tenant finds a place at once. Where tenants share nothing, as on the command
-//! line, nobody waits here.
+//! The permits of a server are a [`Room`]. A tenant gets one permit, or at most as many as it leaves free. A tenant at
+//! its limit waits for its own calls, and the next tenant gets a permit at once. Where tenants share nothing, as on
+//! the command line, no call waits here.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,22 +12,22 @@ use parking_lot::Mutex;
 
 use super::Usage;
 
-/// Calls that wait for a place at any server, of all tenants. No tenant has more of them than it leaves free.
+/// Maximum calls of all tenants that wait for a permit at any server. A tenant gets at most as many as it leaves free.
 pub(crate) const WAITING: u64 = 4_096;
 
 /// A server that tenants share.
 pub(crate) struct Server<'a> {
-    /// What tells it from others: `mcp:files`.
+    /// Its unique name, such as `mcp:files`.
     pub(crate) name: &'a str,
-    /// Calls at once.
+    /// Maximum concurrent calls.
     pub(crate) places: usize,
-    /// How long a call waits for a place.
+    /// Maximum time that a call waits for a permit.
     pub(crate) within: Duration,
-    /// The code of the failure that there was none.
+    /// The failure code of a call without a permit.
     pub(crate) code: &'static str,
 }
 
-/// The places of all servers.
+/// The permits of all servers.
 pub(super) struct Shares {
     rooms: Mutex<HashMap<String, Room>>,
     waiting: Room,
@@ -40,7 +40,7 @@ impl Default for Shares {
 }
 
 impl Usage {
-    /// Waits for a place at a server. It is given back when it is dropped. None: tenants share nothing here.
+    /// Waits for a permit of a server, which is returned on drop. It is `None` where tenants share nothing.
     pub(crate) async fn place(&self, tenant: &Tenant, server: Server<'_>) -> Result<Option<Place>, Failure> {
         match self.counts() {
             true => self.0.shares.take(tenant, server).await.map(Some),
@@ -79,7 +79,7 @@ mod tests {
         Server { name, places, within: Duration::ZERO, code: "busy" }
     }
 
-    /// As many places as a tenant gets.
+    /// Takes as many permits as a tenant gets.
     async fn all(shares: &Shares, tenant: &str, places: usize) -> Vec<Place> {
         let mut held = Vec::new();
         while let Ok(place) = shares.take(&tenant.into(), server("mcp:a", places)).await {

@@ -1,17 +1,17 @@
-//! Texts on their way into the vault.
+//! Strings on their way into the vault.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-/// A text that is not printed, and is cleared when it is dropped.
+/// A string that is not printed, and is cleared on drop.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Hidden(Zeroizing<String>);
 
 impl Hidden {
-    /// The text, for whom it is meant.
+    /// Returns the string itself.
     pub fn text(&self) -> &str {
         &self.0
     }

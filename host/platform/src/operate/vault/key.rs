@@ -1,4 +1,4 @@
-//! Keys that encrypt keys: the operator has them, and the store never does.
+//! The operator's keys, which encrypt data keys. The store never contains them.
 
 use std::{
     env, fmt, fs, io,
@@ -15,14 +15,14 @@ use super::{
     seal::{KEY_BYTES, KeyBytes, new_key},
 };
 
-/// The file in a store's folder with the key that was made for it.
+/// The file in a store's folder with the key that was created for it.
 pub const FILE: &str = "secret.key";
-/// The next key, while what is encrypted under the one before is rewritten.
+/// The file with the next key during a rotation.
 const NEXT: &str = "secret.key.next";
-/// What a key's name is made from, beside the key.
+/// The constant that a key's name is derived from, together with the key.
 const NAMING: &[u8] = b"flowcell key encryption key";
 
-/// A key that encrypts keys. It is told by its name, which says nothing about it.
+/// A key that encrypts data keys. Its name identifies it and reveals nothing about its bytes.
 #[derive(Clone)]
 pub(super) struct Kek {
     pub(super) name: String,
@@ -47,7 +47,7 @@ impl Kek {
         Kek::of(new_key())
     }
 
-    /// Reads 64 hexadecimal digits. What is wrong is told without them.
+    /// Parses 64 hexadecimal digits. The error does not contain them.
     pub(super) fn parse(text: &str) -> Result<Kek, String> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         let read = hex::decode_to_slice(text.trim(), &mut bytes[..]);
@@ -56,12 +56,12 @@ impl Kek {
     }
 }
 
-/// Where a key is: `env:NAME` or `file:PATH`.
+/// The source of a key: `env:NAME` or `file:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    /// In a variable of the environment.
+    /// A variable of the environment.
     Environment(String),
-    /// In a file that nobody else may read.
+    /// A file that only its owner may read.
     File(PathBuf),
 }
 
@@ -72,14 +72,14 @@ impl FromStr for KeySource {
         match text.split_once(':') {
             Some(("env", name)) if !name.is_empty() => Ok(KeySource::Environment(name.to_owned())),
             Some(("file", path)) if !path.is_empty() => Ok(KeySource::File(path.into())),
-            // What stands there may be the key itself.
+            // The text may be the key itself, so the error does not quote it.
             _ => Err("`env:NAME` or `file:PATH` says where the key is".into()),
         }
     }
 }
 
 impl KeySource {
-    /// Reads the key as it is written there.
+    /// Reads the text of the key.
     pub fn read(&self) -> Result<Zeroizing<String>, VaultError> {
         match self {
             KeySource::Environment(name) => {
@@ -108,7 +108,7 @@ fn read_file(path: &Path) -> Result<Zeroizing<String>, VaultError> {
     fs::read_to_string(path).map(Zeroizing::new).map_err(|error| wrong(&error))
 }
 
-/// The mode of a file, if others than its owner may read or write it.
+/// Returns the mode of a file, if others than its owner may read or write it.
 #[cfg(unix)]
 fn open_to_others(path: &Path) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt;
@@ -116,34 +116,34 @@ fn open_to_others(path: &Path) -> Option<u32> {
     (mode & 0o077 != 0).then_some(mode)
 }
 
-/// The mode of a file, if others than its owner may read or write it.
+/// Returns `None`, since other systems have no such modes.
 #[cfg(not(unix))]
 fn open_to_others(_path: &Path) -> Option<u32> {
     None
 }
 
-/// What to tell whoever owns the store in a folder, if others may read it.
+/// Returns a warning for the owner of a store's folder, if other users may access the store.
 pub fn exposed(folder: &Path) -> Option<String> {
     let mode = open_to_others(&folder.join(STORE_FILE))?;
     let folder = folder.display();
     Some(format!("others may read the store in {folder} (its mode is {mode:o}); `chmod -R go= {folder}` mends that"))
 }
 
-/// Where the keys of a host come from.
+/// The place of a host's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Keeping {
-    /// The operator has given them; the first encrypts.
+    /// The operator's key sources. The first key encrypts.
     Given(Vec<KeySource>),
-    /// One was made in this folder, or is made when it is first needed.
+    /// A key file in this folder, which is created on first use.
     Beside(PathBuf),
-    /// It is gone with the process, as is what it encrypts.
+    /// A key in memory. It is lost with the process, as are its secrets.
     Memory,
-    /// Nobody has given one.
+    /// The operator has configured no key.
     Missing,
 }
 
 impl Keeping {
-    /// The keys that there are; the first one encrypts.
+    /// Loads the existing keys. The first one encrypts.
     pub(super) fn load(&self) -> Result<Vec<Kek>, VaultError> {
         match self {
             Keeping::Given(sources) => sources.iter().map(KeySource::key).collect(),
@@ -156,7 +156,7 @@ impl Keeping {
         }
     }
 
-    /// Makes the first key.
+    /// Creates the first key.
     pub(super) fn make(&self) -> Result<Kek, VaultError> {
         match self {
             Keeping::Beside(folder) => make_file(folder, FILE),
@@ -164,7 +164,7 @@ impl Keeping {
         }
     }
 
-    /// Makes the next key; the one that was made and not yet used, if there is one.
+    /// Creates the next key, or returns the one that an unfinished rotation created.
     pub(super) fn make_next(&self) -> Result<Kek, VaultError> {
         let Keeping::Beside(folder) = self else {
             let why = "which one is to be next? `--new-secret-key env:NAME` or `file:PATH`";
@@ -176,7 +176,7 @@ impl Keeping {
         }
     }
 
-    /// Puts the next key in the place of the one before, if it is kept here.
+    /// Replaces the key file by the next key, if that is kept in a file here.
     pub(super) fn take_next(&self, key: &Kek) -> Result<(), VaultError> {
         let Keeping::Beside(folder) = self else { return Ok(()) };
         let file = folder.join(NEXT);
@@ -188,7 +188,8 @@ impl Keeping {
     }
 }
 
-/// Makes a key in a file that only its owner may read, and that is on stable storage before anything is encrypted.
+/// Creates a key in a file that only its owner may read. The file is on stable storage before the key encrypts
+/// anything.
 fn make_file(folder: &Path, name: &str) -> Result<Kek, VaultError> {
     let (key, file) = (Kek::random(), folder.join(name));
     let text = Zeroizing::new(hex::encode(&key.bytes[..]) + "\n");
@@ -197,7 +198,7 @@ fn make_file(folder: &Path, name: &str) -> Result<Kek, VaultError> {
     Ok(key)
 }
 
-/// Writes a new file that only its owner may read, onto stable storage.
+/// Writes a new file that only its owner may read, and syncs it.
 pub(crate) fn write_new(file: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);

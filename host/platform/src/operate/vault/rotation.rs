@@ -1,37 +1,37 @@
-//! Rotation: everything is rewritten under new data keys, and these are encrypted by a new key of the operator's.
+//! Rotation: new data keys encrypt all secrets, and a new key of the operator's encrypts the data keys.
 //!
-//! It may end anywhere and be begun again with the same key. Until it has ended some rows need the key before, some the new
-//! one, and the process that rotates has both. A data key that was replaced stays, encrypted by the new key, until the next
-//! rotation: somebody else may just be writing a secret with it.
+//! A rotation may stop anywhere, and can be repeated with the same key. Until it has ended, some rows need the old key
+//! and some the new one. The rotating process has both. A replaced data key stays until the next rotation, since
+//! another process may be writing a secret with it. The new key encrypts it too.
 
 use flowcell_contract::Tenant;
 use serde::Serialize;
 
 use super::{DATA_KEY, DataKey, Kek, Kept, Outcome, SECRET, TRIES, Vault, VaultError, wrapped};
 
-/// What was rewritten.
+/// The result of a rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rotated {
-    /// The name of the key under which everything is from now on.
+    /// The name of the new key, which encrypts everything from now on.
     pub key: String,
-    /// Data keys that were made.
+    /// Number of new data keys.
     pub data_keys: usize,
-    /// Secrets that were rewritten.
+    /// Number of secrets that were encrypted again.
     pub secrets: usize,
 }
 
-/// Says whose secrets something is about.
+/// Adds the tenant to an error.
 fn of(tenant: &Tenant) -> impl Fn(VaultError) -> VaultError {
     move |error| VaultError::Of(tenant.to_string(), Box::new(error))
 }
 
 impl Vault {
-    /// Rewrites the secrets of these tenants under a new key: this one, 64 hexadecimal digits, or one that is made beside
-    /// the store. The audit log of each has by whom.
+    /// Encrypts the secrets of these tenants with a new key. The key is `new` (64 hexadecimal digits), or one that is
+    /// created beside the store. The audit log of each tenant records the actor.
     pub fn rotate(&self, tenants: &[Tenant], actor: &str, new: Option<&str>) -> Result<Rotated, VaultError> {
         let given = new.map(Kek::parse).transpose().map_err(VaultError::Key)?;
-        // The keys before are read first: one that is made now is not among them.
+        // The existing keys are loaded first, so that the new key is not among them.
         self.with_keys(|_| ())?;
         given.iter().for_each(|new| self.add_key(new));
         tenants.iter().try_for_each(|tenant| self.check_keys(tenant).map_err(of(tenant)))?;
@@ -48,11 +48,11 @@ impl Vault {
         Ok(rotated)
     }
 
-    /// Whether all that has to be read can be: nothing is begun that could not end.
+    /// Checks that all data keys can be read, so that the rotation can finish.
     fn check_keys(&self, tenant: &Tenant) -> Result<(), VaultError> {
         for (number, _) in self.documents(tenant).all::<DataKey>(DATA_KEY)? {
             match self.data_key(tenant, &number) {
-                // What it encrypts is lost already.
+                // Secrets under a damaged key are already lost.
                 Ok(_) | Err(VaultError::DamagedKey(..)) => {}
                 Err(error) => return Err(error),
             }
@@ -60,13 +60,13 @@ impl Vault {
         Ok(())
     }
 
-    /// Answers whether the tenant has anything to rewrite.
+    /// Rotates a tenant's keys. Returns whether the tenant has any secrets to encrypt.
     fn rotate_tenant(&self, tenant: &Tenant, new: &Kek, rotated: &mut Rotated) -> Result<bool, VaultError> {
         let keys = self.documents(tenant).all::<DataKey>(DATA_KEY)?;
         let Some((last, current)) = keys.last() else { return Ok(false) };
         if current.under != new.name {
             let number = u64::from_str_radix(last, 16).unwrap_or_default() + 1;
-            // If somebody else has made it, that one is looked at below.
+            // If another process has created the key, it is handled below.
             rotated.data_keys += usize::from(self.make_data_key(tenant, number, new)?.is_some());
         }
         keys.iter().try_for_each(|(number, _)| self.rewrap(tenant, number, new))?;
@@ -78,7 +78,7 @@ impl Vault {
         Ok(true)
     }
 
-    /// Encrypts a data key by the new key.
+    /// Encrypts a data key with the new key.
     fn rewrap(&self, tenant: &Tenant, number: &str, new: &Kek) -> Result<(), VaultError> {
         for _ in 0..TRIES {
             let Some((kept, seen)) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)? else { return Ok(()) };
@@ -97,7 +97,7 @@ impl Vault {
         Err(VaultError::Changed(format!("the data key {number} of {tenant}")))
     }
 
-    /// Encrypts a secret with the current data key. Answers whether it was not.
+    /// Encrypts a secret with the current data key. Returns whether it had another one.
     fn rewrite(&self, tenant: &Tenant, name: &str, current: &str) -> Result<bool, VaultError> {
         for _ in 0..TRIES {
             let Some((kept, seen)) = self.kept(tenant, name)? else { return Ok(false) };
@@ -115,7 +115,7 @@ impl Vault {
         Err(VaultError::Changed(name.to_owned()))
     }
 
-    /// Removes the data keys that nothing is encrypted with, but the current one and the one before it.
+    /// Removes unused data keys, except the current one and the one before it.
     fn remove_unused(&self, tenant: &Tenant, current: &str) -> Result<(), VaultError> {
         let used = self.documents(tenant).all::<Kept>(SECRET)?;
         let keys = self.documents(tenant).all::<DataKey>(DATA_KEY)?;
@@ -123,7 +123,7 @@ impl Vault {
         older.pop();
         for number in older.into_iter().filter(|number| !used.iter().any(|(_, kept)| kept.key == **number)) {
             if let Some((_, seen)) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)? {
-                // Whoever has changed it removes it next time.
+                // If another process has changed the key, a later rotation removes it.
                 let _ = self.documents(tenant).put::<DataKey>(DATA_KEY, number, None, seen)?;
             }
         }
@@ -138,7 +138,8 @@ impl Vault {
         }
     }
 
-    /// From now on the new key encrypts. The others stay until the process ends: another process may still use them.
+    /// Makes the new key the one that encrypts. The others stay until the process ends, since another process may
+    /// still use them.
     fn make_first(&self, new: &Kek) {
         let mut keys = self.keys.write();
         keys.get_or_insert_default().sort_by_key(|key| key.name != new.name);

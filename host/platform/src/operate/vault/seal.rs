@@ -1,4 +1,4 @@
-//! Sealing: what is encrypted opens under the same key and at the same place alone.
+//! Sealing: encrypted bytes only decrypt with the same key and at the same place.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -8,19 +8,19 @@ use zeroize::Zeroizing;
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = 32;
 
-/// The bytes of a key; cleared when they are dropped.
+/// The bytes of a key, cleared on drop.
 pub(super) type KeyBytes = Zeroizing<[u8; KEY_BYTES]>;
 
-/// Something encrypted.
+/// An encrypted text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sealed {
-    /// Random for each; in base64, as is the text.
+    /// A random value per encryption, in base64.
     nonce: String,
-    /// The encrypted bytes with their tag.
+    /// The encrypted bytes with their tag, in base64.
     text: String,
 }
 
-/// A new key.
+/// Creates a random key.
 pub(super) fn new_key() -> KeyBytes {
     Zeroizing::new(rand::random())
 }
@@ -28,7 +28,8 @@ pub(super) fn new_key() -> KeyBytes {
 /// Encrypts bytes for a place.
 pub(super) fn seal(key: &KeyBytes, place: &[&str], bytes: &[u8]) -> Option<Sealed> {
     let nonce: [u8; NONCE_LEN] = rand::random();
-    // The tag is appended in place: room for it keeps the plain text from being moved, and left behind.
+    // The tag is appended in place. Without spare capacity, a reallocation would leave a copy of the plain text
+    // behind.
     let mut text = Vec::with_capacity(bytes.len() + CHACHA20_POLY1305.tag_len());
     text.extend_from_slice(bytes);
     let sealing = cipher(key)?.seal_in_place_append_tag(
@@ -40,7 +41,7 @@ pub(super) fn seal(key: &KeyBytes, place: &[&str], bytes: &[u8]) -> Option<Seale
     Some(Sealed { nonce: STANDARD.encode(nonce), text: STANDARD.encode(text) })
 }
 
-/// Decrypts what was encrypted for a place; none if the key, the place or the bytes are others.
+/// Decrypts bytes for a place. It returns `None` if the key, the place or the bytes differ.
 pub(super) fn open(key: &KeyBytes, place: &[&str], sealed: &Sealed) -> Option<Zeroizing<Vec<u8>>> {
     let nonce: [u8; NONCE_LEN] = STANDARD.decode(&sealed.nonce).ok()?.try_into().ok()?;
     let mut text = Zeroizing::new(STANDARD.decode(&sealed.text).ok()?);
@@ -54,7 +55,7 @@ fn cipher(key: &KeyBytes) -> Option<LessSafeKey> {
     Some(LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &key[..]).ok()?))
 }
 
-/// The parts of a place with their lengths, so that no two places read alike.
+/// Joins the parts of a place with their lengths, so that different places have different bytes.
 fn associated(place: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in place {

@@ -1,4 +1,4 @@
-//! Secrets as runs are given them.
+//! Converts errors of secrets to failures of runs.
 
 use flowcell_contract::{Failure, Tenant, code};
 use flowcell_services::{egress::OriginGrants, secrets::SecretStore};

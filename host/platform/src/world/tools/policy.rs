@@ -1,11 +1,11 @@
-//! Which tools are granted, and what may be called without asking.
+//! Decides which tools are granted, and which calls need approval.
 
 use flowcell_contract::{Caller, Failure, Json, code};
 use flowcell_services::pattern;
 
 use super::{INTERFACE, shelf::Named};
 
-/// What becomes of a call.
+/// The decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Allow,
@@ -13,12 +13,12 @@ pub(super) enum Action {
     Deny,
 }
 
-/// Whether the flow grants the node this tool.
+/// Returns whether the flow grants the node this tool.
 pub(super) fn is_granted(caller: &Caller, tool: &Named) -> bool {
     granted(caller).any(|pattern| tool.fits(pattern))
 }
 
-/// Whether the flow grants the node any tool at all.
+/// Checks that the flow grants the node at least one tool.
 pub(super) fn check_any(caller: &Caller) -> Result<(), Failure> {
     if granted(caller).next().is_none() {
         let message = format!(
@@ -30,12 +30,12 @@ pub(super) fn check_any(caller: &Caller) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the flow may grant the node a tool whose name begins like this.
+/// Returns whether the flow may grant the node a tool whose name begins like this.
 pub(super) fn may_be_granted(caller: &Caller, begin: &str) -> bool {
     granted(caller).any(|pattern| may_begin(pattern, begin))
 }
 
-/// Whether a pattern may name something that begins like this.
+/// Returns whether a pattern may match a name that begins like this.
 pub(super) fn may_begin(pattern: &str, begin: &str) -> bool {
     match pattern.split_once('*') {
         Some((fixed, _)) => fixed.starts_with(begin) || begin.starts_with(fixed),
@@ -57,18 +57,19 @@ pub(super) fn not_granted(caller: &Caller, tool: &str) -> Failure {
     Failure::new(code::TOOL_NOT_FOUND, message)
 }
 
-/// What the config of the calling node says: the last rule that matches counts. What cannot be read is asked about.
+/// Returns the action in the calling node's config. The last matching rule wins. A rule that cannot be read means a
+/// question.
 pub(super) fn action(caller: &Caller, tool: &Named, input: &Json) -> Action {
     let Permissions { default, rules } = Permissions::of(caller);
     let rule = rules.iter().rfind(|rule| of_tool(rule, tool) && rule.get("args").is_none_or(|args| fits(args, input)));
     rule.map_or(default, decided)
 }
 
-/// Returns whether the config of the calling node lets the tool be called with any input at all, perhaps after a question.
+/// Returns whether the calling node's config allows the tool for any input, possibly after a question.
 pub(super) fn may_be_called(caller: &Caller, tool: &Named) -> bool {
     let Permissions { default, rules } = Permissions::of(caller);
     let mut rules = rules.iter().rev().filter(|rule| of_tool(rule, tool));
-    // The first rule that fits every input hides those before it, and the default.
+    // A rule that matches every input hides the rules before it and the default.
     let all = |rule: &&Json| rule.get("args").is_none_or(Json::is_null);
     let mut actions = Vec::new();
     for rule in rules.by_ref() {
@@ -80,7 +81,7 @@ pub(super) fn may_be_called(caller: &Caller, tool: &Named) -> bool {
     actions.into_iter().chain([default]).any(|action| action != Action::Deny)
 }
 
-/// What the config of a node says of the calls of tools.
+/// The permissions for tool calls in a node's config.
 struct Permissions<'a> {
     default: Action,
     rules: &'a [Json],
@@ -99,8 +100,8 @@ fn of_tool(rule: &Json, tool: &Named) -> bool {
     rule.get("tool").and_then(Json::as_str).is_some_and(|pattern| tool.fits(pattern))
 }
 
-/// Returns whether the `args` of a rule fit an input: an object fits if the input has all its members with these values, a text
-/// is a pattern of the whole input as JSON text.
+/// Returns whether the `args` of a rule match an input. An object matches if the input has all its members with these
+/// values. A string is a pattern for the whole input as JSON text.
 fn fits(args: &Json, input: &Json) -> bool {
     match args {
         Json::Null => true,

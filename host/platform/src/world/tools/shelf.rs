@@ -1,4 +1,4 @@
-//! The tools there are, and what models call them.
+//! All tools, with their names for models.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -11,21 +11,21 @@ use sha2::{Digest, Sha256};
 
 use super::{FLOW_TOOL, Tools};
 
-/// What a tool of a server is called by: `mcp:files/read_file`.
+/// The prefix of an MCP server's tool: `mcp:files/read_file`.
 const MCP: &str = "mcp:";
-/// Letters of the name that a model calls a tool, at most: providers take no more.
+/// Maximum characters of a tool's name for a model. It is a limit of the providers.
 const MAX_CALLED: usize = 64;
 
-/// Something that an agent may call.
+/// A tool that an agent may call.
 pub(super) struct Tool {
-    /// The name by which it was asked for: `data.map`, `data.map@0.1`, `flow:report`, `mcp:files/read_file`.
+    /// The name in the call: `data.map`, `data.map@0.1`, `flow:report`, `mcp:files/read_file`.
     pub(super) asked: String,
-    /// What grants and rules see.
+    /// The identity that grants and rules apply to.
     pub(super) named: Named,
     pub(super) kind: Kind,
 }
 
-/// The tool that a name stands for. Patterns of grants and rules are compared with it.
+/// The tool that a name resolves to. Patterns of grants and rules are compared with it.
 pub(super) struct Named {
     /// The name without a version.
     pub(super) name: String,
@@ -38,8 +38,8 @@ impl Named {
         Named { name: node.name.to_string(), version: node.version.clone() }
     }
 
-    /// Returns whether a pattern names this tool. A pattern without a version names every version of a node type; one with a
-    /// version, such as `data.map@0.1`, names those that the version admits.
+    /// Returns whether a pattern matches this tool. A pattern without a version matches every version of a node type.
+    /// A pattern such as `data.map@0.1` matches the versions that this version admits.
     pub(super) fn fits(&self, pattern: &str) -> bool {
         match (pattern.split_once('@'), &self.version) {
             (Some((name, wanted)), Some(version)) => {
@@ -52,7 +52,7 @@ impl Named {
 }
 
 impl From<String> for Named {
-    /// A flow, or a tool of a server.
+    /// Names a flow, or a tool of a server.
     fn from(name: String) -> Named {
         Named { name, version: None }
     }
@@ -62,14 +62,14 @@ pub(super) enum Kind {
     Node(Arc<NodeType>),
     /// A flow that the calling run can call.
     Flow(String),
-    /// A tool of one of the operator's servers.
+    /// A tool of one of the operator's MCP servers.
     Mcp {
         server: String,
         tool: String,
     },
 }
 
-/// What a model is told of a tool.
+/// The description of a tool for a model.
 struct Offer {
     name: String,
     title: Option<String>,
@@ -78,8 +78,8 @@ struct Offer {
 }
 
 impl Tools {
-    /// What `wanted` names, in the order of the names, as `tools.find` answers it. `near` tells whether it may name anything
-    /// that begins like this: a server is not asked in vain.
+    /// Returns the `wanted` tools, sorted by name, as the result of `tools.find`. `near` tells whether a name with
+    /// this beginning may match, so that other servers are not asked.
     pub(super) async fn offers(
         &self,
         tenant: &Tenant,
@@ -99,7 +99,7 @@ impl Tools {
         Ok(Json::array(offers.into_iter().map(|offer| offer.into_json(&mut taken)).collect::<Vec<_>>()))
     }
 
-    /// The tool of a name.
+    /// Finds the tool of a name.
     pub(super) fn find(&self, name: &str) -> Option<Tool> {
         let (named, kind) = if let Some(flow) = name.strip_prefix(FLOW_TOOL) {
             (Named::from(name.to_owned()), Kind::Flow(self.flows.has(flow).then(|| flow.to_owned())?))
@@ -113,7 +113,7 @@ impl Tools {
         Some(Tool { asked: name.to_owned(), named, kind })
     }
 
-    /// Node types that own a body or agents are no tools.
+    /// Returns a node type, unless it owns a body or agents. Those cannot be tools.
     fn node(&self, name: &str) -> Option<Arc<NodeType>> {
         let Lookup::Found(node) = self.flows.catalog().lookup(&TypeRef::parse(name)) else { return None };
         let owns = node.traits.iter().any(|trait_| matches!(trait_, Trait::Body | Trait::Agent));
@@ -127,7 +127,7 @@ impl Tools {
     }
 
     async fn offers_of(&self, tenant: &Tenant, server: &str) -> Result<Vec<Offer>, Failure> {
-        // A list that never comes keeps no call of a tool waiting.
+        // Lists have their own permits, so a slow list delays no tool call.
         let _place = self.place(tenant, server, &format!("mcp:{server} (list of tools)")).await?;
         let listed = self.mcp.list(server).await?;
         let offer = |tool: flowcell_services::mcp::Tool| Offer {
@@ -158,20 +158,21 @@ impl Offer {
     }
 }
 
-/// What a model calls a tool: letters, digits, `_` and `-`.
+/// Returns a tool's name for a model, with only letters, digits, `_` and `-`.
 pub(super) fn called(name: &str) -> String {
     let plain = |char: char| if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' };
     let called: String = name.chars().map(plain).collect();
     if called.len() > MAX_CALLED { marked(&called, name) } else { called }
 }
 
-/// A name that no other tool is called.
+/// Adds a hash to a shortened name, so that it stays unique.
 fn marked(called: &str, name: &str) -> String {
     let mark = hex::encode(&Sha256::digest(name)[..4]);
     format!("{}-{mark}", &called[..called.len().min(MAX_CALLED - mark.len() - 1)])
 }
 
-/// The flow that a call of a node type runs: the node alone, with what is granted to the caller of what the type asks for.
+/// Builds the flow that runs a node type as a tool. It contains the node alone, with those of the caller's grants that
+/// the type requests.
 pub(super) fn flow_of_node(node: &NodeType, caller: &Caller) -> Source {
     let asked = node
         .capabilities
@@ -188,7 +189,7 @@ pub(super) fn flow_of_node(node: &NodeType, caller: &Caller) -> Source {
     Source { name: format!("{called}.json"), text: flow.to_string() }
 }
 
-/// The schema without what only Flowcell reads.
+/// Removes the members that only Flowcell reads from a schema.
 fn plain(mut schema: serde_json::Value) -> serde_json::Value {
     match &mut schema {
         serde_json::Value::Object(members) => {

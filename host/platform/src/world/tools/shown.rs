@@ -1,31 +1,32 @@
-//! The arguments of a call as a person is asked about them: in a canonical order, and with each long part cut by itself.
+//! Formats the arguments of a call for a question to a person. Members are in a canonical order, and each long part is
+//! cut by itself.
 
 use std::fmt::Write;
 
 use flowcell_contract::{Json, text::is_hidden};
 use sha2::{Digest, Sha256};
 
-/// Characters of arguments that are shown whole.
+/// Maximum characters of arguments that are shown whole.
 pub(crate) const SHOWN_CHARS: usize = 2_000;
-/// Characters of a text that is cut.
+/// Maximum characters of a string that is cut.
 const TEXT_CHARS: usize = 300;
-/// Characters that each of many parts may have at least.
+/// Minimum characters for each of many parts.
 const PART_CHARS: usize = 48;
-/// Members of an object, or items of a list, that are shown; the others are counted.
+/// Maximum members of an object or items of a list that are shown. The others are counted.
 pub(crate) const SHOWN_PARTS: usize = 128;
-/// Characters of a member's name that are shown.
+/// Maximum characters of a member's name.
 const NAME_CHARS: usize = 64;
 
-/// Arguments as they are shown.
+/// Formatted arguments.
 pub(super) struct Shown {
-    /// JSON whose members are in the order of their names. A part that is cut is followed by `⟨cut: …⟩`.
+    /// JSON with its members sorted by name. `⟨cut: …⟩` follows a part that is cut.
     pub(super) text: String,
-    /// Parts that are cut.
+    /// The number of cut parts.
     pub(super) cuts: usize,
 }
 
 impl Shown {
-    /// Shows arguments. What has at most [`SHOWN_CHARS`] characters is whole.
+    /// Formats arguments. Up to [`SHOWN_CHARS`] characters they are whole.
     pub(super) fn new(arguments: &Json) -> Shown {
         let mut shown = Shown { text: String::new(), cuts: 0 };
         shown.put(arguments, SHOWN_CHARS);
@@ -55,7 +56,7 @@ impl Shown {
         }
     }
 
-    /// Shows parts so that no part takes the place of another.
+    /// Writes parts with fair shares of the room.
     fn put_parts(&mut self, (open, close): (char, char), parts: &[(Option<&str>, &Json)], room: usize, whole: &str) {
         let shown = &parts[..parts.len().min(SHOWN_PARTS)];
         let sizes: Vec<_> = shown.iter().map(|(_, value)| canonical(value).chars().count()).collect();
@@ -89,16 +90,16 @@ impl Shown {
         self.text.push(':');
     }
 
-    /// Marks a cut by the size and the digest of the whole.
+    /// Marks a cut with the size and the digest of the whole part.
     fn cut(&mut self, what: &str, whole: &str) {
         self.cuts += 1;
         let digest = hex::encode(&Sha256::digest(whole.as_bytes())[..16]);
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.text, "⟨cut: {what}{} bytes, sha256 {digest}⟩", whole.len());
     }
 }
 
-/// The largest share that lets all parts fit into the room if each takes no more than that.
+/// Returns the largest share with which all parts fit into the room, if each takes at most that.
 fn fair_share(sizes: &[usize], room: usize) -> usize {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
@@ -113,7 +114,7 @@ fn fair_share(sizes: &[usize], room: usize) -> usize {
     room
 }
 
-/// JSON text with members in the order of their names, and without characters that a person cannot see.
+/// Returns JSON text with its members sorted by name, and without invisible characters.
 fn canonical(json: &Json) -> String {
     let mut text = String::new();
     write_canonical(json, &mut text);
@@ -150,7 +151,7 @@ fn write_canonical(json: &Json, out: &mut String) {
     }
 }
 
-/// Writes JSON text, with escapes for characters that are invisible or turn the direction of others.
+/// Writes JSON text, and escapes invisible characters and those that change the text's direction.
 fn write_visible(text: &str, out: &mut String) {
     for c in text.chars() {
         if !is_hidden(c) {
@@ -158,7 +159,7 @@ fn write_visible(text: &str, out: &mut String) {
             continue;
         }
         for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(out, "\\u{unit:04x}");
         }
     }
