@@ -19,7 +19,7 @@ const TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "guest";
 /// The variable with a folder of built packs, such as `flowcell_agent.wasm`.
 const BUILT: &str = "FLOWCELL_CATALOG";
-/// The packs of the catalog, in the order in which their types are listed.
+/// The packs of the catalog, in the order of its listing.
 const PACKS: [&str; 8] = ["agent", "control", "data", "file", "http", "report", "script", "system"];
 /// The source files and folders of the packs.
 const SOURCES: [&str; 6] = ["nodes", "sdk", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];

@@ -82,7 +82,7 @@ pub struct NewFile {
     pub mime: Option<String>,
     /// The user's metadata, an object. `null` means an empty one.
     pub metadata: Json,
-    /// Its content.
+    /// The content of the file.
     pub bytes: Vec<u8>,
 }
 

@@ -147,7 +147,7 @@ struct Shared {
 /// A pack that runs can pin.
 struct KnownPack {
     bytes: Arc<[u8]>,
-    /// The tenants for whom the store already keeps this pack.
+    /// The tenants whose part of the store already has this pack.
     kept: HashSet<Tenant>,
 }
 

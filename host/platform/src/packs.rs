@@ -46,7 +46,7 @@ pub use self::{
     trust::{Signer, Trust},
 };
 
-/// The file that pins packs, in the folder in which flows are run.
+/// The name of the file that pins packs. It is in the current folder of `flowcell`.
 pub const LOCK_FILE: &str = "flowcell.lock";
 /// The file with the trusted signers, beside the lock.
 pub const TRUST_FILE: &str = "flowcell.trust.yaml";

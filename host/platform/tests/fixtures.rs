@@ -120,7 +120,7 @@ fn told(folder: &Path) -> String {
     let builder = if models.is_file() { builder.providers_file(models) } else { builder };
     let host = builder.build().unwrap();
     let flow = host.load_flow(folder.join("flow.yaml")).unwrap();
-    // One permit makes the order of independent nodes the order in which they were written.
+    // With one permit, independent nodes run in the order of the file.
     let writer = Writer::of(folder);
     let mut options = RunOptions { session_id: Some("session-1".into()), ..RunOptions::default() };
     options.channels.push(writer.clone());

@@ -1,4 +1,4 @@
-//! The home of a run: the flows that were pinned with it, and the folder in which computed names are looked up.
+//! The home of a run: its pinned flows, and the folder for computed names.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -113,7 +113,7 @@ impl Home {
     }
 }
 
-/// Returns the names of the flows that the nodes of a flow are granted as tools. A pattern names those in the folder.
+/// Returns the names of the flows that a flow grants its nodes as tools. A pattern matches flows of the folder.
 pub(crate) fn granted_flows(graph: &Graph, folder: &Folder) -> BTreeSet<String> {
     let grants = graph.nodes.iter().filter_map(|node| node.grants.0.get(tools::INTERFACE));
     let mut names = BTreeSet::new();

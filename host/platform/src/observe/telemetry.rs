@@ -153,7 +153,7 @@ impl Observer for Telemetry {
     }
 }
 
-/// Sends the queued spans in batches, until it is told to stop.
+/// Sends the queued spans in batches, until [`Telemetry::stop`] ends it.
 async fn send(shared: Arc<Shared>, mut waiting: mpsc::Receiver<SpanData>, exporter: SpanExporter) {
     let mut ends = false;
     while !ends {

@@ -119,7 +119,7 @@ pub enum Refused {
     Unavailable,
 }
 
-/// Authenticates callers.
+/// Authenticates the callers of a server.
 pub trait Identify: Send + Sync {
     /// Returns the caller with this token. Without a token, it returns the local caller if such callers are accepted.
     fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused>;

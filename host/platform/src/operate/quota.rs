@@ -16,7 +16,7 @@ pub enum QuotaError {
     Day {
         /// The name of the quota in the policy.
         what: &'static str,
-        /// The limit.
+        /// The limit of the quota, in its unit.
         most: f64,
         /// Seconds until the end of the day.
         seconds: u64,

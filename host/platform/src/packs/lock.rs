@@ -28,7 +28,7 @@ pub struct Lock {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Locked {
-    /// The source, from which it can be fetched again.
+    /// The source of the pack, for fetching it again.
     pub source: String,
     /// The digest of its bytes.
     #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]

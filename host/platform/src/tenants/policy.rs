@@ -27,7 +27,7 @@ impl Tenants {
         Ok(self.host.usage().of_today(&Tenant::from(tenant))?)
     }
 
-    /// Sets the policy of a tenant. Runs that were already accepted keep their grants.
+    /// Sets the policy of a tenant. Runs that were already accepted continue with their grants.
     pub fn set_policy(&self, tenant: &str, policy: &Policy) -> Result<(), TenantError> {
         self.tenant(tenant)?;
         policy.check(&self.host.grantable()).map_err(TenantError::Policy)?;

@@ -52,7 +52,7 @@ pub struct GivenCall {
 pub struct Script {
     /// The fixtures of nodes: by address, or by id for every pass.
     pub nodes: HashMap<String, Given>,
-    /// The replies of calls, of which the first match applies. A call without a match fails.
+    /// The replies of calls. The first match applies, and a call without a match fails.
     pub calls: Mutex<Vec<GivenCall>>,
     /// Stops time from jumping, for a test that sends messages to the run.
     pub still: bool,

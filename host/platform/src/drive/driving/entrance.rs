@@ -1,4 +1,4 @@
-//! The admission of runs. Every new run enters here as an opened runner, whatever its origin.
+//! The admission of runs. Every new run of any origin enters here as an opened runner.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use super::{Key, WAITING};
 /// Arrivals in the queue. Further callers wait.
 pub(super) const ARRIVALS: usize = 256;
 
-/// A run that asks for admission.
+/// A request to admit a run.
 pub(super) struct Arrival {
     pub(super) tenant: Tenant,
     pub(super) runner: FlowRunner,
@@ -67,7 +67,7 @@ pub enum AdmitError {
     Open(#[from] OpenError),
 }
 
-/// Admits runs. Cheap to clone.
+/// Admits runs. Cloning is cheap.
 #[derive(Clone)]
 pub struct Entrance {
     arrivals: mpsc::Sender<Arrival>,
@@ -178,7 +178,7 @@ struct Teller(Mutex<Option<oneshot::Sender<bool>>>);
 impl Teller {
     fn tell(&self, begun: bool) {
         let teller = self.0.lock().take();
-        // The caller may be gone.
+        // The caller may have gone.
         _ = teller.map(|teller| teller.send(begun));
     }
 }

@@ -28,7 +28,7 @@ pub struct StepLine {
     pub step_id: String,
     /// The id of its session.
     pub session_id: String,
-    /// Its status.
+    /// The step's current status.
     pub status: StepStatus,
     /// Its output as text. For a failed step, the reason.
     pub output: Option<String>,

@@ -2,8 +2,8 @@
 //!
 //! The end of a run may start several runs, and the end of each may start more. The number grows with every step, so
 //! [`DEPTH`](super::ends::DEPTH) alone does not limit it. The first step of a chain is not limited. From the second
-//! step on, each start takes a token of the tenant's rate. A start without a token waits. Each process has its own
-//! rate.
+//! step on, each start counts against the tenant's rate. A start beyond the rate is made later. Each process has its
+//! own rate.
 
 use std::collections::HashMap;
 

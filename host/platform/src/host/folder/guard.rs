@@ -17,7 +17,7 @@ const BESIDE_STORE: [&str; 2] = ["flows", "agents"];
 pub(crate) fn open(folder: &Path, path: &str) -> io::Result<File> {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let dir = Dir::open_ambient_dir(here, cap_std::ambient_authority())?;
-    // A host name fails without revealing whether the file exists.
+    // A path to one of the host's files fails without revealing whether the file exists.
     check_names(Path::new(path))?;
     let resolved = place(&dir, Path::new(path))?;
     check(here, &resolved)?;

@@ -60,7 +60,7 @@ impl Vault {
         Ok(())
     }
 
-    /// Rotates a tenant's keys. Returns whether the tenant has any secrets to encrypt.
+    /// Rotates a tenant's keys. Returns whether the tenant has any data keys.
     fn rotate_tenant(&self, tenant: &Tenant, new: &Kek, rotated: &mut Rotated) -> Result<bool, VaultError> {
         let keys = self.documents(tenant).all::<DataKey>(DATA_KEY)?;
         let Some((last, current)) = keys.last() else { return Ok(false) };

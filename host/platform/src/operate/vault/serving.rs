@@ -1,4 +1,4 @@
-//! Converts errors of secrets to failures of runs.
+//! Gives runs the secrets of the vault, and converts its errors to failures.
 
 use flowcell_contract::{Failure, Tenant, code};
 use flowcell_services::{egress::OriginGrants, secrets::SecretStore};

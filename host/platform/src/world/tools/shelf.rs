@@ -78,8 +78,8 @@ struct Offer {
 }
 
 impl Tools {
-    /// Returns the `wanted` tools, sorted by name, as the result of `tools.find`. `near` tells whether a name with
-    /// this beginning may match, so that other servers are not asked.
+    /// Returns the `wanted` tools, sorted by name, as the result of `tools.find`. `near` decides by the start of a
+    /// server's tool names whether to ask that server.
     pub(super) async fn offers(
         &self,
         tenant: &Tenant,

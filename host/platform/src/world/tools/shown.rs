@@ -17,7 +17,7 @@ pub(crate) const SHOWN_PARTS: usize = 128;
 /// Maximum characters of a member's name.
 const NAME_CHARS: usize = 64;
 
-/// Formatted arguments.
+/// The formatted arguments of a call.
 pub(super) struct Shown {
     /// JSON with its members sorted by name. `⟨cut: …⟩` follows a part that is cut.
     pub(super) text: String,
