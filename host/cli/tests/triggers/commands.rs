@@ -33,7 +33,7 @@ fn triggers_are_bound_to_flows_on_the_command_line() {
     let taken = done(folder, &["trigger", "create", "report", "nightly", "--webhook", "key"]);
     assert!(told(&taken).contains("already"), "{}", told(&taken));
     let wrong = done(folder, &["trigger", "create", "report", "x", "--cron", "0 12 * *"]);
-    assert!(told(&wrong).contains("cannot be used"), "{}", told(&wrong));
+    assert!(told(&wrong).contains("invalid cron expression"), "{}", told(&wrong));
     let listed = told_json(folder, &["trigger", "list"]);
     let ids: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["nightly", "noon"]);

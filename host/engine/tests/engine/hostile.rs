@@ -38,7 +38,7 @@ async fn n3_n4_n5_n7_n8_n9_n10_n14_n15_n30_each_ends_with_its_code_and_the_neigh
         ("N9", "huge-keys", code::OUTPUT_TOO_LARGE, "larger than 4194304 bytes; answer with less"),
         ("N9", "deep", code::INVALID_OUTPUT, "recursion limit"),
         ("", "bad-json", code::INVALID_OUTPUT, "not JSON"),
-        ("", "twice", code::INVALID_OUTPUT, "`a` stands twice"),
+        ("", "twice", code::INVALID_OUTPUT, "the key `a` occurs twice"),
         ("", "missing", code::INVALID_OUTPUT, "`/not/there` of `input`"),
         ("", "trap", code::TRAP, "unreachable"),
         ("N30", "panic", code::TRAP, "xxx"),

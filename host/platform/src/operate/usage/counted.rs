@@ -253,7 +253,7 @@ profiles:
 
     fn turn(tenant: &str, lost: u32) -> Outgoing {
         let request = r#"{"messages":[{"role":"user","content":"hello"}],"provider":"p"}"#;
-        let args = Value::parse(request.to_owned()).unwrap();
+        let args = Value::parse(request).unwrap();
         let grants = Grants([("model".to_owned(), Json::array([Json::from("*")]))].into_iter().collect());
         let caller = Caller {
             tenant: tenant.into(),

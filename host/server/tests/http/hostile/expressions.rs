@@ -17,10 +17,10 @@ fn costly(place: &str) -> Value {
     let members: Map<String, Value> =
         (0..15).map(|index| (format!("m{index}"), json!(format!("{{{{ {expression} }}}}")))).collect();
     let mut flow = json!({ "name": "costly", "input": { "l": list } });
-    let mut node = json!({ "id": "a", "type": "data.merge", "input": { "values": [{}] } });
+    let mut node = json!({ "id": "a", "type": "data.merge", "input": { "objects": [{}] } });
     match place {
         "outputs" => flow["outputs"] = json!(members),
-        "input" => node["input"]["values"] = json!([members]),
+        "input" => node["input"]["objects"] = json!([members]),
         _ => node["when"] = json!({ "and": vec![format!("({expression}) == 3000"); 15] }),
     }
     json!({ "flow": flow, "nodes": [node], "edges": [] })
