@@ -154,8 +154,8 @@ fn only_the_engine_names_wasmtime() {
     }
 }
 
-/// A file that may list names of capabilities, because they are members of something else.
-const NO_CAPABILITIES: &str = "host/runtime/src/publish/agents.rs";
+/// Files that may list such names, because they mean something else there: members of events, and pages of the manual.
+const NO_CAPABILITIES: [&str; 2] = ["host/runtime/src/publish/agents.rs", "host/server/src/manual.rs"];
 
 /// The table in `host/contract/src/builtin.rs` is the only list of capabilities. Other code names a capability by its
 /// variant.
@@ -181,7 +181,7 @@ fn capabilities_are_listed_once() {
             }
         }
     }
-    assert_eq!(found, BTreeSet::from([NO_CAPABILITIES.to_owned()]), "a list of capabilities: read the table instead");
+    assert_eq!(found, BTreeSet::from(NO_CAPABILITIES.map(str::to_owned)), "a list of capabilities: read the table instead");
 }
 
 /// Returns whether a source file is a test module.

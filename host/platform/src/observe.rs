@@ -8,10 +8,12 @@
 //! | projection | the rows of sessions, derived from facts |
 
 pub mod metrics;
+#[cfg(not(feature = "otlp"))]
+mod no_telemetry;
 pub(crate) mod observed;
 pub(crate) mod projection;
 #[cfg(feature = "otlp")]
 pub(crate) mod telemetry;
+
 #[cfg(not(feature = "otlp"))]
-#[path = "observe/no_telemetry.rs"]
-pub(crate) mod telemetry;
+pub(crate) use no_telemetry as telemetry;
