@@ -9,7 +9,7 @@
 
 pub mod metrics;
 #[cfg(not(feature = "otlp"))]
-mod no_telemetry;
+pub(crate) mod no_telemetry;
 pub(crate) mod observed;
 pub(crate) mod projection;
 #[cfg(feature = "otlp")]
