@@ -181,7 +181,11 @@ fn capabilities_are_listed_once() {
             }
         }
     }
-    assert_eq!(found, BTreeSet::from(NO_CAPABILITIES.map(str::to_owned)), "a list of capabilities: read the table instead");
+    assert_eq!(
+        found,
+        BTreeSet::from(NO_CAPABILITIES.map(str::to_owned)),
+        "a list of capabilities: read the table instead"
+    );
 }
 
 /// Returns whether a source file is a test module.
