@@ -15,6 +15,7 @@ use axum::{
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
+use flowcell_contract::Tenant;
 use flowcell_engine::Place;
 use utoipa::openapi::{
     OpenApi, SecurityRequirement,
@@ -37,7 +38,10 @@ use crate::{
         identity::{Caller, Refused, Scope},
         library,
         metrics::{self, Asker},
-        runs, secrets, socket, start, steer, tasks, triggers, usage,
+        permit::RequestPermit,
+        runs,
+        seats::bucket,
+        secrets, socket, start, steer, tasks, triggers, usage,
     },
     mcp, steps_api,
 };
@@ -194,23 +198,35 @@ type Admission = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// writes the audit log.
 fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, next: Next) -> Admission {
     Box::pin(async move {
-        let (mut _place, mut deed, mut asker) = (None, None, None);
-        if let Access::Needs(scope) = access {
-            let token = bearer(&request).map(str::to_owned);
-            let from = request.extensions().get().map(|Peer(from)| *from);
-            match caller(&app, token.as_deref(), from, scope).await {
-                Ok((caller, place)) => {
-                    deed = Deed::of(&caller, scope, &request);
-                    asker = Some(Asker(caller.tenant.clone()));
-                    request.extensions_mut().insert(caller);
-                    let place = Arc::new(place);
-                    request.extensions_mut().insert(place.clone());
-                    _place = Some(place);
-                }
-                Err(fault) => return fault.into_response(),
+        let (mut permit, mut deed, mut asker) = (None, None, None);
+        match access {
+            Access::Open => {}
+            Access::Signed => permit = Some(RequestPermit::new(None, app.posts.clone(), address(&request))),
+            Access::Needs(scope) => {
+                let token = bearer(&request).map(str::to_owned);
+                let from = request.extensions().get().map(|Peer(from)| *from);
+                let (caller, place) = match caller(&app, token.as_deref(), from, scope).await {
+                    Ok(admitted) => admitted,
+                    Err(fault) => return fault.into_response(),
+                };
+                deed = Deed::of(&caller, scope, &request);
+                asker = Some(Asker(caller.tenant.clone()));
+                permit = Some(RequestPermit::new(Some(place), app.bodies.clone(), caller.tenant.clone()));
+                request.extensions_mut().insert(caller);
             }
         }
-        let mut response = match tokio::time::timeout(ANSWER, next.run(request)).await {
+        let method = request.method().clone();
+        if let Some(permit) = &permit {
+            request.extensions_mut().insert(permit.clone());
+        }
+        let answered = async {
+            let response = next.run(request).await;
+            match permit {
+                Some(permit) => permit.hold(&method, &app.responses, response).await,
+                None => response,
+            }
+        };
+        let mut response = match tokio::time::timeout(ANSWER, answered).await {
             Ok(response) => response,
             Err(_) => {
                 let why = format!("this took longer than {} s", ANSWER.as_secs());
@@ -286,6 +302,12 @@ async fn caller(app: &App, bearer: Option<&str>, from: Option<IpAddr>, scope: Sc
     let place = app.requests.try_take(&caller.tenant, 1);
     let full = || Fault::busy("too_many_requests", "too many requests of this tenant are being answered already");
     Ok((caller, place.ok_or_else(full)?))
+}
+
+/// Returns the address of a request as the holder of permits.
+fn address(request: &Request) -> Tenant {
+    let address = request.extensions().get().map(|Peer(from)| bucket(*from).to_string());
+    address.unwrap_or_default().as_str().into()
 }
 
 fn bearer(request: &Request) -> Option<&str> {

@@ -9,7 +9,7 @@ use std::{
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use flowcell_contract::{RunId, Tenant};
-use flowcell_engine::{Place, Room};
+use flowcell_engine::Room;
 use flowcell_runtime::ports::Runs;
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, watch};
@@ -21,6 +21,7 @@ use super::{
     limits::Limits,
     live::Audiences,
     owners::Households,
+    permit::{HOOK_BYTES, REQUEST_BYTES, RESPONSE_BYTES, RequestPermit},
 };
 use flowcell_platform::{Host, driving::Entrance, triggers::Triggers};
 
@@ -32,8 +33,6 @@ const CHECKS: u64 = 8;
 /// Requests of all tenants that read whole journals at the same time. No tenant may hold more permits than it leaves
 /// free for others.
 const JOURNALS: u64 = 8;
-/// File uploads at the same time. No tenant may hold more permits than it leaves free for others.
-const UPLOADS: u64 = 16;
 /// The number of locks for starts with a given run id. Ids that hash to the same lock are started one after the other.
 const PLACES: usize = 64;
 
@@ -53,8 +52,14 @@ pub(crate) struct App {
     pub(crate) checks: Room,
     /// Permits for requests that read whole journals.
     pub(crate) journals: Room,
-    /// Permits for file uploads in progress.
-    pub(crate) uploads: Room,
+    /// Permits for the bytes of request bodies.
+    pub(crate) bodies: Room,
+    /// Permits for the bytes of posts to triggers. Addresses share them.
+    pub(crate) posts: Room,
+    /// Permits for the bytes of responses other than pages.
+    pub(crate) responses: Room,
+    /// Permits for open WebSockets.
+    pub(crate) sockets: Room,
     pub(crate) document: OnceLock<Arc<Value>>,
     /// Becomes true when the server ends; then streams end, too.
     pub(crate) ends: watch::Sender<bool>,
@@ -81,7 +86,10 @@ impl App {
             failures: Failures::default(),
             checks: Room::new(CHECKS),
             journals: Room::new(JOURNALS),
-            uploads: Room::new(UPLOADS),
+            bodies: Room::new(REQUEST_BYTES),
+            posts: Room::new(HOOK_BYTES),
+            responses: Room::new(RESPONSE_BYTES),
+            sockets: Room::new(limits.sockets),
             document: OnceLock::new(),
             ends: watch::Sender::new(false),
             starting: std::array::from_fn(|_| Mutex::default()),
@@ -132,9 +140,9 @@ pub(crate) struct Request {
     pub(crate) app: Arc<App>,
     pub(crate) caller: Caller,
     pub(crate) host: Host,
-    /// The request's permit, which is held while the request is answered. Work that continues after the caller has
-    /// disconnected keeps the permit until it ends.
-    pub(crate) place: Weak<Place>,
+    /// The permits of the request, which are held while it is answered. Work that continues after the caller has
+    /// disconnected keeps them until it ends.
+    pub(crate) place: Weak<RequestPermit>,
 }
 
 impl Request {
@@ -165,7 +173,7 @@ impl FromRequestParts<Arc<App>> for Request {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Request, Fault> {
         let caller = parts.extensions.get::<Caller>().cloned();
         let caller = caller.ok_or_else(|| Fault::internal("a route without a scope asks who calls"))?;
-        let place = parts.extensions.get::<Arc<Place>>().map(Arc::downgrade).unwrap_or_default();
+        let place = parts.extensions.get::<Arc<RequestPermit>>().map(Arc::downgrade).unwrap_or_default();
         Ok(Request { app: app.clone(), host: app.host_of(&caller), caller, place })
     }
 }

@@ -1,25 +1,9 @@
 //! Connections: their number, their time limits, and the addresses that they come from.
 
-use std::{
-    convert::Infallible,
-    io,
-    net::IpAddr,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{convert::Infallible, io, net::IpAddr, sync::Arc, time::Duration};
 
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    response::Response,
-};
-use hyper::{
-    body::{Frame, Incoming, SizeHint},
-    server::conn::http1,
-    service::service_fn,
-};
+use axum::{Router, body::Body, response::Response};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::AsyncWriteExt,
@@ -33,8 +17,9 @@ use super::{
     failures::Peer,
     intake::Patience,
     limits::Limits,
+    permit::Guarded,
     proxies::Proxies,
-    seats::{Busy, Seat, Seats},
+    seats::{Seat, Seats},
 };
 
 /// The maximum size of a request's head, in bytes.
@@ -109,7 +94,8 @@ impl Talks {
                 request.extensions_mut().insert(Patience(limits.body_time));
                 let answer: Result<Response, Infallible> = router.oneshot(request).await;
                 let answer = answer.unwrap_or_else(|never| match never {});
-                Ok::<_, io::Error>(answer.map(|body| Answering { body, _busy: busy }))
+                // The connection counts as busy until the response is sent.
+                Ok::<_, io::Error>(answer.map(|body| Guarded::new(body, busy)))
             }
         });
         let mut builder = http1::Builder::new();
@@ -123,32 +109,6 @@ impl Talks {
             () = over(&mut ends) => connection.as_mut().graceful_shutdown(),
         }
         let _ = connection.await;
-    }
-}
-
-/// The body of an answer. The connection counts as busy until it is sent.
-struct Answering {
-    body: Body,
-    _busy: Busy,
-}
-
-impl hyper::body::Body for Answering {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

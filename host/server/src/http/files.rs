@@ -1,24 +1,21 @@
 //! Routes that upload, list, download and remove the tenant's files.
 
-use std::sync::Arc;
-
 use axum::{
     Json,
-    body::{Body, Bytes},
+    body::Bytes,
     extract::FromRequest,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use flowcell_engine::Place as Taken;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    app::{App, Request},
+    app::Request,
     fault::{Fault, FaultBody},
-    identity::Caller,
     intake::{Asked, Place, check_kind, read},
-    page::{self, After, BY_BYTES},
+    page::{self, After, BY_BYTES, streamed},
+    permit::unread,
 };
 use flowcell_platform::files::{FileError, FileRow, MAX_FILE, NewFile};
 
@@ -73,24 +70,17 @@ pub(crate) struct About {
 /// The media type of the body of an upload.
 const BYTES: &str = "application/octet-stream";
 
-/// The body of an upload, with its permit.
-pub(crate) struct Upload {
-    bytes: Bytes,
-    _place: Taken,
-}
+/// The body of an upload.
+pub(crate) struct Upload(Bytes);
 
-impl FromRequest<Arc<App>> for Upload {
+impl<S: Send + Sync> FromRequest<S> for Upload {
     type Rejection = Fault;
 
-    async fn from_request(request: axum::extract::Request, app: &Arc<App>) -> Result<Upload, Fault> {
+    async fn from_request(request: axum::extract::Request, _: &S) -> Result<Upload, Fault> {
         // Web pages may send some media types without a preflight request. So only this type is accepted, for every
         // file.
         check_kind(request.headers(), BYTES)?;
-        let caller = request.extensions().get::<Caller>().map(|caller| caller.tenant.clone());
-        let caller = caller.ok_or_else(|| Fault::internal("a route without a scope asks who calls"))?;
-        let full = || Fault::busy("too_many_requests", "too many files are being put at this moment");
-        let place = app.uploads.try_take(&caller, 1).ok_or_else(full)?;
-        Ok(Upload { bytes: read(request, MAX_FILE).await?, _place: place })
+        Ok(Upload(read(request, MAX_FILE).await?))
     }
 }
 
@@ -140,7 +130,7 @@ pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>
 pub(crate) async fn put(
     request: Request,
     about: Result<Asked<About>, Fault>,
-    Upload { bytes, _place }: Upload,
+    Upload(bytes): Upload,
 ) -> Result<(StatusCode, Json<FileView>), Fault> {
     let Asked(About { name, mime, metadata }) = about?;
     let metadata = metadata.as_deref().map(flowcell_contract::Json::parse).transpose();
@@ -163,7 +153,12 @@ pub(crate) async fn show(request: Request, Place(id): Place<String>) -> Result<J
     responses((status = 200, description = "the bytes, with the file's media type", content_type = "*/*"),
         (status = "default", body = FaultBody)))]
 pub(crate) async fn content(request: Request, Place(id): Place<String>) -> Result<Response, Fault> {
-    let (row, bytes) = request.blocking(move |request| Ok(request.host.files().get(&id)?)).await?;
+    let read = request.blocking(move |request| {
+        let bytes = request.host.files().find(&id)?.size;
+        let place = request.app.responses.try_take(request.tenant(), bytes).ok_or_else(unread)?;
+        Ok((request.host.files().get(&id)?, place))
+    });
+    let ((row, bytes), place) = read.await?;
     let mime = HeaderValue::from_str(&row.mime).map_err(Fault::internal)?;
     // These headers keep browsers from showing an uploaded file as a page of this server.
     let headers = [
@@ -171,7 +166,7 @@ pub(crate) async fn content(request: Request, Place(id): Place<String>) -> Resul
         (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
-    Ok((headers, Body::from(Bytes::from_owner(bytes))).into_response())
+    Ok((headers, streamed(Bytes::from_owner(bytes), place)).into_response())
 }
 
 /// Remove a file; runs that have it keep it

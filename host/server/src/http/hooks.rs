@@ -1,10 +1,9 @@
 //! The route for posts to triggers. It is the only route that accepts a signature instead of a token.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     Json,
-    body::Body,
     extract::{Request, State},
     http::StatusCode,
     response::{IntoResponse, Response},
@@ -16,7 +15,7 @@ use utoipa::ToSchema;
 use super::{
     app::App,
     fault::{Fault, FaultBody},
-    intake::{Patience, Place},
+    intake::{Place, read},
 };
 use flowcell_platform::triggers::hook::{POST_BYTES, Taken};
 
@@ -42,23 +41,13 @@ pub(crate) async fn receive(
     Place((tenant, flow, trigger)): Place<(String, String, String)>,
     request: Request,
 ) -> Result<Response, Fault> {
-    let patience = Patience::with(&request);
-    let (head, body) = request.into_parts();
-    let body = read(body, patience).await?;
+    let headers = request.headers().clone();
+    let body = read(request, POST_BYTES).await?;
     let tenant = Tenant::from(tenant);
     let place = (&tenant, flow.as_str(), trigger.as_str());
-    let (status, run) = match app.triggers.receive(place, &head.headers, &body, app.host.now()).await? {
+    let (status, run) = match app.triggers.receive(place, &headers, &body, app.host.now()).await? {
         Taken::Started(run) => (StatusCode::ACCEPTED, run),
         Taken::Known(run) => (StatusCode::OK, run),
     };
     Ok((status, Json(HookView { run_id: run.to_string() })).into_response())
-}
-
-async fn read(body: Body, patience: Duration) -> Result<axum::body::Bytes, Fault> {
-    let read = tokio::time::timeout(patience, axum::body::to_bytes(body, POST_BYTES)).await;
-    let late = || Fault::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the body did not come in time");
-    read.map_err(|_| late())?.map_err(|_| {
-        let why = format!("a post has at most {POST_BYTES} bytes");
-        Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
-    })
 }

@@ -1,6 +1,6 @@
 //! Extractors for paths, queries and bodies. Their errors have the common format.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use axum::{
     body::{Bytes, HttpBody, to_bytes},
@@ -12,7 +12,7 @@ use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use serde_json::{error::Category, json};
 
-use super::fault::Fault;
+use super::{fault::Fault, permit::RequestPermit};
 
 /// The maximum size of a body in bytes: a flow of 4 MiB as a JSON string, plus the rest of the request.
 pub(crate) const BODY_BYTES: usize = 8 * 1024 * 1024;
@@ -82,7 +82,7 @@ pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Resul
 }
 
 /// Reads the whole body. Returns 413 if it has more than `most` bytes, 408 if it does not arrive in time, and 400 if it
-/// breaks off.
+/// breaks off. Returns 429 if the other bodies of the tenant, or of the address, take all the memory that it may have.
 pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> {
     let large = || {
         let why = format!("a body may have {most} bytes");
@@ -97,11 +97,26 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> 
         let why = format!("the body did not come within {} s", patience.as_secs_f32());
         Fault::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
     };
+    let permit = request.extensions().get::<Arc<RequestPermit>>().cloned();
+    if let Some(permit) = &permit {
+        // A body of unknown length may have all of them.
+        let bytes = request.body().size_hint().upper().unwrap_or(u64::MAX).min(most as u64);
+        let full = || {
+            let why =
+                "the bodies of this tenant's other requests leave no memory for this one; wait for their responses";
+            Fault::busy("too_many_requests", why)
+        };
+        tokio::time::timeout(patience, permit.take_body(bytes)).await.map_err(|_| full())?;
+    }
     let read = tokio::time::timeout(patience, to_bytes(request.into_body(), most)).await.map_err(|_| late())?;
-    read.map_err(|error| match error.source().is_some_and(|why| why.is::<LengthLimitError>()) {
+    let bytes = read.map_err(|error| match error.source().is_some_and(|why| why.is::<LengthLimitError>()) {
         true => large(),
         false => Fault::bad_request("the body did not come whole"),
-    })
+    })?;
+    if let Some(permit) = permit {
+        permit.shrink_body(bytes.len() as u64);
+    }
+    Ok(bytes)
 }
 
 fn wrong_json(error: &serde_json::Error) -> Fault {

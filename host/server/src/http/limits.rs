@@ -10,6 +10,9 @@ pub(crate) const CONNECTIONS: usize = 4_096;
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
 /// The maximum number of open event streams. No tenant may hold more than it leaves free for others.
 pub(crate) const SUBSCRIBERS: u64 = 4_000;
+/// The maximum number of open WebSockets. Each may hold a message of 1 MiB. No tenant may hold more than it leaves free
+/// for others.
+pub(crate) const SOCKETS: u64 = 1_024;
 /// The interval between two comments that keep an idle stream alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -24,6 +27,8 @@ pub struct Limits {
     pub body_time: Duration,
     /// The maximum number of open event streams; 4,000 by default.
     pub subscribers: u64,
+    /// The maximum number of open WebSockets; 1,024 by default.
+    pub sockets: u64,
     /// The interval between two heartbeats of an event stream; 15 s by default. At each the server checks the
     /// subscriber's token again.
     pub heartbeat: Duration,
@@ -36,6 +41,7 @@ impl Default for Limits {
             head_time: HEAD_TIME,
             body_time: BODY_TIME,
             subscribers: SUBSCRIBERS,
+            sockets: SOCKETS,
             heartbeat: HEARTBEAT,
         }
     }

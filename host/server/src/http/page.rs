@@ -1,19 +1,21 @@
 //! Helpers for lists that are answered page by page.
 
-use std::convert::Infallible;
-
 use axum::{
+    Extension,
     body::{Body, Bytes},
     http::header,
     response::{IntoResponse, Response},
 };
 use flowcell_engine::Place;
 use flowcell_runtime::paging::{Filling, Most, PAGE_BYTES};
-use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
-use super::{app::Request, fault::Fault};
+use super::{
+    app::Request,
+    fault::Fault,
+    permit::{Counted, Guarded},
+};
 
 /// Where a page of a list begins.
 #[derive(Deserialize, IntoParams)]
@@ -64,13 +66,12 @@ pub(crate) async fn answer<T: Serialize + Send + 'static>(
 
 /// Answers with a JSON text, and holds its permit until the text is sent.
 pub(crate) fn held(text: Bytes, place: Place) -> Response {
-    let headers =
-        [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, text.len().to_string())];
-    let held = stream::once(async move {
-        let _held = &place;
-        Ok::<Bytes, Infallible>(text)
-    });
-    (headers, Body::from_stream(held)).into_response()
+    ([(header::CONTENT_TYPE, "application/json")], streamed(text, place)).into_response()
+}
+
+/// Answers with bytes, and holds their permit until they are sent. The response counts towards no other permit.
+pub(crate) fn streamed(bytes: Bytes, place: Place) -> impl IntoResponse {
+    (Extension(Counted), Body::new(Guarded::new(Body::from(bytes), place)))
 }
 
 #[cfg(test)]

@@ -62,10 +62,15 @@ pub(crate) async fn socket(
     upgrade: Upgrade,
 ) -> Result<Response, Fault> {
     let run = known_id(&id)?;
+    let full = || Fault::crowded("too_many_subscribers", "too many WebSockets of this tenant are open; close some");
+    let place = request.app.sockets.try_take(request.tenant(), 1).ok_or_else(full)?;
     let speaks = request.clone();
     let watching = Watching::begin(request, run.clone(), asked.from.unwrap_or(0)).await?;
     let upgrade = upgrade.0.max_message_size(MESSAGE_BYTES).max_frame_size(MESSAGE_BYTES);
-    Ok(upgrade.on_upgrade(move |socket| converse(socket, speaks, run, watching)))
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        converse(socket, speaks, run, watching).await;
+        drop(place);
+    }))
 }
 
 async fn converse(mut socket: WebSocket, request: Request, run: RunId, mut watching: Watching) {

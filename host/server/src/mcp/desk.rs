@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use flowcell_engine::Place;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -23,6 +22,7 @@ use super::{
 use crate::http::{
     app::{App, Request},
     identity::Caller,
+    permit::RequestPermit,
 };
 
 /// The instructions that a client gets when it connects.
@@ -51,7 +51,7 @@ impl Desk {
         let caller = self.caller.clone().or_else(shown);
         let caller = caller.ok_or_else(|| ErrorData::internal_error("nobody says who calls", None))?;
         let host = self.app.host_of(&caller);
-        let place = extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Place>>());
+        let place = extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<RequestPermit>>());
         let place = place.map(Arc::downgrade).unwrap_or_default();
         Ok(Request { app: self.app.clone(), caller, host, place })
     }

@@ -149,18 +149,28 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Starts a request without sending its body, and waits until the server asks for the body. `headers` are whole lines.
-pub(crate) fn begin_body(mut stream: TcpStream, address: SocketAddr, headers: &str) -> BufReader<TcpStream> {
+pub(crate) fn begin_body(stream: TcpStream, address: SocketAddr, headers: &str) -> BufReader<TcpStream> {
+    let mut stream = announce(stream, address, &format!("Content-Length: 9\r\n{headers}"));
+    wait_for_continue(&mut stream);
+    stream
+}
+
+/// Sends the head of a request that asks if it may send its body. `headers` are whole lines.
+pub(crate) fn announce(mut stream: TcpStream, address: SocketAddr, headers: &str) -> BufReader<TcpStream> {
     let head = format!(
         "POST /v1/validate HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n{headers}\
-         Expect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+         Expect: 100-continue\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
-    let mut stream = BufReader::new(stream);
+    BufReader::new(stream)
+}
+
+/// Waits until the server asks for the body of a request.
+pub(crate) fn wait_for_continue(stream: &mut BufReader<TcpStream>) {
     let mut line = String::new();
     stream.read_line(&mut line).unwrap();
     assert!(line.starts_with("HTTP/1.1 100 "), "{line}");
     stream.read_line(&mut line).unwrap();
-    stream
 }
 
 /// Opens a connection from one of this machine's own addresses.

@@ -7,6 +7,7 @@ mod expressions;
 mod flows;
 mod household;
 mod listeners;
+mod memory;
 mod neighbours;
 mod paths;
 mod places;

@@ -1,7 +1,7 @@
 //! A client for a live stream of events.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     net::TcpStream,
 };
 
@@ -10,7 +10,13 @@ use serde_json::Value;
 use crate::client::{Served, connect, head, send};
 
 /// An open event stream.
-pub(crate) struct Stream(BufReader<TcpStream>);
+pub(crate) struct Stream {
+    stream: BufReader<TcpStream>,
+    /// Bytes of the last chunk that are no whole character yet.
+    bytes: Vec<u8>,
+    /// Text of the body that is not returned yet.
+    read: String,
+}
 
 /// One event of a stream.
 #[derive(Debug, PartialEq)]
@@ -27,19 +33,37 @@ impl Stream {
         let mut stream = BufReader::new(stream);
         let answer = head(&mut stream);
         assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")), "{answer:?}");
-        Stream(stream)
+        Stream::over(stream)
     }
 
     /// Creates a stream whose answer has begun.
     pub(crate) fn over(stream: BufReader<TcpStream>) -> Stream {
-        Stream(stream)
+        Stream { stream, bytes: Vec::new(), read: String::new() }
     }
 
-    /// Returns the next line of the body. Each chunk consists of whole lines.
+    /// Returns the next line of the body, which may lie in several chunks. Returns `None` at the end.
     fn line(&mut self) -> Option<String> {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        Some(line.trim_end().to_owned()).filter(|_| !line.is_empty())
+        loop {
+            if let Some(end) = self.read.find('\n') {
+                let line: String = self.read.drain(..=end).collect();
+                return Some(line.trim_end().to_owned());
+            }
+            let mut size = String::new();
+            self.stream.read_line(&mut size).unwrap();
+            let size = usize::from_str_radix(size.trim_end(), 16).unwrap_or(0);
+            if size == 0 {
+                return None;
+            }
+            let mut chunk = vec![0; size + "\r\n".len()];
+            self.stream.read_exact(&mut chunk).unwrap();
+            self.bytes.extend(&chunk[..size]);
+            // A chunk may end within a character.
+            let valid = match std::str::from_utf8(&self.bytes) {
+                Ok(text) => text.len(),
+                Err(error) => error.valid_up_to(),
+            };
+            self.read += &String::from_utf8(self.bytes.drain(..valid).collect()).unwrap();
+        }
     }
 
     /// Returns the next event, or `None` if the stream has ended.
@@ -56,8 +80,7 @@ impl Stream {
                         return Some(Sent { id, kind, data });
                     }
                 }
-                // This is the size of a chunk, or a heartbeat. The last chunk has the size 0.
-                _ if line == "0" => return None,
+                // A heartbeat.
                 _ => {}
             }
         }

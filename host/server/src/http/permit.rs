@@ -1,0 +1,213 @@
+//! The permits of one request, and the bytes of bodies in memory. Tenants share both.
+//!
+//! A body of at most [`SMALL_BYTES`] is not counted: the number of requests bounds those. A larger one counts from
+//! before it is read until the request is answered, or the response is sent.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::{Body, Bytes},
+    http::Method,
+    response::{IntoResponse, Response},
+};
+use flowcell_contract::Tenant;
+use flowcell_engine::{Place, Room};
+use hyper::body::{Body as _, Frame, SizeHint};
+use parking_lot::Mutex;
+
+use super::fault::Fault;
+
+/// Bytes of request bodies in memory. No tenant may hold more than it leaves free for others.
+pub(crate) const REQUEST_BYTES: u64 = 256 << 20;
+/// Bytes of posts to triggers in memory. No address may hold more than it leaves free for others.
+pub(crate) const HOOK_BYTES: u64 = 64 << 20;
+/// Bytes of responses in memory, apart from pages of lists. No tenant may hold more than it leaves free for others.
+pub(crate) const RESPONSE_BYTES: u64 = 256 << 20;
+/// The size up to which a body is not counted, in bytes.
+pub(crate) const SMALL_BYTES: u64 = 64 << 10;
+/// The size of the pieces in which a response is handed to its connection, in bytes.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The permits of one request. Work that continues after the caller has disconnected keeps them until it ends.
+pub(crate) struct RequestPermit {
+    /// The permit for the request itself. A post to a trigger has none.
+    _request: Option<Place>,
+    bodies: Room,
+    /// The tenant, or the address of a post to a trigger.
+    holder: Tenant,
+    body: Mutex<Option<Place>>,
+}
+
+impl RequestPermit {
+    pub(crate) fn new(request: Option<Place>, bodies: Room, holder: Tenant) -> Arc<RequestPermit> {
+        Arc::new(RequestPermit { _request: request, bodies, holder, body: Mutex::default() })
+    }
+
+    /// Waits until the request may have a body of this many bytes.
+    pub(crate) async fn take_body(&self, bytes: u64) {
+        if bytes > SMALL_BYTES {
+            let place = self.bodies.take(&self.holder, bytes).await;
+            *self.body.lock() = Some(place);
+        }
+    }
+
+    /// Returns the bytes that the body did not need.
+    pub(crate) fn shrink_body(&self, bytes: u64) {
+        if let Some(place) = self.body.lock().as_mut() {
+            place.shrink(bytes);
+        }
+    }
+
+    /// Holds the permits of a request and those for its response until the response is sent. Streams, which have no
+    /// size, and responses that count already pass unchanged.
+    ///
+    /// A large response to a read is replaced by 429 if the tenant may not have its bytes now. The response to a change
+    /// waits for them, since the change is made.
+    pub(crate) async fn hold(
+        self: Arc<RequestPermit>,
+        method: &Method,
+        responses: &Room,
+        response: Response,
+    ) -> Response {
+        let is_counted = response.extensions().get::<Counted>().is_some();
+        let bytes = response.body().size_hint().exact().filter(|bytes| !is_counted && *bytes > SMALL_BYTES);
+        let Some(bytes) = bytes else { return response };
+        let place = match method.is_safe() {
+            true => responses.try_take(&self.holder, bytes),
+            false => Some(responses.take(&self.holder, bytes).await),
+        };
+        match place {
+            Some(place) => response.map(|body| Body::new(Guarded::new(body, (place, self)))),
+            None => unread().into_response(),
+        }
+    }
+}
+
+/// The error for a response that cannot be sent before the tenant's other responses are read.
+pub(crate) fn unread() -> Fault {
+    let why = "this tenant has too many bytes of responses that its clients have not read yet; read them first";
+    Fault::busy("too_many_requests", why)
+}
+
+/// Marks a response whose bytes count towards a permit of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted;
+
+/// A body with a value that is dropped once the body is sent, but for the last [`PIECE_BYTES`].
+///
+/// It is handed over in pieces. A connection takes the next piece only after it has sent the one before, and drops the
+/// body with the last one. A body of one piece would be dropped while all of it waits in the connection.
+pub(crate) struct Guarded<T> {
+    body: Body,
+    /// The part of the last frame that was not handed over yet.
+    rest: Bytes,
+    _guard: T,
+}
+
+impl<T> Guarded<T> {
+    pub(crate) fn new(body: Body, guard: T) -> Guarded<T> {
+        Guarded { body, rest: Bytes::new(), _guard: guard }
+    }
+
+    fn piece(&mut self) -> Frame<Bytes> {
+        let length = self.rest.len().min(PIECE_BYTES);
+        Frame::data(self.rest.split_to(length))
+    }
+}
+
+impl<T: Unpin> hyper::body::Body for Guarded<T> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if !self.rest.is_empty() {
+            return Poll::Ready(Some(Ok(self.piece())));
+        }
+        match std::task::ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            Some(Ok(frame)) => Poll::Ready(Some(Ok(match frame.into_data() {
+                Ok(data) => {
+                    self.rest = data;
+                    self.piece()
+                }
+                Err(trailers) => trailers,
+            }))),
+            other => Poll::Ready(other),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (hint, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut all = SizeHint::new();
+        all.set_lower(hint.lower() + rest);
+        if let Some(upper) = hint.upper() {
+            all.set_upper(upper + rest);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use axum::http::StatusCode;
+    use futures_util::FutureExt;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    const LARGE: usize = SMALL_BYTES as usize + 1;
+
+    fn permit() -> Arc<RequestPermit> {
+        RequestPermit::new(None, Room::new(0), "a".into())
+    }
+
+    #[tokio::test]
+    async fn large_responses_count_until_they_are_read() {
+        // A tenant may have a half: two of these responses.
+        let room = Room::new(5 * LARGE as u64);
+        let respond = |method, bytes| {
+            let (room, permit) = (room.clone(), permit());
+            async move { permit.hold(&method, &room, vec![0; bytes].into_response()).await }
+        };
+        let first = respond(Method::GET, LARGE).await;
+        let second = respond(Method::POST, LARGE).await;
+        assert_eq!(room.taken(), 2 * LARGE as u64);
+        assert_eq!(respond(Method::GET, LARGE).await.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(respond(Method::GET, LARGE - 1).await.status(), StatusCode::OK, "small ones do not count");
+        let mut change = Box::pin(respond(Method::POST, LARGE));
+        assert!((&mut change).now_or_never().is_none(), "a change is answered later");
+        let bytes = first.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(bytes.len(), LARGE);
+        assert_eq!(change.await.status(), StatusCode::OK);
+        drop(second);
+        assert_eq!(room.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_response_is_handed_over_in_pieces_and_counts_until_the_last() {
+        let room = Room::new(10 * LARGE as u64);
+        let response = permit().hold(&Method::GET, &room, vec![7; 2 * PIECE_BYTES + 1].into_response()).await;
+        let mut body = response.into_body();
+        let mut sizes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            assert!(room.taken() > 0);
+            sizes.push(frame.unwrap().into_data().unwrap().len());
+            assert_eq!(body.size_hint().exact(), Some((2 * PIECE_BYTES + 1 - sizes.iter().sum::<usize>()) as u64));
+        }
+        assert_eq!(sizes, [PIECE_BYTES, PIECE_BYTES, 1]);
+        drop(body);
+        assert_eq!(room.taken(), 0);
+    }
+}
