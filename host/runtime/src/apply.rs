@@ -1,7 +1,7 @@
-//! The fold: what each fact does to the state. No expression is evaluated here and nothing is chosen.
+//! The fold: the effect of each fact on the state. It evaluates no expressions and makes no choices.
 //!
-//! A fact that does not fit the state is a bug of the deciders or a corrupt journal; what it names is then not there and
-//! the fold panics, since going on would invent history.
+//! A fact that does not fit the state is a bug of the deciders or a corrupt journal. The item that it names does not
+//! exist then, and the fold panics, because going on would invent history.
 
 use std::sync::Arc;
 
@@ -322,7 +322,7 @@ impl RunState {
         task.calls = None;
         task.agents = None;
         task.blocked = None;
-        // Kept only by what has not ended: outputs are shared, but captures would hold whole histories.
+        // Kept only until the task ends. Outputs are shared, but captures would hold whole histories.
         task.captured = None;
     }
 
@@ -431,7 +431,7 @@ impl RunState {
     }
 }
 
-/// Whether a fact shows that the run gets somewhere.
+/// Returns true if a fact shows that the run makes progress.
 fn moves_on(fact: &Fact) -> bool {
     matches!(
         fact,

@@ -18,18 +18,18 @@ thread_local! {
     static TURN: Cell<Option<Turn>> = const { Cell::new(None) };
 }
 
-/// What the expressions of one turn may still do.
+/// The work that the expressions of one turn may still do.
 struct Turn {
     compute: Compute,
-    /// At once.
+    /// In place, without `compute`.
     here: u64,
-    /// Altogether.
+    /// In total.
     left: u64,
 }
 
 /// Drives a run in turns.
 pub(crate) async fn in_turns<T>(compute: Compute, drive: impl Future<Output = T>) -> T {
-    /// Puts back what was there, also when the driver panics.
+    /// Restores the previous turn, also when the driver panics.
     struct Before(Option<Turn>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -45,7 +45,7 @@ pub(crate) async fn in_turns<T>(compute: Compute, drive: impl Future<Output = T>
     .await
 }
 
-/// Evaluates what stands at one place of a flow.
+/// Evaluates the expressions of one place of a flow.
 pub(crate) fn evaluate<T>(work: impl Fn() -> Result<T, ExprError>) -> Result<T, ExprError> {
     let Some(mut turn) = TURN.take() else { return metered(PLACE_WORK, work).result };
     let first = metered(turn.here, &work);

@@ -1,4 +1,4 @@
-//! What comes in from outside: answers of attempts, timers, people, other runs.
+//! Inputs from outside: answers of attempts, timers, people, other runs.
 
 use flowcell_contract::{Failure, Json, Pause, Step, StepResult, Value, Wake, code};
 use flowcell_flow::graph::{Jitter, NodeIx, Retry, RetryOn};
@@ -197,7 +197,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// A named event wakes every task that waits for it; if there is none, it is kept.
+    /// Wakes every task that waits for a named event. Without such a task the event is kept.
     fn named_event(&mut self, name: String, payload: Value) -> Result<(), HubError> {
         let waits = |key: &TaskKey| {
             let rest = self.state.task(*key).rest.as_ref()?;

@@ -50,7 +50,7 @@ impl Decider<'_> {
         }
     }
 
-    /// What the end of a pass means to its owner.
+    /// Tells the owner of a pass that the pass has ended.
     pub(super) fn pass_ended(&mut self, owner: TaskKey, outcome: PassOutcome) {
         let task = self.state.task(owner);
         let rest = task.rest.as_deref();

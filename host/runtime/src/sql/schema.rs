@@ -13,11 +13,11 @@ pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
 /// made may be left in the middle of one, so that each statement can be done again.
 const MIGRATIONS: [&[&str]; 4] = [FIRST, SESSIONS, REGISTRY, REPEATS];
 
-/// Rows may repeat values (`rows/cut.rs`), and passes name what the pass before gave: older programs read neither.
+/// Rows may repeat values (`rows/cut.rs`), and passes name the value of the previous pass. Older programs read neither.
 const REPEATS: &[&str] = &[];
 
 const FIRST: &[&str] = &[
-    // Processes, each of which drives its runs until this time.
+    // Processes. Each drives its runs until this time.
     "CREATE TABLE IF NOT EXISTS flowcell_owners (id {id}, name {bytes} NOT NULL, until BIGINT NOT NULL) {table}",
     // `top` is the top run above this one: its owner owns all runs of the tree. `owner` writes
     // only while `epoch` is the one that it was given. Claims are counted until something is appended.
@@ -85,7 +85,7 @@ const FIRST: &[&str] = &[
         expires BIGINT,
         CONSTRAINT flowcell_cached UNIQUE (tenant, name)
     ) {table}",
-    // What is asked of runs that another process drives, until it has an outcome.
+    // Commands to runs that another process drives, until they have an outcome.
     "CREATE TABLE IF NOT EXISTS flowcell_inbox (
         id {id},
         tenant {name} NOT NULL,
