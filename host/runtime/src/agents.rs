@@ -84,7 +84,7 @@ impl Agents {
         self.inbox.iter().filter(|entry| !entry.applied).map(|entry| entry.value.text().len()).sum()
     }
 
-    /// The attempt goes on from here, with another instance.
+    /// Marks a checkpoint: the attempt continues with another instance.
     pub(crate) fn checkpoint(&mut self) {
         self.marks_before = self.marks;
         self.opened_before = self.opened;

@@ -215,7 +215,8 @@ impl RunState {
         }
     }
 
-    /// An attempt that waits for people holds no permit; when it goes on, it has one whether there is one or not.
+    /// An attempt that waits for people holds no permit. When it continues, it takes one, even if all permits are
+    /// taken.
     fn go_on_from(&mut self, key: TaskKey, ts: u64) {
         let task = self.task_mut(key);
         if std::mem::take(&mut task.idle) {
@@ -341,7 +342,7 @@ impl RunState {
         let current = task.attempt;
         let Some(blocked) = task.blocked.take() else { panic!("the journal resolves a task that is not blocked") };
         let next = match (&blocked.0, resolution) {
-            // What ends the task is recorded by itself.
+            // The fact that ends the task is recorded separately.
             (_, Resolution::Output(_) | Resolution::Fail(_)) => return,
             (BlockReason::Nondeterministic { .. }, _) => {
                 task.calls().new_attempt();

@@ -100,7 +100,7 @@ impl CallLog {
         self.open.retain(|_, open| open.effect == Effect::Once && !matches!(open.way, Way::Asked(_)));
     }
 
-    /// The attempt goes on from here, with another instance.
+    /// Marks a checkpoint: the attempt continues with another instance.
     pub(crate) fn checkpoint(&mut self) {
         for step in self.steps.drain(..) {
             if let LogStep::Begun { digest, .. } = step {

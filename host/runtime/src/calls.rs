@@ -260,7 +260,7 @@ impl AttemptCalls {
     }
 
     async fn send(&self, command: Command) {
-        // A run that is over does not listen any more, and its attempts are about to be dropped.
+        // An ended run reads no more commands, and its attempts are about to be dropped.
         let _ = self.site.commands.send(command).await;
     }
 

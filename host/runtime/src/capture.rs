@@ -1,4 +1,4 @@
-//! What expressions name: references to recorded outputs, looked up in the state.
+//! The values of references in expressions: recorded outputs, looked up in the state.
 
 use std::sync::Arc;
 
@@ -65,7 +65,8 @@ pub(crate) fn render_members(state: &RunState, key: TaskKey) -> Json {
     evaluate(|| Ok(input.expr.render_members(&roots))).unwrap_or_default()
 }
 
-/// Evaluates a condition as seen from a task, whose edges `inbound` means; `place` is where the condition stands.
+/// Evaluates a condition from the viewpoint of a task: `inbound` refers to its edges. `place` is the place of the
+/// condition.
 pub(crate) fn holds(
     state: &RunState,
     task: TaskKey,

@@ -28,18 +28,18 @@ pub enum RunCommand {
         gate: String,
         /// `{ "content", "choice"? }`.
         answer: Json,
-        /// The question that it is for. Without a name it is for the one that is open when the run takes it in.
+        /// The question that it answers. Default: the question that is open when the run receives the answer.
         question: QuestionRef,
     },
     /// Sends a named event.
     Emit {
         /// Its name.
         name: String,
-        /// The value that it brings.
+        /// The value of the event.
         #[serde(default)]
         payload: Value,
     },
-    /// Decides how a blocked task goes on.
+    /// Decides about a blocked task.
     Resolve {
         /// The address of the task.
         task: String,

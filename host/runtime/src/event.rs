@@ -1,4 +1,4 @@
-//! What subscribers see of a run.
+//! The events that subscribers of a run see.
 
 use flowcell_contract::{Json, RunId, Tenant};
 use serde::ser::{Serialize, SerializeMap, Serializer};

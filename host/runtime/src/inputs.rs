@@ -1,9 +1,8 @@
-//! The inputs of attempts: rendered again from the values that the journal has, and compared with the digests
-//! that it has.
+//! The inputs of attempts, rendered again from the journal and compared with the digests in it.
 //!
-//! No input is kept by itself. [`RunState::apply`] folds the journal once, and at the end of each attempt the state renders the
-//! input by the same function that rendered it for the attempt. That takes as long as the journal is, and as much memory as
-//! the run itself took.
+//! Inputs are not stored. [`RunState::apply`] folds the journal once, and at the end of each attempt the state renders
+//! the input with the function that rendered it for the attempt. The time is proportional to the length of the journal;
+//! the memory is that of the run itself.
 
 mod page;
 

@@ -165,7 +165,7 @@ pub(crate) struct TaskRest {
     pub(crate) closing: Option<Failure>,
 }
 
-/// A fan-out under way.
+/// A fan-out in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Each {
     pub(crate) fan_out: FanOut,

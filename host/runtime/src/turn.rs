@@ -1,7 +1,7 @@
 //! The turns of drivers at the threads of a runtime, and expressions that take longer than a turn.
 //!
-//! A driver evaluates what flows say between two of its waits. As long as that is little, it happens at once. An evaluation that
-//! would do more is made again where it holds up no other run, when its tenant's turn to compute comes.
+//! A driver evaluates expressions between two of its waits. Small evaluations happen at once. A large evaluation is
+//! repeated where it delays no other run, when its tenant has its turn to compute.
 
 use std::{cell::Cell, future::poll_fn, pin::pin, sync::Arc};
 
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Renders so many members that do a quarter of what may be done at once.
+    /// Renders this number of members. Each takes a quarter of the work that may be done at once.
     fn render(members: u64) -> Result<Json, ExprError> {
         let text = Json::from("a".repeat(TURN_WORK as usize / 4));
         let roots = Json::object([("s", text)]);

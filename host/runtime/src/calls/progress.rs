@@ -26,11 +26,11 @@ pub(super) struct Progress {
     /// Ends of calls that the attempt has not taken yet.
     ended: VecDeque<Ended>,
     once: HashMap<Arc<str>, Reply>,
-    /// Calls whose ends the attempt waits for by `next`.
+    /// Calls whose ends the attempt receives by `next`.
     pub(super) listening: BTreeSet<u32>,
-    /// Calls under way.
+    /// Calls in progress.
     under_way: BTreeSet<u32>,
-    /// Those of them that must not be made twice.
+    /// The `once` calls among them.
     pub(super) once_under_way: BTreeSet<u32>,
     /// Calls that wait for approval.
     pub(super) asking: BTreeSet<u32>,

@@ -70,7 +70,7 @@ impl Decider<'_> {
         }
     }
 
-    /// A call of an agent run has ended: what its model said, and what that took; or what its tool answered.
+    /// Reports the end of a call of an agent run: the model's reply and its usage, or the tool's answer.
     pub(super) fn call_of_agent_ended(
         &mut self,
         task: TaskKey,

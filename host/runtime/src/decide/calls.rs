@@ -111,8 +111,8 @@ impl Decider<'_> {
         }
     }
 
-    /// An attempt that has answered does not wait for its calls; those that must not be made twice have ended by then,
-    /// or its time is over.
+    /// Ends the calls that an answered attempt did not wait for. Its `once` calls have ended by then, or the task has
+    /// timed out.
     pub(super) fn abandon_calls(&mut self, key: TaskKey) {
         self.withdraw_asked(key);
         self.end_calls(key, |effect| {
@@ -148,7 +148,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The process that made the calls is gone. A running attempt makes them again, but for those that must not be.
+    /// The process that made the calls is gone. A running attempt makes them again, except for `once` calls.
     pub(super) fn lose_calls(&mut self) {
         let live = self.state.scopes.iter().flat_map(|(id, scope)| {
             let nodes = &self.state.graph.body(scope.body).nodes;

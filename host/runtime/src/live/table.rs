@@ -190,7 +190,7 @@ impl Table {
         Some((parent, order))
     }
 
-    /// A run waits no more.
+    /// Removes a waiting run.
     pub(super) fn give_up(&mut self, parent: Key, order: Order) {
         let Some(live) = self.runs.get(&parent) else { return };
         let (tenant, tree) = (live.tenant.clone(), live.tree);
@@ -217,7 +217,7 @@ impl Table {
             share.children -= child;
             if let Some(tree) = share.trees.get_mut(&live.tree) {
                 (tree.runs, tree.children) = (tree.runs - 1, tree.children - child);
-                // Runs that wait below one that has gone are not wanted any more.
+                // The child runs of a removed run no longer need places.
                 let gone: Vec<_> =
                     tree.waiting.iter().filter(|(_, waiter)| waiter.parent == key).map(|(order, _)| *order).collect();
                 self.waiting -= gone.len() as u64;

@@ -180,7 +180,7 @@ fn closed(outcome: &Result<Json, Box<Failure>>, discarded: &[Arc<str>]) -> (&'st
     (kind, members)
 }
 
-/// The members that agent runs tell by these names; others stand in `more`.
+/// Sorts the data of an agent run: members with these names stay, others go into `more`.
 fn members_of(data: &Json) -> Members {
     const NAMES: [&str; 14] = [
         "agent",

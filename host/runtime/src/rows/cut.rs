@@ -30,9 +30,9 @@ type Blob = (Arc<str>, String);
 /// The placeholder of a cut value.
 const HOLE: &str = "null";
 
-/// The list of facts, each fact, and its members stand around a value: `[{"TaskSucceeded":{"output":…}}]`.
+/// The levels around a value: the list of facts, the fact, and its members: `[{"TaskSucceeded":{"output":…}}]`.
 const LEVELS_OF_FACTS: usize = 3;
-/// Levels below those of facts that are searched for repeated values, so that deep values cost no more than flat ones.
+/// Levels below those that are searched for repeated values, so that deep values cost no more than flat ones.
 const LEVELS_OF_REPEATS: usize = 16;
 
 /// The row of a text whose large values are in blobs.
@@ -117,7 +117,7 @@ impl ExternalizedRow {
     }
 }
 
-/// Cuts the large values that stand at least so deep out of a text.
+/// Cuts large values that are at least this deep out of a text.
 fn cut(text: String, depth: usize) -> (String, Vec<Cut>, Vec<Blob>) {
     if text.len() <= INLINE_BYTES {
         return (text, Vec::new(), Vec::new());
@@ -180,8 +180,8 @@ fn find_repeats(text: &str, cuts: &[Cut]) -> Vec<(usize, usize, usize)> {
     repeats
 }
 
-/// Calls `close` with the start, the end and the depth of each text, list and object of a JSON text that is no key. Inner
-/// values come before outer ones.
+/// Calls `close` with the start, the end and the depth of each text, list and object of a JSON text, except for keys.
+/// Inner values come before outer ones.
 fn walk(text: &str, mut close: impl FnMut(usize, usize, usize)) {
     let bytes = text.as_bytes();
     let mut open = Vec::new();
@@ -311,7 +311,7 @@ fn repeat<'a>(text: &'a str, repeats: &[Repeat]) -> Option<Cow<'a, str>> {
     Some(Cow::Owned(whole))
 }
 
-/// Puts back so many cuts, and those inside of them, and takes them from the list.
+/// Puts this number of cuts back, with the cuts inside of them, and removes them from the list.
 fn fill_part(
     whole: &mut String,
     text: &str,

@@ -9,8 +9,8 @@ use super::{
 /// The version that this program writes: the number of migrations.
 pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
 
-/// Append only: a migration that was released is never changed. A server that ends a transaction with every table that is
-/// made may be left in the middle of one, so that each statement can be done again.
+/// Append only: a released migration is never changed. A server that ends a transaction with every created table may be
+/// left in the middle of a migration, so each statement must be repeatable.
 const MIGRATIONS: [&[&str]; 4] = [FIRST, SESSIONS, REGISTRY, REPEATS];
 
 /// Rows may repeat values (`rows/cut.rs`), and passes name the value of the previous pass. Older programs read neither.
@@ -100,8 +100,8 @@ const FIRST: &[&str] = &[
 ];
 
 const SESSIONS: &[&str] = &[
-    // What steps of flows go on with, run after run: a tree for each flow and prefix, under the first step's. `run` wrote
-    // to it last.
+    // The sessions that steps of flows continue in later runs: a tree for each flow and prefix, with the first step's
+    // at the root. `run` is the last writer.
     "CREATE TABLE IF NOT EXISTS flowcell_sessions (
         tenant {name} NOT NULL,
         id {name} NOT NULL,
@@ -135,7 +135,7 @@ const SESSIONS: &[&str] = &[
 ];
 
 const REGISTRY: &[&str] = &[
-    // What operators keep beside the runs: tenants, tokens, the audit log. The version counts the writes.
+    // Documents of operators beside the runs: tenants, tokens, the audit log. The version counts the writes.
     "CREATE TABLE IF NOT EXISTS flowcell_registry (
         tenant {name} NOT NULL,
         kind {name} NOT NULL,

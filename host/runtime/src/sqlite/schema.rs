@@ -261,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    /// A file as the tenth version left it: two runs whose units lie apart, and one that has lost its end.
+    /// A file of the tenth version: two runs whose units are not adjacent, and one that has lost its end.
     #[test]
     fn units_move_into_the_order_of_the_commits_with_what_was_lost_of_them() {
         let mut connection = Connection::open_in_memory().unwrap();
