@@ -15,7 +15,7 @@ use crate::{failure::Result, source::Source, wit::flowcell::node::types as wit};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pause {
-    /// The events, one of which ends the pause.
+    /// The events. The first one to happen ends the pause.
     pub until: Vec<Wake>,
     /// The value that [`Task::state`](crate::Task::state) returns afterwards, at most 256 KiB as JSON.
     pub state: Value,
