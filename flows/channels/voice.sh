@@ -1,5 +1,5 @@
 #!/bin/sh
-# Speaks what a run's agents say and what it asks; typed lines answer. README.md beside it says how to use it.
+# Speaks the words of a run's agents and its questions; typed lines answer. README.md in this folder explains the use.
 set -eu
 
 usage() {
@@ -25,7 +25,7 @@ for program in espeak-ng jq; do
 done
 [ -z "$out" ] || mkdir -p "$out"
 
-# Where the latest question and the latest agent are remembered, for the one who listens.
+# The latest question and the latest agent, for `listen`.
 memory=$(mktemp -d)
 listener=
 trap '[ -z "$listener" ] || kill "$listener" 2>/dev/null; rm -rf "$memory"' EXIT
@@ -47,12 +47,12 @@ listen() {
 
 if [ -n "$fifo" ]; then
   [ -p "$fifo" ] || mkfifo "$fifo"
-  # Open for writing too, so that it does not end when one who types goes.
+  # Open for writing too, so that reading does not end when a writer closes the pipe.
   listen <>"$fifo" &
   listener=$!
 fi
 
-# Of each event that has something to say: a word for its kind, whom it is about, and the text.
+# Prints for each event with text: a word for its kind, the agent or node, and the text.
 utterances() {
   jq --unbuffered -r '
     def line($kind; $whom; $text):
@@ -72,7 +72,7 @@ utterances() {
     else empty end'
 }
 
-# What is said is read as text, never as options or as markup.
+# The text comes on standard input, so it is never read as options or as markup.
 speak() {
   if [ -z "$out" ]; then
     printf '%s\n' "$1" | espeak-ng -v "$voice" -s "$speed" --stdin

@@ -1,4 +1,4 @@
-// Asks for a caption in several languages, all at the same time, and for a picture of each:
+// Asks for a caption in several languages concurrently, and for a picture of each:
 //   flowcell test flows/script/captions.flow.js --simulate img,agent -i topic=rain
 
 export function init(flow) {

@@ -1,4 +1,4 @@
-// Puts a logo into a photo. Try it without a service for images:
+// Puts a logo into a photo. To try it without a service for images:
 //   flowcell test flows/script/logo.flow.js --simulate img -i 'logo={"kind":"file","fileId":"a"}' -i 'photo={"kind":"file","fileId":"b"}'
 
 function setup(flow) {

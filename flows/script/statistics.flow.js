@@ -1,4 +1,4 @@
-// Counts and sums up orders. It calls no service, so it needs nothing but its input:
+// Counts and sums up orders. It calls no service and needs only its input:
 //   flowcell run flows/script/statistics.flow.js -i 'orders=[{"city":"Rome","total":12.5},{"city":"Oslo","total":7.5}]'
 
 export function setup(flow) {

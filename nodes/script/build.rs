@@ -1,6 +1,6 @@
-//! Gives the pack a stack on which scripts can be read that are nested: the parser takes some 17 KiB for each bracket.
+//! Gives the pack a stack that is large enough to parse nested scripts: the parser takes about 17 KiB for each bracket.
 
-/// Bytes. With what a script needs in any case it stays within the memory that every instance may have.
+/// Bytes. Together with the memory that every script needs, this stays within the limit of an instance.
 const STACK: u32 = 2 << 20;
 
 fn main() {

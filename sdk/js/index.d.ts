@@ -1,10 +1,10 @@
-// Types of the SDK. Every function of a capability throws a `Failure`; the manifest has to ask for the capability, else it is
-// `denied`.
+// Types of the SDK. Every function of a capability throws a `Failure`. The failure is `denied` unless the manifest
+// requests the capability.
 
-/** What JSON can say. */
+/** A JSON value. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json | undefined };
 
-/** Why a node did not work. Anything else that is thrown becomes one of the code `node_failed`, with its stack. */
+/** The failure of a node. Any other thrown value becomes a failure with the code `node_failed` and its stack. */
 export class Failure extends Error {
   /** The code is stable and in snake_case, such as `acme_quota`; the manifest lists it under `errors`. */
   constructor(code: string, message: string, options?: FailureOptions);
@@ -12,16 +12,16 @@ export class Failure extends Error {
   readonly retryable: boolean;
   readonly retryAfterMs?: number;
   readonly details?: Json;
-  /** A failure as the host tells it, such as that of a body: `throw Failure.of(task.woken.error)`. */
+  /** Creates a failure from the host's form, such as that of a body: `throw Failure.of(task.woken.error)`. */
   static of(told: ToldFailure): Failure;
 }
 
 export interface FailureOptions {
-  /** Whether trying again may help. */
+  /** True if a retry may help. Default: false. */
   retryable?: boolean;
-  /** The earliest time at which it may help. */
+  /** Milliseconds to wait before a retry. */
   retryAfterMs?: number;
-  /** For programs. */
+  /** Details for programs. */
   details?: Json;
 }
 
@@ -31,106 +31,108 @@ export interface ToldFailure extends FailureOptions {
   message: string;
 }
 
-/** A part of what was given. The host shares it: nothing is copied through the sandbox. */
+/** A part of the input or of the wake. The host shares it; it is not copied through the sandbox. */
 export class Part {
   private constructor();
 }
 
 export const part: {
-  /** The part of the input at a JSON Pointer; without one all of it. */
+  /** Refers to the part of the input at a JSON Pointer, by default all of it. */
   input(path?: string): Part;
-  /** The part of what woke the node at a JSON Pointer: `/value`, `/value/content`. */
+  /** Refers to the part of the wake at a JSON Pointer: `/value`, `/value/content`. */
   woken(path?: string): Part;
 };
 
-/** A task: what a node is given. Everything is read when it is asked for. */
+/** The parts of a task. Each is read on access. */
 export interface Task<Input = Json, Config = { [key: string]: Json }, State = Json> {
   readonly input: Input;
   readonly config: Config;
-  /** What the last pause remembered; undefined on the first run. */
+  /** The state that the last pause kept; undefined in the first run. */
   readonly state: State | undefined;
-  /** What ended the last pause; undefined on the first run. */
+  /** The wake that ended the last pause; undefined in the first run. */
   readonly woken: Woken | undefined;
   readonly info: Info;
-  /** The part of the input at a JSON Pointer; undefined: there is none. */
+  /** Returns the part of the input at a JSON Pointer, or undefined if it does not exist. */
   inputAt(path: string): Json | undefined;
-  /** The same for a text; undefined: there is none, or it is no text. */
+  /** Returns a text of the input, or undefined if the part is absent or not a text. */
   inputText(path: string): string | undefined;
-  /** Items of a list, keys of an object, bytes of a text; undefined: there is none, or it is a scalar. */
+  /** Returns the number of items of a list, of keys of an object, or of bytes of a text; undefined for other values and
+   * absent parts. */
   inputLength(path: string): number | undefined;
 }
 
-/** What ended a pause. */
+/** The wake that ended a pause. */
 export interface Woken {
-  /** Which wake of the pause it was. */
+  /** The index of the wake in the pause. */
   index: number;
   wake: "now" | "after" | "event" | "answer" | "body" | "each" | "flow";
   /** `{ elapsedMs }`, `{ name, payload }`, `{ content, choice? }`, the outcome of a pass, of all passes, or `{ outputs }`. */
   value?: any;
-  /** Why a body or a flow gave nothing. */
+  /** The failure of the body or the flow. */
   error?: ToldFailure;
 }
 
-/** What a task is about. More may come. */
+/** Information about a task. Later versions may add members. */
 export interface Info {
   runId: string;
   nodeId: string;
-  /** Without its version. */
+  /** The node type, without its version. */
   nodeType: string;
   scope: Json;
-  /** From 1. */
+  /** The number of the attempt, from 1. */
   attempt: number;
-  /** How often this attempt paused before. */
+  /** Number of earlier pauses of this attempt. */
   resumes: number;
-  /** Whether the flow gives the node a body. */
+  /** True if the flow gives the node a body. */
   hasBody: boolean;
-  /** In ms since 1970; the same again if the attempt is repeated. */
+  /** The time, in ms since 1970. A repetition of the attempt gets the same value. */
   nowMs: number;
-  /** `Math.random` follows from it. */
+  /** The seed of `Math.random`. */
   seed: Json;
 }
 
-/** What a node type's function gives: a value, which may have parts of what was given as members, a part, or a pause. */
+/** The result of a node type's function: a value, which may have parts as members, a part, or a pause. */
 export type Answer<Output = unknown> = { [Key in keyof Output]: Output[Key] | Part } | Part | Pause;
 
 /** A node type's function. */
 export type Run = (task: Task<any, any, any>) => Answer<any> | Json | void;
 
-/** A pack: what the module exports as `node`. */
+/** Creates a pack. The module exports it as `node`. */
 export function pack(types: { [nodeType: string]: Run }): { run(nodeType: string): unknown };
 
-/** Gives the instance up until something happens. The first wake wins; `now`, `body`, `each` and `flow` stand alone. */
+/** Gives up the instance until an event wakes the node. The first wake wins. `now`, `body`, `each` and `flow` cannot be
+ * combined. */
 export class Pause {
   private constructor();
-  /** Records what is remembered and goes on at once, in a new instance. */
+  /** Records the state and goes on at once, in a new instance. */
   static now(): Pause;
-  /** A timer, in ms. */
+  /** Waits for `ms` milliseconds. */
   static after(ms: number): Pause;
-  /** A named event that is sent to the run. */
+  /** Waits for a named event that is sent to the run. */
   static event(name: string): Pause;
-  /** A durable question to a person. */
+  /** Asks a person, durably. */
   static answer(question: string | Question): Pause;
-  /** One pass of the node's body with these variables, an object. */
+  /** Runs the node's body once, with these variables (an object). */
   static body(variables?: Json | Part): Pause;
-  /** A pass of the node's body for each item of a list. */
+  /** Runs the node's body for each item of a list. */
   static each(items: Json[] | Part, options?: { concurrency?: number; stopOnFailure?: boolean }): Pause;
-  /** Another flow, run as a child. */
+  /** Runs another flow as a child. */
   static flow(name: string, input?: Json | Part): Pause;
-  /** The same pause, which something else may end, too. */
+  /** Adds other events that may end the pause. */
   or(other: Pause): Pause;
-  /** The same pause with something to remember, at most 256 KiB: `task.state`. */
+  /** Keeps a state of at most 256 KiB as JSON; `task.state` returns it. */
   remember(state: Json): Pause;
 }
 
 export interface Question {
   prompt: string;
-  /** Answers to choose from. */
+  /** The answers to choose from. */
   choices?: (string | { value: string; label?: string })[];
-  /** Whether a text outside the choices is an answer; without choices it is. */
+  /** True if a text other than the choices is an answer. Default: true only without choices. */
   allowText?: boolean;
   /** JSON Schema of the answer's content. */
   schema?: Json;
-  /** Who may answer, by name or role; without it whoever may answer for the run. */
+  /** Names or roles of the people who may answer. Default: all people who may answer for the run. */
   audience?: string[];
 }
 
@@ -141,10 +143,10 @@ export interface FileValue {
   [member: string]: Json;
 }
 
-/** A call under way. `queue.next` tells when it has ended. */
+/** A call in progress. `queue.next` reports its end. */
 export type CallId = number;
 
-/** Text for people. */
+/** Log lines for people. */
 export namespace log {
   function write(level: "trace" | "debug" | "info" | "warn" | "error", message: unknown): void;
   function debug(message: unknown): void;
@@ -159,65 +161,66 @@ export namespace metrics {
   function measure(name: string, value: number, tags?: { [tag: string]: unknown }): void;
 }
 
-/** Values that may be forgotten at any time, per tenant. */
+/** A cache for each tenant. The host may drop a value at any time. */
 export namespace cache {
   function get(key: string): Json | undefined;
-  /** Without `ttlMs` it does not expire by time. */
+  /** Stores a value for `ttlMs` milliseconds, or without a limit. */
   function set(key: string, value: Json, options?: { ttlMs?: number }): void;
 }
 
-/** Durable values, per tenant and flow name. Others see a write together with the task's outcome. */
+/** Durable values for each tenant and flow name. Other runs see a write together with the task's outcome. */
 export namespace state {
   function get(key: string): { value: any; version: number } | undefined;
-  /** Writes, whatever is there. Gives the new version. */
+  /** Writes a value unconditionally. Returns the new version. */
   function set(key: string, value: Json): number;
-  /** Writes only if the version is still the expected one; undefined: only if there is no such key. */
+  /** Writes only if the version is still the expected one, or, for undefined, only if the key does not exist. Returns
+   * the new version, or undefined if it is another one. */
   function setIf(key: string, value: Json, expected: number | undefined): number | undefined;
 }
 
 /** Outbound HTTP. A status of 400 and above is an answer, not a failure. */
 export namespace http {
   interface Request {
-    /** `GET` without it. */
+    /** Default: `GET`. */
     method?: string;
     url: string;
     headers?: { [name: string]: string };
-    /** One of these is the body. */
+    /** At most one of these four is the body. */
     json?: Json;
     text?: string;
     bytes?: Uint8Array;
     file?: FileValue;
-    /** 30 seconds without it. */
+    /** Default: 30,000. */
     timeoutMs?: number;
   }
   interface Response {
     status: number;
-    /** Names in lower case, and values. */
+    /** Names in lower case, with their values. */
     headers: [string, string][];
-    /** At most one of these is the body. */
+    /** At most one of these three is the body. */
     text?: string;
     bytes?: Uint8Array;
     file?: FileValue;
-    /** The body as JSON. */
+    /** Parses the body as JSON. */
     json(): any;
   }
   function send(request: Request): Response;
   function startSend(request: Request): CallId;
-  /** The answer of a call that `queue.next` has told to have ended well, once. */
+  /** Takes the answer of a call after `queue.next` has reported its success. Works once for each call. */
   function takeResponse(call: CallId): Response;
-  /** Keeps bytes as a file of this media type. */
+  /** Stores bytes as a file of this media type. */
   function keep(bytes: Uint8Array, mime: string): FileValue;
 }
 
-/** Files of the tenant. */
-/** File values: what is too large for a text, such as a body above 3 MiB. Needs no grant. */
+/** File values, for content that is too large for a text, such as a body above 3 MiB. Needs no grant. */
 export namespace file {
-  /** At most 1 MiB from `offset` on; empty where the file ends. Throws `file_not_found` and `invalid_input`. */
+  /** Reads at most 1 MiB from `offset` on; empty at the end of the file. Throws `file_not_found` and `invalid_input`. */
   function readBytes(file: FileValue, offset?: number, length?: number): Uint8Array;
-  /** The whole text, which must be UTF-8. */
+  /** Reads the whole text, which must be UTF-8. */
   function readText(file: FileValue): string;
 }
 
+/** Files of the tenant. */
 export namespace files {
   interface Entry {
     path: string;
@@ -228,17 +231,17 @@ export namespace files {
   function readText(path: string): string;
   function readBytes(path: string): Uint8Array;
   function readFile(path: string): FileValue;
-  /** Replaces a file, or makes it. Gives its size. */
+  /** Creates or replaces a file. Returns its size in bytes. */
   function writeText(path: string, text: string): number;
   function writeBytes(path: string, bytes: Uint8Array): number;
   function writeFile(path: string, file: FileValue): number;
   function list(path?: string): Entry[];
   function stat(path: string): Entry | undefined;
-  /** Gives whether it was there. */
+  /** Removes a file or an empty folder. Returns whether it existed. */
   function remove(path: string): boolean;
 }
 
-/** Turns of language models; requests and replies are as `model.wit` has them. */
+/** Turns of language models. `model.wit` describes requests and replies. */
 export namespace model {
   type Block = { type: string; [member: string]: any };
   interface Request {
@@ -253,18 +256,18 @@ export namespace model {
   }
   function generate(request: Request): Reply;
   function startGenerate(request: Request): CallId;
-  /** All of a reply's text. */
+  /** Returns the whole text of a reply. */
   function textOf(reply: Reply): string;
-  /** The tools that a reply wants to be called, in its order. */
+  /** Returns the tool uses of a reply, in its order. */
   function toolUsesOf(reply: Reply): Block[];
 }
 
-/** Tools: node types, flows, and what the operator's MCP servers offer. */
+/** Tools: node types, flows, and the tools of the operator's MCP servers. */
 export namespace tools {
   interface Tool {
-    /** What a model may call it. */
+    /** The tool's name for models. */
     name: string;
-    /** `data.map`, `flow:report`, `mcp:files/read_file`. */
+    /** The tool's name in Flowcell: `data.map`, `flow:report`, `mcp:files/read_file`. */
     tool: string;
     title?: string;
     description?: string;
@@ -275,51 +278,51 @@ export namespace tools {
     agentRunId?: string;
   }
   function find(...patterns: string[]): Tool[];
-  /** Gives the tool's output. */
+  /** Returns the tool's output. */
   function call(tool: string, input?: Json, options?: Options): any;
-  /** `queue.next` hands `{ output }` over. */
+  /** Calls a tool without waiting. `queue.next` returns `{ output }`. */
   function startCall(tool: string, input?: Json, options?: Options): CallId;
 }
 
-/** Services that the operator gives flows under a name, such as `img` and `agent`. */
+/** Services that the operator offers to flows by name, such as `img` and `agent`. */
 export namespace services {
-  /** Why a service has not done what it was asked for: `throw Failure.of(answer.error)` hands it on. */
+  /** The reason why a service failed: `throw Failure.of(answer.error)` passes it on. */
   interface Refusal {
-    /** `denied`, `service_not_found`, or the code of what has failed. */
+    /** `denied`, `service_not_found`, or the code of the failure. */
     code: string;
     message: string;
   }
-  /** What a service has answered. */
+  /** The answer of a service. */
   type Answer =
     | { kind: "flow-service-response"; callId: string; ok: true; result: any; error?: undefined }
     | { kind: "flow-service-response"; callId: string; ok: false; result?: undefined; error: Refusal };
   interface Options {
-    /** Comes back with the answer; the service's name without it. */
+    /** The caller's id of the call, repeated in the answer. Default: the name of the service. */
     callId?: string;
   }
-  /** `queue.next` hands an `Answer` over, whatever became of the call. */
+  /** Calls a service without waiting. `queue.next` returns an `Answer`, successful or not. */
   function startCall(service: string, args?: Json[], options?: Options): CallId;
 }
 
 /** Agent runs: invocations of an agent that people can watch and write to. */
 export namespace agent {
-  /** Gives the id of the agent run. A member `inbox`, `{ capacity }`, opens an inbox. */
+  /** Begins an agent run and returns its id. A member `inbox`, `{ capacity }`, opens an inbox. */
   function open(about?: Json): string;
-  /** The kind is `state`, or a name with a dot such as `acme.plan`. */
+  /** Sends an event of an agent run. The kind is `state`, or a name with a dot such as `acme.plan`. */
   function tell(run: string, kind: string, data?: Json): void;
-  /** Ends it well. */
+  /** Ends an agent run successfully. */
   function close(run: string, result?: Json): void;
-  /** Ends it badly. */
+  /** Ends an agent run with a failure. */
   function fail(run: string, failure: unknown): void;
 }
 
-/** What arrives while a task runs. */
+/** Events that arrive while a task runs. */
 export namespace queue {
   type Event =
     | { kind: "ended"; call: CallId; value: any; failure?: undefined }
     | { kind: "ended"; call: CallId; failure: Failure }
     | { kind: "message"; agentRun: string; id: string; value: any }
     | { kind: "closing"; agentRun: string };
-  /** undefined: the time is up, or no time was given and nothing can arrive any more. */
+  /** Waits for the next event. Returns undefined if the time is up, or if no event can arrive and no time was given. */
   function next(options?: { timeoutMs?: number }): Event | undefined;
 }

@@ -1,4 +1,4 @@
-// Write Flowcell node types in JavaScript. `index.d.ts` describes everything here.
+// Write Flowcell node types in JavaScript. `index.d.ts` describes all exports.
 export { Failure } from "./src/failure.js";
 export { pack } from "./src/pack.js";
 export { Part, Pause, part } from "./src/step.js";

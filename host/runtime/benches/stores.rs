@@ -1,8 +1,9 @@
-//! What a step costs in each store, beside what the store's own commits cost in the same run.
+//! Measures the cost of a step in each store, beside the cost of the store's own commits in the same run.
 //!
-//! A chain of calls is one attempt that makes a hundred calls, one after another: each is on stable storage before it
-//! leaves, so that a step waits for a commit. A chain of nodes is a hundred nodes that only compute: the run waits for the
-//! commits of its beginning and its end. Then one, two and four processes with eight chains at a time share one store.
+//! A chain of calls is one attempt that makes a hundred calls, one after another. Each must be on stable storage before
+//! it leaves, so a step waits for a commit. A chain of nodes is a hundred nodes that only compute; the run waits for
+//! the commits of its beginning and its end. Then one, two and four processes with eight concurrent chains share one
+//! store.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot run has nothing to say")]
 
@@ -34,11 +35,11 @@ use sqlx::{Connection, Executor};
 
 /// Steps of a chain.
 const STEPS: usize = 100;
-/// Runs of which the fastest counts.
+/// Number of runs; the fastest counts.
 const ROUNDS: usize = 5;
-/// Chains that a process runs at a time.
+/// Concurrent chains of a process.
 const TOGETHER: usize = 8;
-/// For how long processes run.
+/// Running time of the processes.
 const MEASURED: Duration = Duration::from_secs(4);
 
 const MANIFEST: &str = "
@@ -184,7 +185,7 @@ const URL: &str = "FLOWCELL_BENCH_URL";
 fn work(url: &str) {
     let (world, graph) = (in_server(url), calls());
     let runtime = runtime();
-    // All processes are measured at the same time: they begin when they are told to.
+    // All processes are measured at the same time: each waits for a line on its input.
     println!("ready");
     let _ = std::io::stdin().read_line(&mut String::new());
     let began = Instant::now();

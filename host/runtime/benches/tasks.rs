@@ -1,6 +1,6 @@
 //! The runtime without wasm: noop nodes on a scripted runner, one edge and one whole-value binding each.
 //!
-//! Prints tasks per second on one core, and what a task of a large fan-out costs against one of a small fan-out.
+//! Prints tasks per second on one core, and compares the cost of a task in a large and in a small fan-out.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot run has nothing to say")]
 

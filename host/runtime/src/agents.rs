@@ -1,7 +1,7 @@
-//! The agent runs of one task, folded from its facts: what they are, and what was written to them.
+//! The agent runs of one task and their inboxes, folded from the facts of the task.
 //!
-//! What a component tells of its agent runs is numbered within its attempt. An attempt that is repeated tells it again under
-//! the same numbers, and what is recorded already is not recorded twice.
+//! A component's reports on its agent runs are numbered within its attempt. A repeated attempt reports them again with
+//! the same numbers, and reports that are recorded already are not recorded twice.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::{
 /// The agent runs of one task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Agents {
-    /// What this attempt has told, counted; and what it had told at its last checkpoint.
+    /// Reports of this attempt, and at its last checkpoint.
     pub(crate) marks: u32,
     pub(crate) marks_before: u32,
-    /// Agent runs of this attempt, counted; and at its last checkpoint.
+    /// Agent runs of this attempt, and at its last checkpoint.
     pub(crate) opened: u32,
     pub(crate) opened_before: u32,
-    /// Those that are open, or were at the last checkpoint.
+    /// The agent runs that are open, or were open at the last checkpoint.
     pub(crate) runs: Vec<AgentRun>,
-    /// What was written to them, in order, unless it was applied before the last checkpoint.
+    /// The messages to them, in order, except those applied before the last checkpoint.
     pub(crate) inbox: Vec<InboxMessage>,
 }
 
@@ -32,21 +32,21 @@ pub(crate) struct Agents {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AgentRun {
     pub(crate) id: Arc<str>,
-    /// How many messages may wait; none: nobody writes to it.
+    /// Messages that may wait. `None`: it takes no messages.
     pub(crate) capacity: Option<u32>,
     opened: u32,
     closed: Option<u32>,
-    /// It was asked to finish.
+    /// True after a request to finish.
     pub(crate) closing: bool,
-    /// Ids of the messages that came last.
+    /// The ids of the latest messages.
     seen: Vec<Arc<str>>,
 }
 
-/// Something that was written to an agent run.
+/// A message to an agent run, or its closing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct InboxMessage {
     pub(crate) run: Arc<str>,
-    /// What it is recognised by; none: nobody writes any more.
+    /// The id of the message. `None`: no more messages come.
     pub(crate) id: Option<Arc<str>>,
     pub(crate) value: Value,
     pub(crate) applied: bool,
@@ -57,7 +57,7 @@ impl AgentRun {
         self.closed.is_none()
     }
 
-    /// Whether it was open when so much had been told.
+    /// Returns true if it was open after this number of reports.
     pub(crate) fn was_open(&self, marks: u32) -> bool {
         self.opened <= marks && self.closed.is_none_or(|closed| closed > marks)
     }
@@ -84,7 +84,7 @@ impl Agents {
         self.inbox.iter().filter(|entry| !entry.applied).map(|entry| entry.value.text().len()).sum()
     }
 
-    /// The attempt goes on from here, with another instance.
+    /// Marks a checkpoint: the attempt continues with another instance.
     pub(crate) fn checkpoint(&mut self) {
         self.marks_before = self.marks;
         self.opened_before = self.opened;

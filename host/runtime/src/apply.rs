@@ -1,7 +1,7 @@
-//! The fold: what each fact does to the state. No expression is evaluated here and nothing is chosen.
+//! The fold: the effect of each fact on the state. It evaluates no expressions and makes no choices.
 //!
-//! A fact that does not fit the state is a bug of the deciders or a corrupt journal; what it names is then not there and
-//! the fold panics, since going on would invent history.
+//! A fact that does not fit the state is a bug of the deciders or a corrupt journal. The item that it names does not
+//! exist then, and the fold panics, because going on would invent history.
 
 use std::sync::Arc;
 
@@ -215,7 +215,8 @@ impl RunState {
         }
     }
 
-    /// An attempt that waits for people holds no permit; when it goes on, it has one whether there is one or not.
+    /// An attempt that waits for people holds no permit. When it continues, it takes one, even if all permits are
+    /// taken.
     fn go_on_from(&mut self, key: TaskKey, ts: u64) {
         let task = self.task_mut(key);
         if std::mem::take(&mut task.idle) {
@@ -322,7 +323,7 @@ impl RunState {
         task.calls = None;
         task.agents = None;
         task.blocked = None;
-        // Kept only by what has not ended: outputs are shared, but captures would hold whole histories.
+        // Kept only until the task ends. Outputs are shared, but captures would hold whole histories.
         task.captured = None;
     }
 
@@ -341,7 +342,7 @@ impl RunState {
         let current = task.attempt;
         let Some(blocked) = task.blocked.take() else { panic!("the journal resolves a task that is not blocked") };
         let next = match (&blocked.0, resolution) {
-            // What ends the task is recorded by itself.
+            // The fact that ends the task is recorded separately.
             (_, Resolution::Output(_) | Resolution::Fail(_)) => return,
             (BlockReason::Nondeterministic { .. }, _) => {
                 task.calls().new_attempt();
@@ -431,7 +432,7 @@ impl RunState {
     }
 }
 
-/// Whether a fact shows that the run gets somewhere.
+/// Returns true if a fact shows that the run makes progress.
 fn moves_on(fact: &Fact) -> bool {
     matches!(
         fact,

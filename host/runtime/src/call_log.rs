@@ -1,8 +1,9 @@
 //! The calls of one task that leave the host, folded from its facts.
 //!
-//! After a crash the same attempt runs again from its last checkpoint and is told what it was told before, in order: what
-//! the host answered, which ends were handed over, how long it waited in vain. A call whose reply is recorded is not made
-//! again. What an attempt was told is recorded with its next call only, since nothing follows from it before.
+//! After a crash the same attempt runs again from its last checkpoint. It observes the same as before, in the same
+//! order: the answers of the host, the ends of calls, and the timeouts of its waits. A call with a recorded reply is
+//! not made again. The observations of an attempt are recorded only with its next call, since nothing follows from them
+//! before.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,24 +31,24 @@ pub(crate) fn permission(prompt: String) -> Question {
 pub(crate) struct CallLog {
     /// Calls begun in this attempt.
     pub(crate) begun: u32,
-    /// How often this attempt has asked for the same, up to its last checkpoint.
+    /// Number of requests with this digest by this attempt, up to its last checkpoint.
     pub(crate) asked: HashMap<CallDigest, u32>,
-    /// What this attempt did since its last checkpoint, in order.
+    /// The steps of this attempt since its last checkpoint, in order.
     pub(crate) steps: Vec<LogStep>,
     /// The ends of calls since the last checkpoint, in order.
     pub(crate) ended: Vec<Ended>,
-    /// Replies of calls that must not be made twice, of whichever attempt, by key.
+    /// Replies of `once` calls of all attempts, by key.
     pub(crate) once: HashMap<Arc<str>, Reply>,
-    /// Calls of this attempt that somebody was asked about, by number: whether there was an answer in time.
+    /// Calls of this attempt that needed approval, by number; true if a person answered in time.
     pub(crate) decided: BTreeMap<u32, bool>,
-    /// Calls that are under way, and those of which nobody knows how they ended; by attempt and ordinal.
+    /// Calls in progress, and calls with an unknown end; by attempt and ordinal.
     open: BTreeMap<(u32, u32), Open>,
 }
 
-/// One thing that an attempt did.
+/// One step of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LogStep {
-    /// It was told something.
+    /// It observed something.
     Observed(Observed),
     /// It began a call.
     Begun { ordinal: u32, digest: CallDigest },
@@ -70,27 +71,27 @@ struct Open {
     function: Arc<str>,
     about: Json,
     agent: Option<Box<ForAgent>>,
-    /// What was asked before it could leave.
+    /// The question that a person had to answer before the call.
     prompt: Option<Box<str>>,
     way: Way,
-    /// Times that it was under way when its process ended.
+    /// Number of processes that ended while the call was in progress.
     lost: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Somebody has to allow it before this time.
+    /// A person has to allow it before this time.
     Asked(u64),
     /// It has left, or is about to.
     Out,
-    /// It has ended, and nobody knows how.
+    /// It has ended, but its end is unknown.
     Ambiguous,
-    /// A person has said that it has not happened; it is made again when its attempt is back at it.
+    /// A person has said that it did not happen. It is made again when its attempt reaches it again.
     Again,
 }
 
 impl CallLog {
-    /// A new attempt begins, or the old one is over: only what must not be made twice is still of interest.
+    /// Starts a new attempt, or ends the task's calls. Only `once` calls still matter.
     pub(crate) fn new_attempt(&mut self) {
         self.checkpoint();
         self.begun = 0;
@@ -99,7 +100,7 @@ impl CallLog {
         self.open.retain(|_, open| open.effect == Effect::Once && !matches!(open.way, Way::Asked(_)));
     }
 
-    /// The attempt goes on from here, with another instance.
+    /// Marks a checkpoint: the attempt continues with another instance.
     pub(crate) fn checkpoint(&mut self) {
         for step in self.steps.drain(..) {
             if let LogStep::Begun { digest, .. } = step {
@@ -109,7 +110,7 @@ impl CallLog {
         self.ended.clear();
     }
 
-    /// What the attempt was told before something that is recorded of it.
+    /// Adds the observations that an attempt made before a recorded step.
     pub(crate) fn observe(&mut self, before: &[Observed]) {
         self.steps.extend(before.iter().cloned().map(LogStep::Observed));
     }
@@ -152,13 +153,13 @@ impl CallLog {
         }
     }
 
-    /// The process ended that made the calls. Those that must not be made twice are asked about instead.
+    /// Notes that the process which made the calls has ended. `once` calls become questions instead.
     pub(crate) fn lose(&mut self) {
         let lost = self.open.values_mut().filter(|open| open.way == Way::Out && open.effect != Effect::Once);
         lost.for_each(|open| open.lost += 1);
     }
 
-    /// Times that an open call was under way when its process ended.
+    /// Number of processes that ended while this open call was in progress.
     pub(crate) fn lost(&self, call: (u32, u32)) -> u32 {
         self.open.get(&call).map_or(0, |open| open.lost)
     }
@@ -179,7 +180,7 @@ impl CallLog {
         }
     }
 
-    /// A person has decided about a call, or nobody has in time.
+    /// A person has decided about a call, or the time to decide is over.
     pub(crate) fn decide(&mut self, call: (u32, u32), allowed: bool, answered: bool) {
         self.decided.insert(call.1, answered);
         if allowed {
@@ -187,22 +188,22 @@ impl CallLog {
         }
     }
 
-    /// The digest of what an open call asks for.
+    /// The digest of an open call.
     pub(crate) fn digest_of(&self, call: (u32, u32)) -> Option<&CallDigest> {
         self.open.get(&call).map(|open| &open.digest)
     }
 
-    /// A person says what the reply of a call was.
+    /// A person gives the reply of a call.
     pub(crate) fn settle(&mut self, current: u32, call: (u32, u32), ts: u64, reply: Value) {
         self.end(current, call, ts, &Ok(reply));
     }
 
-    /// Calls that are under way: attempt, ordinal and effect.
+    /// Calls in progress: attempt, ordinal and effect.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = ((u32, u32), Effect)> {
         self.open.iter().filter(|(_, open)| open.way == Way::Out).map(|(call, open)| (*call, open.effect))
     }
 
-    /// The calls that wait for somebody to allow them, with the question and when it expires.
+    /// Calls that wait for approval, with the question and its expiry.
     pub(crate) fn asked(&self) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
         self.open.iter().filter_map(|(call, open)| match open.way {
             Way::Asked(expires) => Some((*call, open.prompt.as_deref().unwrap_or_default(), expires)),
@@ -216,17 +217,17 @@ impl CallLog {
         Some((open.agent.as_deref()?, &open.interface))
     }
 
-    /// Whether this call is under way.
+    /// Returns true if this call is in progress.
     pub(crate) fn is_under_way(&self, call: (u32, u32)) -> bool {
         self.open.get(&call).is_some_and(|open| open.way == Way::Out)
     }
 
-    /// Whether this call is to be made again.
+    /// Returns true if this call has to be made again.
     pub(crate) fn is_to_repeat(&self, call: (u32, u32)) -> bool {
         self.open.get(&call).is_some_and(|open| open.way == Way::Again)
     }
 
-    /// The first call of which a person has to say whether it happened.
+    /// The first call with an unknown end. A person has to say whether it happened.
     pub(crate) fn ambiguous(&self) -> Option<BlockReason> {
         let ((attempt, ordinal), open) = self.open.iter().find(|(_, open)| open.way == Way::Ambiguous)?;
         Some(BlockReason::Ambiguous {
@@ -239,13 +240,13 @@ impl CallLog {
     }
 }
 
-/// Whether nobody knows how a call ended.
+/// Returns true if the end of the call is unknown.
 pub(crate) fn is_ambiguous(reply: &Reply) -> bool {
     reply.as_ref().is_err_and(|failure| failure.code == code::AMBIGUOUS)
 }
 
 impl CallDigest {
-    /// The digest of what a call asks for. The order of an object's members does not matter.
+    /// The digest of a call. The order of an object's members does not matter.
     pub(crate) fn of(interface: &str, function: &str, args: &Json) -> CallDigest {
         let mut hasher = Sha256::new();
         hash_text(interface, &mut hasher);

@@ -1,5 +1,5 @@
-//! The one gate between an attempt and the world: state, cache, logs and metrics are answered here; what leaves the host
-//! is recorded first, and what was recorded is not done twice.
+//! The only gate between an attempt and the outside world. It answers state, cache, logs and metrics itself. It records
+//! other calls before they leave the host. A call with a recorded reply is not made again.
 
 mod agents;
 mod inside;
@@ -27,11 +27,11 @@ use crate::{
 };
 use progress::{Progress, Submitted};
 
-/// What the calls of a run's attempts share.
+/// The part that the calls of all attempts of a run share.
 pub(crate) struct CallSite {
     pub(crate) tenant: Tenant,
     pub(crate) run_id: RunId,
-    /// What idempotency keys begin with: of a child run it is its parent's, with the task that called it.
+    /// The prefix of idempotency keys. For a child run it is the parent's, with the task that called the run.
     pub(crate) root: Arc<str>,
     pub(crate) graph: Arc<Graph>,
     /// The pin of the flow.
@@ -44,19 +44,19 @@ pub(crate) struct CallSite {
     pub(crate) commands: mpsc::Sender<Command>,
 }
 
-/// Which attempt it is.
+/// The attempt of an [`AttemptCalls`].
 pub(crate) struct Attempting {
     pub(crate) task: TaskKey,
     pub(crate) scope: ScopePath,
-    /// Which attempt, after how many resumes.
+    /// The attempt and its number of resumes.
     pub(crate) number: (u32, u32),
-    /// What it sees as now.
+    /// The current time, as the attempt sees it.
     pub(crate) now_ms: u64,
     /// Its task's config.
     pub(crate) config: Value,
 }
 
-/// What a wait finds.
+/// The event that ends a wait.
 enum Next {
     InboxMessage,
     /// The end of this call.
@@ -72,7 +72,7 @@ pub(crate) struct AttemptCalls {
 }
 
 impl AttemptCalls {
-    /// The calls of an attempt that has made these writes before it paused, and has this log.
+    /// Creates the calls of an attempt. `writes` are the writes before its pause.
     pub(crate) fn new(
         site: Arc<CallSite>,
         attempting: Attempting,
@@ -84,7 +84,7 @@ impl AttemptCalls {
         AttemptCalls { site, attempting, progress: Mutex::new(progress), arrived: Notify::new() }
     }
 
-    /// Takes what the attempt was told since its last recorded call.
+    /// Takes the attempt's observations since its last recorded call.
     pub(crate) fn take_heard(&self) -> Box<[Observed]> {
         std::mem::take(&mut self.progress.lock().since).into()
     }
@@ -94,13 +94,13 @@ impl AttemptCalls {
         std::mem::take(&mut self.progress.lock().writes)
     }
 
-    /// A call of this attempt has ended, and the journal knows it.
+    /// Delivers the end of a call of this attempt. The journal has it.
     pub(crate) fn arrive(&self, ordinal: u32, ts: u64, reply: Reply) {
         self.progress.lock().arrive(ordinal, ts, reply);
         self.arrived.notify_waiters();
     }
 
-    /// Something was written to an agent run of this attempt, and the journal knows it.
+    /// Delivers a message to an agent run of this attempt. The journal has it.
     pub(crate) fn receive(&self, entry: InboxMessage) {
         let mut progress = self.progress.lock();
         progress.hear();
@@ -109,29 +109,29 @@ impl AttemptCalls {
         self.arrived.notify_waiters();
     }
 
-    /// The wait that the attempt is in when it is back where it was is over at this time.
+    /// Sets the end of the wait that the repeated attempt was in.
     pub(crate) fn wait_until(&self, due: Option<u64>) {
         self.progress.lock().wait_until = due;
     }
 
-    /// Whether the attempt waits for something to arrive.
+    /// Returns true if the attempt waits for an event.
     pub(crate) fn is_blocked(&self) -> bool {
         self.progress.lock().blocked
     }
 
-    /// A call has left that somebody has allowed.
+    /// A call has left after a person allowed it.
     pub(crate) fn allowed(&self, ordinal: u32) {
         let mut progress = self.progress.lock();
         progress.hear();
         progress.asking.remove(&ordinal);
     }
 
-    /// How much has arrived.
+    /// Number of events that have arrived.
     pub(crate) fn heard(&self) -> u64 {
         self.progress.lock().heard
     }
 
-    /// The attempt has answered. How the calls ended that must not be made twice is recorded before its answer.
+    /// The attempt has answered. The ends of its `once` calls are recorded before its answer.
     pub(crate) async fn finish(&self, result: &StepResult) {
         let ahead = self.progress.lock().told();
         if ahead.is_some() && result.is_ok() {
@@ -169,7 +169,7 @@ impl AttemptCalls {
         }
     }
 
-    /// Sends a call on its way. Answers its number.
+    /// Sends a call. Returns its number.
     async fn submit(&self, call: Call, listen: bool) -> Result<u32, Failure> {
         let capability = self.site.capabilities.get(&call.interface).ok_or_else(|| unknown(&call))?;
         let caller = self.caller();
@@ -260,11 +260,11 @@ impl AttemptCalls {
     }
 
     async fn send(&self, command: Command) {
-        // A run that is over does not listen any more, and its attempts are about to be dropped.
+        // An ended run reads no more commands, and its attempts are about to be dropped.
         let _ = self.site.commands.send(command).await;
     }
 
-    /// Where pieces of a reply go: to those who watch the agent run that it is for.
+    /// The receivers of partial replies: the watchers of the agent run of the call.
     fn watched(&self, agent: Option<&ForAgent>) -> Watched {
         let Some(agent) = agent else { return Watched::default() };
         let (agent_run, commands, task) = (agent.agent_run.clone(), self.site.commands.clone(), self.attempting.task);
@@ -273,12 +273,13 @@ impl AttemptCalls {
             let mut told = vec![("agentRunId".into(), Json::from(agent_run.clone()))];
             told.extend(tool_use.iter().map(|id| ("toolUseId".into(), Json::from(id.clone()))));
             told.extend(members.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
-            // What nobody has room for is lost: the whole is recorded.
+            // If the queue is full, the piece is dropped: the whole reply is recorded anyway.
             let _ = commands.try_send(Command::Live { task, kind: kind.into(), members: Json::object(told) });
         })
     }
 
-    /// Tells that the attempt waits for people alone, unless what it waits for is there. It may be dropped meanwhile.
+    /// Reports that the attempt waits only for people, unless `ready` says that the event is there. The attempt may
+    /// then be dropped.
     async fn idle(&self, due: Option<u64>, ready: impl Fn(&Progress) -> bool) {
         let waits = self.progress.lock().waits_for_people(ready);
         if let Some(heard) = waits {
@@ -356,7 +357,7 @@ impl AttemptCalls {
         }
     }
 
-    /// Hands over what was written to an agent run.
+    /// Takes a message to an agent run from the inbox.
     fn hand_over(&self, meant: impl Fn(&InboxMessage) -> bool) -> Option<(Observed, Arrival)> {
         let InboxMessage { run: agent_run, id, value, .. } = self.progress.lock().take_message(meant)?;
         Some(match id {

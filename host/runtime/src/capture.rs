@@ -1,4 +1,4 @@
-//! What expressions name: references to recorded outputs, looked up in the state.
+//! The values of references in expressions: recorded outputs, looked up in the state.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) fn recapture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>>
     Some(Arc::new(Captured { input, config: captured.config.clone() }))
 }
 
-/// Renders a task's input and config from what was captured.
+/// Renders a task's input and config from the captured values.
 pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Failure> {
     let node = state.graph.node(key.node);
     let captured = state.task(key).captured.as_deref();
@@ -65,7 +65,8 @@ pub(crate) fn render_members(state: &RunState, key: TaskKey) -> Json {
     evaluate(|| Ok(input.expr.render_members(&roots))).unwrap_or_default()
 }
 
-/// Evaluates a condition as seen from a task, whose edges `inbound` means; `place` is where the condition stands.
+/// Evaluates a condition from the viewpoint of a task: `inbound` refers to its edges. `place` is the place of the
+/// condition.
 pub(crate) fn holds(
     state: &RunState,
     task: TaskKey,
@@ -89,7 +90,7 @@ pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Bindin
     fits(value, "what the output names")
 }
 
-/// Refuses a value that shares so much, or goes so deep, that nobody can write it down.
+/// Refuses a value that is too large or too deep to be written as text, also because of shared parts.
 pub(crate) fn fits(value: Json, what: &str) -> Result<Json, Failure> {
     match value.measure(VALUE_BYTES) {
         Ok(_) => Ok(value),
@@ -133,7 +134,7 @@ impl Roots for Live<'_> {
     }
 }
 
-/// Whether a reference stands behind this root name.
+/// Returns true if the reference belongs to this root name.
 fn names(graph: &Graph, reference: &Reference, name: &str) -> bool {
     match reference {
         Reference::Flow => name == "flow",
@@ -153,7 +154,7 @@ struct Viewpoint<'a> {
 }
 
 impl Viewpoint<'_> {
-    /// The value behind a reference. What is missing is null, unless the flow is strict.
+    /// The value of a reference. A missing value is null, unless the flow is strict.
     fn value(&self, reference: &Reference) -> Option<Json> {
         let state = self.state;
         let value = match reference {
@@ -212,7 +213,7 @@ impl Viewpoint<'_> {
         self.state.scope(scope).edges[self.state.graph.edge(edge).slot as usize] == EdgeState::Fired
     }
 
-    /// What an edge brings: the output behind it, or over an error edge `{ failed, error, input }`.
+    /// The value of an edge: the output of its source, or for an error edge `{ failed, error, input }`.
     fn brought(&self, scope: ScopeId, edge: EdgeIx) -> Json {
         let source = TaskKey { scope, node: self.state.graph.edge(edge).from };
         let task = self.state.task(source);

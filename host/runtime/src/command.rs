@@ -28,18 +28,18 @@ pub enum RunCommand {
         gate: String,
         /// `{ "content", "choice"? }`.
         answer: Json,
-        /// The question that it is for. Without a name it is for the one that is open when the run takes it in.
+        /// The question that it answers. Default: the question that is open when the run receives the answer.
         question: QuestionRef,
     },
     /// Sends a named event.
     Emit {
         /// Its name.
         name: String,
-        /// The value that it brings.
+        /// The value of the event.
         #[serde(default)]
         payload: Value,
     },
-    /// Decides how a blocked task goes on.
+    /// Decides about a blocked task.
     Resolve {
         /// The address of the task.
         task: String,
@@ -77,7 +77,7 @@ impl RunCommand {
         RunCommand::Reply { gate: gate.into(), answer: whole(answer), question }
     }
 
-    /// Whether it is larger than one command may be: its names and texts together, and the id of a message.
+    /// Returns true if the command exceeds a limit: that of its names and texts together, or that of a message id.
     pub(crate) fn is_too_large(&self) -> bool {
         if let RunCommand::Write { message: Some(id), .. } = self
             && id.len() > MAX_MESSAGE_ID_BYTES
@@ -182,7 +182,7 @@ enum StoredCommand {
     Cancel,
 }
 
-/// Why a command was refused.
+/// The reason why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HubError {
     /// `start_session` was not called.
@@ -193,17 +193,17 @@ pub enum HubError {
     GateClosed,
     /// No such question is open, for this reason.
     NotOpen(Closed),
-    /// The answer is not among what the question allows, and the gate stays open.
+    /// The question does not allow the answer. The gate stays open.
     AnswerRefused(String),
     /// No such task is blocked.
     NotBlocked,
-    /// No such agent run is open, or nobody may write to it.
+    /// No such agent run is open, or it takes no messages.
     AgentNotActive,
     /// The agent run's inbox is full.
     InboxFull,
-    /// What was sent is larger than it may be.
+    /// The content is too large.
     TooLarge,
-    /// Too many named events are kept already.
+    /// Too many named events are kept.
     TooManyEvents,
 }
 
@@ -242,7 +242,7 @@ impl HubError {
         }
     }
 
-    /// What is wrong, without the code.
+    /// The message, without the code.
     pub fn message(&self) -> String {
         match self {
             HubError::SessionNotStarted => "the session was not started: `start_session` comes first".into(),

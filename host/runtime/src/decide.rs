@@ -1,9 +1,9 @@
-//! The deciders: given the state and something that came in, what happens now.
+//! The deciders. From the state and an input they determine the next facts.
 //!
-//! [`decide`] evaluates conditions, looks references up and picks delays; every consequence is a fact, applied at once
-//! so that the next question sees it. It never awaits, reads a clock or draws a random number: time and entropy are
-//! arguments. All facts of one decision are appended to the journal as one unit. A decision costs as much as the edges
-//! it settles.
+//! [`decide`] evaluates conditions, resolves references and chooses delays. Every consequence is a fact, which is
+//! applied at once so that later decisions see it. `decide` never awaits, reads a clock or draws a random number: time
+//! and entropy are arguments. All facts of one decision are appended to the journal as one unit. The cost of a decision
+//! is proportional to the number of edges that it settles.
 
 mod agents;
 mod arrive;
@@ -25,45 +25,45 @@ use crate::{
     state::{Phase, RunState},
 };
 
-/// Something that came in.
+/// An input of the deciders.
 #[derive(Debug)]
 pub enum Input {
-    /// The run is to begin.
+    /// The run has to begin.
     Start {
         /// Defaults and the caller's members.
         input: Json,
         /// The seed of the run.
         seed: u64,
     },
-    /// Somebody goes on driving the run.
+    /// A driver continues the run.
     Resume {
-        /// A person asked for it.
+        /// True if a person asked for it.
         by_hand: bool,
-        /// Nothing else is driven in the process.
+        /// True if the process drives no other run.
         alone: bool,
     },
-    /// Other runs begin in the process.
+    /// The process begins to drive other runs, too.
     Accompanied,
-    /// What can begin may begin, after the run was resumed.
+    /// Tasks may begin, after the run was resumed.
     Proceed,
-    /// Nobody drives the run any more, until something moves it on.
+    /// The run is no longer driven, until an event wakes it.
     Park {
-        /// When its next timer is due.
+        /// The time at which its next timer is due.
         due: Option<u64>,
-        /// Somebody has to decide something, in it or in a child.
+        /// True if a person has to decide something, in the run or in a child.
         needs_attention: bool,
     },
     /// An attempt answered.
     Answered {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Which attempt, after how many resumes: a later one is not meant.
+        /// The attempt and its number of resumes. An answer of another attempt is ignored.
         attempt: (u32, u32),
-        /// What it answered.
+        /// The answer.
         result: StepResult,
-        /// If it paused: the state that it has written so far, for nobody else to see yet.
+        /// After a pause: the state that it has written so far, which other runs do not see yet.
         writes: Vec<Write>,
-        /// What it was told since its last recorded call.
+        /// The attempt's observations since its last recorded call.
         heard: Box<[Observed]>,
     },
     /// A timer is due.
@@ -72,100 +72,100 @@ pub enum Input {
     ChildEnded {
         /// The task that called it.
         task: TaskKey,
-        /// In which attempt.
+        /// The attempt that called it.
         attempt: u32,
         /// Its outputs.
         result: Result<Value, Failure>,
     },
-    /// A task tells something besides its outcome.
+    /// A task reports something besides its outcome.
     Note {
-        /// Which task.
+        /// The task.
         task: TaskKey,
-        /// What.
+        /// The report.
         note: Note,
     },
-    /// A running attempt tells of its agent runs.
+    /// A running attempt reports on its agent runs.
     Told {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Which attempt, after how many resumes.
+        /// The attempt and its number of resumes.
         attempt: (u32, u32),
-        /// What.
+        /// The report.
         told: AgentFact,
-        /// What it was told since its last recorded call.
+        /// The attempt's observations since its last recorded call.
         before: Box<[Observed]>,
     },
-    /// A running attempt waits for people alone.
+    /// A running attempt waits only for people.
     Waits {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Which attempt, after how many resumes.
+        /// The attempt and its number of resumes.
         attempt: (u32, u32),
-        /// How long at most.
+        /// The latest end of the wait.
         due: Option<u64>,
     },
-    /// It has waited as long as it wanted to.
+    /// The attempt's wait has reached its end.
     Waited {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Which attempt, after how many resumes.
+        /// The attempt and its number of resumes.
         attempt: (u32, u32),
     },
     /// A running attempt begins a call that leaves the host.
     Call {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Which attempt, after how many resumes.
+        /// The attempt and its number of resumes.
         attempt: (u32, u32),
-        /// Which call.
+        /// The call.
         call: Box<CallRecord>,
         /// Its reply, if an earlier attempt has recorded it.
         reply: Option<Reply>,
     },
     /// A repeated attempt is back at a call that has no recorded end.
     CallAgain {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// In which attempt it was begun.
+        /// The attempt that began the call.
         attempt: u32,
-        /// Which of its calls.
+        /// The number of the call in its attempt.
         ordinal: u32,
     },
     /// A call has ended.
     CallEnded {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// In which attempt it was begun.
+        /// The attempt that began the call.
         attempt: u32,
-        /// Which of its calls.
+        /// The number of the call in its attempt.
         ordinal: u32,
         /// The reply.
         reply: Reply,
     },
-    /// A repeated attempt asked for something else than it did the first time.
+    /// A repeated attempt took another step than the first time.
     Diverged {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Which attempt, after how many resumes.
+        /// The attempt and its number of resumes.
         attempt: (u32, u32),
-        /// What is different.
+        /// The difference.
         message: Box<str>,
     },
     /// A command to the run.
     Command(RunCommand),
 }
 
-/// A source of random numbers, owned by whoever calls.
+/// A source of random numbers, owned by the caller.
 pub trait Entropy {
     /// Draws a number.
     fn draw(&mut self) -> u64;
 }
 
-/// Decides what happens now, applies it to the state and returns it. Nothing happens if the input is refused.
+/// Decides about an input, applies the facts to the state and returns them. A refused input changes nothing.
 pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn Entropy) -> Result<Vec<Fact>, HubError> {
     let mut decider =
         Decider { state, now, entropy, facts: Vec::new(), ended: VecDeque::new(), check: VecDeque::new() };
-    // Nothing begins before it is durable that the run was resumed.
+    // No attempt begins before the resumption of the run is durable.
     let dispatches = !matches!(input, Input::Resume { .. });
     decider.arrive(input)?;
     if decider.state.is_too_large() && decider.state.end.is_none() {
@@ -185,7 +185,7 @@ struct Decider<'a> {
     facts: Vec<Fact>,
     /// Tasks that ended and whose edges are not settled yet.
     ended: VecDeque<TaskKey>,
-    /// Scopes that may have come to their end.
+    /// Scopes that may have ended.
     check: VecDeque<ScopeId>,
 }
 
@@ -219,7 +219,7 @@ impl Decider<'_> {
     }
 }
 
-/// Checks an answer against its question. Answers what the node is to receive.
+/// Checks an answer against its question. Returns the value for the node.
 fn check_answer(question: &Question, answer: &Json) -> Result<Json, String> {
     let content = answer.get("content").and_then(Json::as_str);
     let choice = answer.get("choice").and_then(Json::as_str).or(content);

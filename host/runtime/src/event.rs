@@ -1,4 +1,4 @@
-//! What subscribers see of a run.
+//! The events that subscribers of a run see.
 
 use flowcell_contract::{Json, RunId, Tenant};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -13,11 +13,11 @@ pub struct Event {
     pub seq: u64,
     /// Milliseconds since 1970.
     pub ts: u64,
-    /// Whose run.
+    /// The tenant of the run.
     pub tenant: Tenant,
-    /// Which run.
+    /// The id of the run.
     pub run_id: RunId,
-    /// `task:start`, `harness:complete` … The list is open: ignore what you do not know.
+    /// `task:start`, `harness:complete` … Later versions may add kinds: ignore unknown ones.
     pub kind: &'static str,
     /// The other members, an object.
     pub data: Json,
@@ -39,14 +39,14 @@ impl Serialize for Event {
     }
 }
 
-/// Something that is told to those who watch, and not recorded. As JSON it is flat, and has no `seq`.
+/// An event for watchers that is not recorded. Its JSON is flat and has no `seq`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveEvent {
     /// Milliseconds since 1970.
     pub ts: u64,
-    /// Whose run.
+    /// The tenant of the run.
     pub tenant: Tenant,
-    /// Which run.
+    /// The id of the run.
     pub run_id: RunId,
     /// `agent:text`, `agent:thinking`, `agent:retry`, `agent:tool:progress`.
     pub kind: Box<str>,

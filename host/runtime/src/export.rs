@@ -22,7 +22,7 @@ use crate::{
 /// The version of the shape of documents.
 pub const EXPORT_VERSION: u32 = 1;
 
-/// Why a run could not be exported.
+/// An error of [`export`].
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// No run has this id.
@@ -42,7 +42,7 @@ impl From<serde_json::Error> for ExportError {
     }
 }
 
-/// Writes all that a store has of a run as one JSON document, as far as it is durable at this time:
+/// Writes all durable data of a run as one JSON document:
 ///
 /// ```json
 /// { "v": 1, "run": { "runId", "flow", "status", "created", "updated", "due"? }, "record": { "flow", "pin", … },
@@ -50,11 +50,11 @@ impl From<serde_json::Error> for ExportError {
 ///   "inputs": [ { "task", "attempt", "resumes", "began", "status", "input", "config"?, "inputDigest" } ], "children": [ … ] }
 /// ```
 ///
-/// Units are as the journal has them, and events as they are published, both with their large values. Inputs are rendered
-/// from the journal again, in the order in which their attempts ended; `inputDigest` compares each with the digest in the
-/// journal. Once they have [`EXPORTED_INPUT_BYTES`], `inputsLeftOut` counts the others. If the flow that the run has pinned
-/// cannot be loaded, there are no events and no inputs, and `eventsMissing` says why. Children are documents of the same
-/// shape, but for `v`.
+/// Units are as in the journal and events as published, both with their large values. Inputs are rendered again from
+/// the journal, in the order of the ends of their attempts; `inputDigest` compares each with the digest in the journal.
+/// After [`EXPORTED_INPUT_BYTES`], `inputsLeftOut` counts the remaining inputs. If the pinned flow cannot be loaded,
+/// events and inputs are missing, and `eventsMissing` has the reason. Children are documents of the same form, without
+/// `v`.
 pub fn export(
     reader: &dyn Runs,
     flows: &dyn Flows,
@@ -134,7 +134,7 @@ impl Exporter<'_> {
         self.list("inputs", |items| {
             let Ok(graph) = graph else { return Ok(()) };
             let mut visit = |visited: &Visited<'_>| {
-                // What is rendered takes time, too: parts that are shared may be many times the journal.
+                // Rendering takes time, too: an input with shared parts may be many times as large as the journal.
                 if room == 0 {
                     left_out += 1;
                     return ControlFlow::Continue(());

@@ -1,9 +1,8 @@
-//! The inputs of attempts: rendered again from the values that the journal has, and compared with the digests
-//! that it has.
+//! The inputs of attempts, rendered again from the journal and compared with the digests in it.
 //!
-//! No input is kept by itself. [`RunState::apply`] folds the journal once, and at the end of each attempt the state renders the
-//! input by the same function that rendered it for the attempt. That takes as long as the journal is, and as much memory as
-//! the run itself took.
+//! Inputs are not stored. [`RunState::apply`] folds the journal once, and at the end of each attempt the state renders
+//! the input with the function that rendered it for the attempt. The time is proportional to the length of the journal;
+//! the memory is that of the run itself.
 
 mod page;
 
@@ -28,13 +27,13 @@ use crate::{
     state::RunState,
 };
 
-/// How an input that was rendered again compares with the digest that the journal has of it.
+/// The comparison of a rendered input with its digest in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputDigest {
-    /// It is what the attempt was given.
+    /// The digests are equal.
     Matches,
-    /// The attempt was given something else: the journal or the flow was changed, or another version renders it otherwise.
+    /// The digests differ: the journal or the flow was changed, or another version renders it differently.
     Differs,
     /// The journal has no digest: an older version wrote it, the attempt was lost, or the input is too large for one.
     NotRecorded,
@@ -53,21 +52,21 @@ pub struct MadeCall {
     pub interface: Arc<str>,
     /// Its function.
     pub function: Arc<str>,
-    /// What people are shown of it.
+    /// The description of the call for people.
     pub about: Json,
-    /// What it sent, with long texts cut.
+    /// The arguments, with long texts cut.
     #[serde(skip_serializing_if = "Json::is_null")]
     pub preview: Json,
-    /// Why it failed.
+    /// The error of a failed call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Json>,
 }
 
-/// An attempt up to its end or its next pause, as it is visited.
+/// An attempt up to its end or its next pause.
 pub struct Visited<'a> {
     state: &'a RunState,
     key: TaskKey,
-    /// What came of it: `succeeded`, `failed`, `cancelled`, `paused`, `retried`, `abandoned` or `running`.
+    /// The outcome: `succeeded`, `failed`, `cancelled`, `paused`, `retried`, `abandoned` or `running`.
     pub status: &'static str,
     recorded: Option<&'a Received>,
     ended: bool,
@@ -77,11 +76,11 @@ pub struct Visited<'a> {
 
 /// The input of an attempt, rendered again.
 pub struct Rendered {
-    /// Its input and its config; or why it was given nothing, with the members of the input that can be rendered.
+    /// The input and the config. Or, if they cannot be rendered, the failure and the members of the input that can.
     pub parts: Result<(Value, Value), (Failure, Value)>,
-    /// The digest of what was rendered; none: it is too large to be written down.
+    /// The digest of the rendered input. `None`: the input is too large to be written.
     pub received: Option<Received>,
-    /// How that compares.
+    /// The comparison with the digest in the journal.
     pub digest: InputDigest,
 }
 
@@ -96,18 +95,18 @@ impl Visited<'_> {
         &self.state.graph.node(self.key.node).node_type.name
     }
 
-    /// Which attempt, from 1, and how often it was resumed before.
+    /// The number of the attempt, from 1, and its number of resumes.
     pub fn number(&self) -> (u32, u32) {
         let task = self.state.task(self.key);
         (task.attempt, task.resumes)
     }
 
-    /// When it began, or was resumed, in milliseconds since 1970.
+    /// The time at which it began or was resumed, in milliseconds since 1970.
     pub fn began(&self) -> u64 {
         self.state.task(self.key).clock
     }
 
-    /// Renders what it was given, and compares that with the journal.
+    /// Renders the input and config, and compares them with the journal.
     pub fn render(&self) -> Rendered {
         let parts = capture::render(self.state, self.key)
             .map(|(input, config)| (Value::from(input), Value::from(config)))
@@ -194,7 +193,7 @@ impl Walk<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Visits the attempt that a fact ends, while the state still has what it was given.
+    /// Visits the attempt that a fact ends, while the state still has its input.
     fn before(&mut self, fact: &Fact) -> ControlFlow<()> {
         let (task, status, received) = match fact {
             Fact::TaskPaused { task, received, .. } => (task, "paused", received),

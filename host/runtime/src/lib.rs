@@ -1,27 +1,27 @@
 //! Running graphs: deciders, driver, journal, hub.
 //!
-//! | room | what it is |
+//! | module | purpose |
 //! |---|---|
-//! | [`fact`] | what happened, as the journal holds it |
-//! | [`RunState`] | everything that the facts so far amount to; `apply` folds one more into it |
-//! | [`decide`](mod@decide) | what happens now, given the state and something that came in |
-//! | [`outstanding`] | what the world still owes the run |
-//! | driver | performs what was decided and brings back what comes of it |
+//! | [`fact`] | the records of the journal |
+//! | [`RunState`] | the state that results from the facts so far; `apply` adds one fact |
+//! | [`decide`](mod@decide) | the next facts, from the state and an input |
+//! | [`outstanding`] | the items that were begun and not answered |
+//! | driver | performs decisions and brings back their results |
 //! | [`ports`] | the traits through which a driver uses a store and the clock |
 //! | [`memory`], [`sqlite`], [`sql`] | the stores: in memory, in a file, and on a server that processes share |
 //! | [`rows`] | the common part of the stores that keep rows |
 //! | [`remote`] | commands to runs that another process drives |
 //! | [`command`], [`hub`] | commands in |
 //! | [`publish`], [`event`] | events out |
-//! | [`question`] | which question an answer is for |
+//! | [`question`] | the matching of answers to questions |
 //! | [`inputs`] | the inputs of attempts |
 //! | [`paging`] | pages of lists |
 //! | [`export`](mod@export) | whole runs as documents |
-//! | [`live`] | places for the runs that a process drives, and for those below them |
-//! | [`world`] | what runs share |
-//! | [`run`], [`result`] | starting runs, and what they give |
-//! | turn | expressions that take long |
-//! | sabotage | ways to break the promise, for tests that must notice |
+//! | [`live`] | permits for the runs that a process drives, and for their child runs |
+//! | [`world`] | the services that runs share |
+//! | [`run`], [`result`] | starting runs, and their results |
+//! | turn | long computations of expressions, in turns |
+//! | sabotage | switches that break guarantees, for tests that must notice it |
 
 mod agents;
 mod apply;

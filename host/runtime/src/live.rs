@@ -1,22 +1,23 @@
-//! The runs that a process drives, and places for the runs below them.
+//! The runs that a process drives, and permits for their child runs.
 //!
-//! Each driven run holds a [`Place`]. A run that nobody called (the root of a tree) always gets one: the caller limits how
-//! many of these it drives. A run that another run called, as a sub-flow or as a tool, waits for a place. Waiting takes a
-//! few hundred bytes: the flow is not loaded and nothing is recorded before the place is there.
+//! Each driven run holds a [`Place`]. A run without a caller (the root of a tree) always gets one: the caller of this
+//! module limits their number. A run that another run called, as a sub-flow or as a tool, waits for a place. Waiting
+//! takes a few hundred bytes: the flow is not loaded and nothing is recorded before the place is free.
 //!
-//! | limit | on what | failure |
+//! | limit | scope | failure |
 //! |---|---|---|
 //! | [`MAX_TREE_CHILDREN`] | runs below one root at a time | [`code::TOO_MANY_CHILDREN`] |
-//! | [`MAX_TREE_RUNS`] | runs below one root altogether, since the root was last begun or resumed | [`code::TOO_MANY_CHILDREN`] |
+//! | [`MAX_TREE_RUNS`] | all runs below one root since the root began or was last resumed | [`code::TOO_MANY_CHILDREN`] |
 //! | [`MAX_LIVE_CHILDREN`] | runs below roots at a time, shared by tenants | [`code::TOO_MANY_CHILDREN`] |
 //! | [`LiveRuns::bound`] | driven runs of a tenant, roots included | [`code::QUOTA_EXCEEDED`] |
 //!
-//! **Fairness.** A free place goes to the tenant with the fewest children, there to the tree with the fewest, there to the
-//! deepest run, there to the one that waits longest.
+//! **Fairness.** A free place goes to the tenant with the fewest children. Within the tenant it goes to the tree with
+//! the fewest children, then to the deepest run, then to the run that has waited longest.
 //!
-//! **No deadlock.** A run cannot end before the runs below it have ended. So when every driven run of a tenant (or tree) has
-//! a run below it, waits for a place for one, or rests, no place becomes free by itself. Then the deepest waiting run gets
-//! one of [`MAX_DEPTH`] spare places, so that one branch goes on to its end; if a limit leaves no spare place, that run fails.
+//! **No deadlock.** A run cannot end before the runs below it have ended. So if every driven run of a tenant (or tree)
+//! has a run below it, waits for a place for one, or rests, no place becomes free by itself. Then the deepest waiting
+//! run gets one of [`MAX_DEPTH`] spare places, so that one branch reaches its end. If a limit leaves no spare place,
+//! that run fails.
 
 mod table;
 #[cfg(test)]
@@ -131,7 +132,7 @@ impl Drop for Place {
 /// A run that waits for a place: a future of the place, or of the failure if there will be none. Dropping it gives up.
 pub(crate) struct Waiting {
     live: Arc<LiveRuns>,
-    /// Where it waits; `None`: it did not have to.
+    /// Its position in the queue. `None`: it did not have to wait.
     place: Option<(Key, Order)>,
     answer: Answer,
 }

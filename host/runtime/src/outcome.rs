@@ -1,4 +1,4 @@
-//! The recorded outputs of tasks that did not succeed, and what a woken node reads.
+//! The recorded outputs of tasks that did not succeed, and the input of a woken node.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ pub(crate) fn failed_item(failure: &Failure) -> Json {
     Json::object([("failed", Json::from(true)), ("error", failure.to_json())])
 }
 
-/// Adds a place to the details of a failure that leaves a body (`body`) or a run below (`child`). What the failing node has
-/// noted there stays beside it, and the place of a failure that came from further inside is its `inner`.
+/// Adds a place to the details of a failure that leaves a body (`body`) or a run below (`child`). The details of the
+/// failing node stay. The place of a failure from further inside becomes `inner`.
 pub(crate) fn placed(failure: Failure, member: &'static str, place: Vec<(&'static str, Json)>) -> Failure {
     let mut place: Vec<(Arc<str>, Json)> = place.into_iter().map(|(key, value)| (key.into(), value)).collect();
     let mut details = Vec::new();

@@ -1,7 +1,7 @@
-//! What was begun, or is due, and has not been answered yet.
+//! The items that were begun, or are due, and have not been answered yet.
 //!
-//! Recovery is `apply`* and then [`RunState::outstanding`]; a property test holds that equal, at every fact, to the set
-//! that the driver keeps.
+//! Recovery is `apply`* and then [`RunState::outstanding`]. A property test checks at every fact that this equals the
+//! set that the driver keeps.
 
 use std::sync::Arc;
 
@@ -19,140 +19,140 @@ use crate::{
 pub enum Timer {
     /// `timeoutMs` of a running attempt.
     Attempt {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Which attempt.
+        /// The attempt.
         attempt: u32,
-        /// After how many resumes.
+        /// The number of resumes of the attempt.
         resumes: u32,
     },
-    /// The time in which a call has to be allowed.
+    /// The time limit for a person to allow a call.
     Ask {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// In which attempt it was begun.
+        /// The attempt that began the call.
         attempt: u32,
-        /// Which of its calls.
+        /// The number of the call in its attempt.
         ordinal: u32,
     },
-    /// The time for which an attempt waits for people.
+    /// The time that an attempt waits for people.
     Idle {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Which attempt.
+        /// The attempt.
         attempt: u32,
-        /// After how many resumes.
+        /// The number of resumes of the attempt.
         resumes: u32,
     },
     /// The delay before another attempt.
     Retry {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// After which attempt.
+        /// The attempt before the delay.
         attempt: u32,
     },
     /// The timer of a pause.
     After {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// In which attempt.
+        /// The attempt.
         attempt: u32,
-        /// After how many resumes.
+        /// The number of resumes of the attempt.
         resumes: u32,
-        /// Which wake of the pause.
+        /// The index of the wake in the pause.
         index: u32,
     },
     /// `totalTimeoutMs` of a node.
     Total {
-        /// Which.
+        /// The task.
         task: TaskKey,
     },
-    /// How long a task that is over waits for its calls.
+    /// The time that an ended task waits for its calls.
     Grace {
-        /// Which.
+        /// The task.
         task: TaskKey,
     },
     /// `totalTimeoutMs` of the flow.
     Flow,
 }
 
-/// One thing that the world owes the run.
+/// One item that the run waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outstanding {
     /// The answer of a running attempt.
     Attempt {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Which attempt.
+        /// The attempt.
         attempt: u32,
-        /// After how many resumes.
+        /// The number of resumes of the attempt.
         resumes: u32,
     },
     /// A timer.
     Timer(Timer, u64),
     /// The end of a child run.
     Child {
-        /// Who called it.
+        /// The task that called it.
         task: TaskKey,
-        /// In which attempt.
+        /// The attempt.
         attempt: u32,
-        /// Which flow.
+        /// The name of the flow.
         name: Arc<str>,
-        /// With what.
+        /// The input of the child run.
         input: Value,
-        /// The caller does not want it any more.
+        /// True if the caller no longer wants it.
         cancelled: bool,
     },
     /// An answer of a person.
     Question {
-        /// Who asks.
+        /// The task that asks.
         task: TaskKey,
-        /// What.
+        /// The question.
         question: Question,
     },
     /// Messages of people to an agent run.
     Messages {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Its id.
+        /// The id of the agent run.
         agent_run: Arc<str>,
     },
-    /// Whether a call may leave.
+    /// The permission for a call to leave.
     Permission {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// Which of its calls.
+        /// The number of the call in its attempt.
         ordinal: u32,
-        /// What is asked.
+        /// The question.
         question: Question,
     },
     /// A decision of a person.
     Decision {
-        /// About whom.
+        /// The blocked task.
         task: TaskKey,
-        /// Why it cannot go on.
+        /// The reason why it cannot go on.
         reason: BlockReason,
     },
     /// The end of a call that has left the host.
     Call {
-        /// Whose.
+        /// The task.
         task: TaskKey,
-        /// In which attempt it was begun.
+        /// The attempt that began the call.
         attempt: u32,
-        /// Which of its calls.
+        /// The number of the call in its attempt.
         ordinal: u32,
     },
     /// A named event.
     Event {
-        /// Who waits.
+        /// The task that waits.
         task: TaskKey,
-        /// For which.
+        /// The name of the event.
         name: Arc<str>,
     },
 }
 
 impl RunState {
-    /// When a timer is due; none if nobody waits for it any more.
+    /// The time at which a timer is due. `None` if the timer no longer applies.
     pub fn due(&self, timer: &Timer) -> Option<u64> {
         match *timer {
             Timer::Attempt { task: key, attempt, resumes } => {
@@ -203,7 +203,7 @@ impl RunState {
         }
     }
 
-    /// Whether the task has called a child that has not ended.
+    /// Returns true if the task has called a child that has not ended.
     pub(crate) fn waits_for_child(&self, key: TaskKey) -> bool {
         let pause = self.find(key).and_then(|task| task.rest.as_ref()).and_then(|rest| rest.pause.as_ref());
         pause.is_some_and(|pause| matches!(pause.until.as_slice(), [Wake::Flow(_)]))
@@ -233,7 +233,7 @@ impl RunState {
         timers
     }
 
-    /// Everything that the world owes the run, in no particular order.
+    /// All outstanding items, in no particular order.
     pub fn outstanding(&self) -> Vec<Outstanding> {
         let mut found = Vec::new();
         found.extend(self.due(&Timer::Flow).map(|due| Outstanding::Timer(Timer::Flow, due)));
@@ -248,7 +248,7 @@ impl RunState {
         found
     }
 
-    /// Whether it does anything at this time but wait: for people, for events, or for timers that are not due.
+    /// Returns true if the run does more than wait for people, for events, or for timers that are not due.
     pub(crate) fn is_busy(&self, now: u64) -> bool {
         let due = |owed: &Outstanding| match owed {
             Outstanding::Timer(_, due) => *due <= now,

@@ -1,14 +1,14 @@
-//! Pages of lists, which are bounded by what they have and by its bytes.
+//! Pages of lists, limited by the number of items and by their bytes.
 
 /// The maximum bytes of a page, as JSON text.
 pub const PAGE_BYTES: u64 = 16 << 20;
 
-/// The maximum of what a page has.
+/// The maximum content of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Most {
     /// Items.
     pub items: usize,
-    /// Bytes of their JSON texts. A page has one item at least.
+    /// Bytes of their JSON texts. A page has at least one item.
     pub bytes: u64,
 }
 
@@ -36,12 +36,12 @@ impl Filling {
         self.bytes
     }
 
-    /// Whether it has as many items as it may.
+    /// Returns true if the page has the maximum number of items.
     pub fn is_full(&self) -> bool {
         self.items >= self.most.items
     }
 
-    /// Whether an item of this size fits. The first one does.
+    /// Returns true if an item of this size fits. The first one always fits.
     pub fn fits(&self, bytes: u64) -> bool {
         !self.is_full() && (self.items == 0 || bytes <= self.left())
     }

@@ -50,7 +50,7 @@ pub use sweep::{Sweep, Swept};
 pub use timers::Timers;
 pub use units::{Again, Pin, Record, Unit};
 
-/// Why a store could not answer.
+/// An error of a store.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct StoreError(pub Arc<str>);

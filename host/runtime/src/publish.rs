@@ -33,13 +33,13 @@ pub struct Projector {
     run_id: RunId,
     graph: Arc<Graph>,
     started: u64,
-    /// From which the digests of questions are made.
+    /// The seed of the digests of questions.
     seed: u64,
     scopes: HashMap<ScopeId, ScopePath>,
     tasks: HashMap<TaskKey, Attempts>,
-    /// Calls of agent runs that are under way.
+    /// Calls of agent runs that are in progress.
     said: HashMap<(TaskKey, u32), Said>,
-    /// Calls of services that are under way. They have events of their own names.
+    /// Calls of services that are in progress. They have their own events.
     served: HashSet<(TaskKey, u32)>,
 }
 
@@ -52,12 +52,12 @@ struct Attempts {
     begun: u32,
     /// Resumes of the latest.
     resumes: u32,
-    /// When the latest began, in milliseconds since 1970.
+    /// The time at which the latest began, in milliseconds since 1970.
     since: u64,
 }
 
 impl Projector {
-    /// A projector that has seen nothing yet.
+    /// A projector before the first unit.
     pub fn new(tenant: Tenant, run_id: RunId, graph: Arc<Graph>) -> Projector {
         let scopes = HashMap::from([(ScopeId::ROOT, ScopePath::root())]);
         let (tasks, said, served) = (HashMap::new(), HashMap::new(), HashSet::new());
@@ -70,7 +70,7 @@ impl Projector {
         numbered.map(|(seq, fact)| self.event(seq, unit.ts, fact)).collect()
     }
 
-    /// Takes in a unit whose events nobody wants, for the sake of those that come after.
+    /// Takes in a unit without publishing its events; later events depend on it.
     pub fn pass_over(&mut self, unit: &Unit) {
         for fact in &unit.facts {
             match fact {
@@ -265,7 +265,7 @@ impl Projector {
         }
     }
 
-    /// Whether a call is one of a service, which is remembered until its end.
+    /// Returns true for a call of a service, which is kept until its end.
     fn service_called(&mut self, task: TaskKey, call: &CallRecord) -> bool {
         let served = &*call.interface == SERVICES;
         if served {
@@ -337,7 +337,7 @@ impl Projector {
         members
     }
 
-    /// A gate's question, and what an answer names to be for it alone.
+    /// A gate's question, with the members that tie an answer to this question.
     fn question(&self, task: TaskKey, question: &Question) -> Members {
         let choice = |choice: &Choice| Json::from(choice.value.as_str());
         let Attempts { begun, resumes, .. } = self.tasks.get(&task).copied().unwrap_or_default();
@@ -413,7 +413,7 @@ fn named(asked: QuestionRef) -> impl Iterator<Item = (&'static str, Json)> {
     asked.attempt.map(|attempt| ("attempt", Json::from(attempt))).into_iter().chain(digest)
 }
 
-/// What the journal calls a choice of few.
+/// The name of an enum variant in the journal.
 fn name_of(choice: &impl serde::Serialize) -> Json {
     serde_json::to_value(choice).map(Json::from).unwrap_or_default()
 }

@@ -33,7 +33,7 @@ pub enum Closed {
     NoCall,
     /// The node asks nothing at present.
     NotAsked,
-    /// Somebody has answered before.
+    /// A person has answered before.
     Answered,
     /// The time for an answer is over.
     Expired,
@@ -82,7 +82,7 @@ impl QuestionRef {
         QuestionRef { attempt, digest: question.get("digest").and_then(Json::as_str).map(Into::into) }
     }
 
-    /// Whether it names no question.
+    /// Returns true if it names no question.
     pub fn is_empty(&self) -> bool {
         *self == QuestionRef::default()
     }

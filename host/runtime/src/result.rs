@@ -1,4 +1,4 @@
-//! What a run gives: its status, its outputs, what it waits for.
+//! The result of a run: its status, its outputs and its open questions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,11 +6,11 @@ use flowcell_contract::{Failure, Json, Question, RunId};
 
 use crate::{event::Event, fact::BlockReason, question::QuestionRef};
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// Something goes on.
+    /// Work is in progress.
     Running,
     /// Only people or events from outside can move it on.
     Parked,
@@ -18,34 +18,34 @@ pub enum RunStatus {
     Succeeded,
     /// A failure ended it.
     Failed,
-    /// Somebody ended it.
+    /// A person or a program cancelled it.
     Cancelled,
-    /// It asks what to do about a call that must not be repeated.
+    /// A person has to decide about a call that must not be repeated.
     NeedsAttention,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct RunResult {
-    /// Which run.
+    /// The id of the run.
     pub run_id: RunId,
-    /// Of which flow.
+    /// The name of the flow.
     pub flow: Arc<str>,
-    /// How it stands.
+    /// The status.
     pub status: RunStatus,
-    /// Its outputs; of a run that did not succeed, what was recorded by then.
+    /// Its outputs. Of a run that did not succeed, the outputs recorded so far.
     pub outputs: Json,
-    /// Everything that happened, in order.
+    /// All events, in order.
     pub events: Vec<Event>,
-    /// How long it took.
+    /// The duration of the run.
     pub duration: Duration,
-    /// Why it failed.
+    /// The error of a failed run.
     pub error: Option<RunError>,
-    /// What it waits for, if it is parked.
+    /// The people and events that a parked run waits for.
     pub waiting: Vec<Waiting>,
 }
 
-/// Why a run failed.
+/// The error of a failed run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunError {
     /// The failure.
@@ -54,7 +54,7 @@ pub struct RunError {
     pub task: Option<String>,
 }
 
-/// What a parked run waits for.
+/// An item that a parked run waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Waiting {
     /// An answer.
@@ -63,14 +63,14 @@ pub enum Waiting {
         address: String,
         /// The question.
         question: Box<Question>,
-        /// What an answer names to be for this question alone.
+        /// The members that tie an answer to this question.
         asked: QuestionRef,
     },
-    /// A decision: a task of it is blocked.
+    /// A decision about a blocked task.
     Decision {
         /// The address of the task.
         address: String,
-        /// Why it cannot go on.
+        /// The reason why it cannot go on.
         reason: Box<BlockReason>,
     },
     /// A message to an agent run.
@@ -113,12 +113,12 @@ impl Waiting {
         }
     }
 
-    /// Whether the run asks what to do about a blocked task.
+    /// Returns true if a person has to decide about a blocked task.
     pub fn needs_attention(&self) -> bool {
         matches!(self, Waiting::Decision { .. })
     }
 
-    /// The same as its parent sees it.
+    /// The same item, with the address that the parent run uses.
     pub(crate) fn within(&self, prefix: &str) -> Waiting {
         let mut waiting = self.clone();
         let (Waiting::Answer { address, .. }

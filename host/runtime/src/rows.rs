@@ -82,7 +82,7 @@ impl UnitRow {
     }
 }
 
-/// The error of a journal that differs from what was written.
+/// The error of a journal that was changed outside of the store.
 pub(crate) fn damaged(run: &RunId, why: &dyn Display) -> StoreError {
     StoreError(format!("the journal of run `{run}` is damaged: {why}").into())
 }

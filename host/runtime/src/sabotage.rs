@@ -11,12 +11,12 @@ fn is_on(_: &str) -> bool {
     false
 }
 
-/// Nothing waits for the journal, and nobody forces it.
+/// Nothing waits for the journal, and nothing forces it.
 pub(crate) fn forcing_is_off() -> bool {
     is_on("forcing")
 }
 
-/// An attempt that is begun again knows nothing of the calls that it has made.
+/// A repeated attempt has no record of its calls.
 pub(crate) fn deduplication_is_off() -> bool {
     is_on("deduplication")
 }

@@ -81,13 +81,13 @@ use queue::{Queue, Turn};
 use sql_error::SqlError;
 use worker::{Job, Worker};
 
-/// Why a shared store cannot be opened.
+/// An error of opening a shared store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenSharedStoreError {
     /// The server does not answer, or refuses this process.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    /// The server lacks what the store needs.
+    /// The server is too old for the store.
     #[error("{name} {found} is too old: the store needs {least} or later")]
     TooOld {
         /// The name of the server.

@@ -64,7 +64,7 @@ use writer::Writer;
 /// The file that the owner keeps locked.
 const LOCK: &str = "owner.lock";
 
-/// Why a store cannot be opened.
+/// An error of opening a store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
     /// Another process owns it.
@@ -75,7 +75,7 @@ pub enum OpenStoreError {
         /// The text that the owner wrote about itself.
         owner: String,
     },
-    /// There is no store.
+    /// The folder has no store.
     #[error("there is no store in {}", .0.display())]
     Missing(PathBuf),
     /// A later version of Flowcell wrote the store.

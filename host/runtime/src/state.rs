@@ -1,4 +1,4 @@
-//! The state of a run: everything that its facts so far amount to.
+//! The state of a run, which results from its facts so far.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -18,13 +18,13 @@ use crate::{
 /// The deaths of the process of a run that has not moved on meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Deaths {
-    /// How often the run was resumed by itself while it had something to do.
+    /// Number of automatic resumptions of the run while it had work to do.
     pub(crate) resumed: u32,
-    /// Those at which nothing else was driven in the process.
+    /// Number of those at which the process drove no other run.
     pub(crate) lone: u32,
-    /// How often the run was resumed alone.
+    /// Number of resumptions of the run alone.
     pub(crate) tried: u32,
-    /// Nothing else is driven in the process now.
+    /// True if the process drives no other run now.
     pub(crate) alone: bool,
 }
 
@@ -37,11 +37,11 @@ pub struct RunState {
     pub policy: FlowPolicy,
     /// `{ "input": … }`, the root `flow` of expressions.
     pub(crate) flow_root: Json,
-    /// From which attempts derive their random streams.
+    /// The seed of the attempts' random streams.
     pub(crate) seed: u64,
-    /// When the run is over at the latest.
+    /// The latest end of the run.
     pub(crate) deadline: Option<u64>,
-    /// When it began and when it ended, in milliseconds since 1970.
+    /// The times of its beginning and its end, in milliseconds since 1970.
     pub(crate) began: u64,
     pub(crate) ended: Option<u64>,
     /// Live scopes.
@@ -54,25 +54,25 @@ pub struct RunState {
     pub(crate) running: u32,
     /// Paused tasks, for events and for looking questions up.
     pub(crate) paused: BTreeSet<TaskKey>,
-    /// Named events that nobody waited for, oldest first.
+    /// Named events for which no task waited, oldest first.
     pub(crate) kept: VecDeque<(Box<str>, Value)>,
-    /// Why the run is being cancelled.
+    /// The reason why the run is being cancelled.
     pub(crate) cancel: Option<CancelReason>,
-    /// The deaths of its process since it last moved on.
+    /// The deaths of its process since its last progress.
     pub(crate) deaths: Deaths,
-    /// The store was brought back from an older copy, and nobody has resumed the run since.
+    /// True if the store was restored from an older copy and the run was not resumed by hand since.
     pub(crate) restored: bool,
-    /// How the run ended.
+    /// The end of the run.
     pub(crate) end: Option<RunEnd>,
-    /// What happened so far, counted.
+    /// Number of events so far.
     pub(crate) events: u64,
-    /// How many events the run may have.
+    /// Maximum number of events.
     pub(crate) max_events: u64,
-    /// How large they are together.
+    /// Bytes of the events so far.
     pub(crate) bytes: u64,
-    /// How large they may be together.
+    /// Maximum bytes of the events.
     pub(crate) max_bytes: u64,
-    /// The limit is what other runs have left of a budget that they share.
+    /// True if the limits are the rest of a budget that several runs share.
     pub(crate) shares_budget: bool,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Scope {
     pub(crate) waiting: u32,
     /// The first failure that nothing handles.
     pub(crate) failure: Option<(TaskKey, Failure)>,
-    /// Nothing starts here any more.
+    /// True if no task starts in this scope any more.
     pub(crate) closing: bool,
 }
 
@@ -113,13 +113,13 @@ pub(crate) struct Task {
     pub(crate) resumes: u32,
     /// Running time of this attempt before it was last resumed.
     pub(crate) ran_ms: u64,
-    /// When it last began to run, for its timers.
+    /// The time at which it last began to run, for its timers.
     pub(crate) since: u64,
-    /// The time that its attempt sees, the same however often it is begun again.
+    /// The time that its attempt sees. It is the same each time the attempt is repeated.
     pub(crate) clock: u64,
     pub(crate) deadline: Option<u64>,
     pub(crate) captured: Option<Arc<Captured>>,
-    /// The recorded output, of whatever end.
+    /// The recorded output, for every kind of end.
     pub(crate) output: Option<Json>,
     /// The input of a failed task, for its error edges.
     pub(crate) failed_input: Option<Json>,
@@ -127,15 +127,15 @@ pub(crate) struct Task {
     pub(crate) rest: Option<Box<TaskRest>>,
     /// Its calls that leave the host.
     pub(crate) calls: Option<Box<CallLog>>,
-    /// How its last question ended: with an answer, or without.
+    /// The end of its last question: true with an answer, false without.
     pub(crate) answered: Option<bool>,
-    /// It waits for people alone.
+    /// True if it waits only for people.
     pub(crate) idle: bool,
-    /// When the wait is over that its attempt was last in.
+    /// The end of the last wait of its attempt.
     pub(crate) wait_until: Option<u64>,
     /// Its agent runs.
     pub(crate) agents: Option<Box<Agents>>,
-    /// Why it cannot go on, and from which phase.
+    /// The reason why it cannot go on, and the phase before.
     pub(crate) blocked: Option<Box<(BlockReason, Phase)>>,
 }
 
@@ -153,19 +153,19 @@ pub(crate) struct TaskRest {
     pub(crate) each: Option<Each>,
     /// The outcomes of the passes of this attempt, in order, if the node collects them.
     pub(crate) collected: Vec<Json>,
-    /// What the component left when it paused.
+    /// The state that the component kept in its pause.
     pub(crate) state: Option<Value>,
-    /// The state that it had written by then.
+    /// The durable state that it had written by then.
     pub(crate) writes: Box<[Write]>,
-    /// What woke it.
+    /// The wake that ended the pause.
     pub(crate) woken: Option<Value>,
-    /// When the delay before the next attempt is over.
+    /// The end of the delay before the next attempt.
     pub(crate) retry_due: u64,
-    /// What a closing task ends with; none: cancelled.
+    /// The failure of a closing task. `None`: it was cancelled.
     pub(crate) closing: Option<Failure>,
 }
 
-/// A fan-out under way.
+/// A fan-out in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Each {
     pub(crate) fan_out: FanOut,
@@ -177,7 +177,8 @@ pub(crate) struct Each {
     pub(crate) failure: Option<Failure>,
 }
 
-/// What a task's input and config name, as it was when the task became ready. In a strict flow it may be missing.
+/// The values to which a task's input and config refer, as of the moment when the task became ready. In a strict flow
+/// they may be missing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Captured {
     pub(crate) input: Box<[Option<Json>]>,
@@ -223,7 +224,7 @@ pub(crate) enum EdgeState {
 }
 
 impl RunState {
-    /// A run of which nothing has happened yet.
+    /// A run before its first fact.
     pub fn new(graph: Arc<Graph>, policy: FlowPolicy) -> RunState {
         RunState {
             graph,
@@ -256,7 +257,7 @@ impl RunState {
         self.flow_root.get("input")
     }
 
-    /// How long the run took, in milliseconds, once it has ended: what its last event says.
+    /// The duration of the run in milliseconds, once it has ended, as in its last event.
     pub(crate) fn took(&self) -> Option<u64> {
         self.ended.map(|ended| ended.saturating_sub(self.began))
     }
@@ -270,12 +271,12 @@ impl RunState {
         Json::object(recorded)
     }
 
-    /// Whether it has more, or larger, events than a run may have.
+    /// Returns true if its events exceed the maximum number or bytes.
     pub(crate) fn is_too_large(&self) -> bool {
         self.events > self.max_events || self.bytes > self.max_bytes
     }
 
-    /// How the run ended, if it did.
+    /// The end of the run, if it has ended.
     pub fn end(&self) -> Option<&RunEnd> {
         self.end.as_ref()
     }
@@ -294,13 +295,14 @@ impl RunState {
         &self.scopes[&key.scope].tasks[self.graph.node(key.node).slot as usize]
     }
 
-    /// Whether the task still runs this attempt; what a withdrawn attempt answers is of no meaning.
+    /// Returns true if the task still runs this attempt. Answers of a withdrawn attempt are ignored.
     pub(crate) fn is_running(&self, key: TaskKey, attempt: (u32, u32)) -> bool {
         let running = |task: &Task| task.phase == Phase::Running && (task.attempt, task.resumes) == attempt;
         self.find(key).is_some_and(running)
     }
 
-    /// Why nobody drives it by itself any more: its process died while it was alone there, or its past is not known.
+    /// The reason why the run is not driven automatically: its process died while it drove only this run, or its
+    /// past is not known.
     pub(crate) fn held(&self) -> Option<ParkReason> {
         match self.restored {
             true => Some(ParkReason::Restored),
@@ -308,12 +310,12 @@ impl RunState {
         }
     }
 
-    /// Whether its process has died so often, without the run moving on, that it is tried alone.
+    /// Returns true if its process has died so often, without progress of the run, that the run is tried alone.
     pub(crate) fn is_suspect(&self) -> bool {
         self.deaths.resumed >= MAX_IDLE_RESUMES
     }
 
-    /// Whether nothing else is driven in its process, as far as the run knows.
+    /// Returns true if its process drives no other run, as far as the run knows.
     pub(crate) fn is_alone(&self) -> bool {
         self.deaths.alone
     }
@@ -398,7 +400,7 @@ impl PartialEq for RunState {
 }
 
 impl Task {
-    /// Whether calls of it are under way.
+    /// Returns true if calls of the task are in progress.
     pub(crate) fn calls_out(&self) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.under_way().next().is_some())
     }

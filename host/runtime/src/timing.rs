@@ -1,4 +1,4 @@
-//! The driver's timers: a heap in which withdrawn timers are left behind and skipped.
+//! The driver's timers: a heap. Withdrawn timers stay in it and are skipped.
 
 use std::{
     cmp::Reverse,

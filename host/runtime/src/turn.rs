@@ -1,7 +1,7 @@
 //! The turns of drivers at the threads of a runtime, and expressions that take longer than a turn.
 //!
-//! A driver evaluates what flows say between two of its waits. As long as that is little, it happens at once. An evaluation that
-//! would do more is made again where it holds up no other run, when its tenant's turn to compute comes.
+//! A driver evaluates expressions between two of its waits. Small evaluations happen at once. A large evaluation is
+//! repeated where it delays no other run, when its tenant has its turn to compute.
 
 use std::{cell::Cell, future::poll_fn, pin::pin, sync::Arc};
 
@@ -18,18 +18,18 @@ thread_local! {
     static TURN: Cell<Option<Turn>> = const { Cell::new(None) };
 }
 
-/// What the expressions of one turn may still do.
+/// The work that the expressions of one turn may still do.
 struct Turn {
     compute: Compute,
-    /// At once.
+    /// In place, without `compute`.
     here: u64,
-    /// Altogether.
+    /// In total.
     left: u64,
 }
 
 /// Drives a run in turns.
 pub(crate) async fn in_turns<T>(compute: Compute, drive: impl Future<Output = T>) -> T {
-    /// Puts back what was there, also when the driver panics.
+    /// Restores the previous turn, also when the driver panics.
     struct Before(Option<Turn>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -45,7 +45,7 @@ pub(crate) async fn in_turns<T>(compute: Compute, drive: impl Future<Output = T>
     .await
 }
 
-/// Evaluates what stands at one place of a flow.
+/// Evaluates the expressions of one place of a flow.
 pub(crate) fn evaluate<T>(work: impl Fn() -> Result<T, ExprError>) -> Result<T, ExprError> {
     let Some(mut turn) = TURN.take() else { return metered(PLACE_WORK, work).result };
     let first = metered(turn.here, &work);
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Renders so many members that do a quarter of what may be done at once.
+    /// Renders this number of members. Each takes a quarter of the work that may be done at once.
     fn render(members: u64) -> Result<Json, ExprError> {
         let text = Json::from("a".repeat(TURN_WORK as usize / 4));
         let roots = Json::object([("s", text)]);

@@ -1,4 +1,4 @@
-//! The inputs of tasks: rendered again, they are those that the components got, whatever became of them.
+//! The inputs of tasks. Rendered again, they equal those that the components got, for every outcome.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -44,10 +44,10 @@ nodes:
     input: { type: object, properties: { while: { x-flowcell: { as: condition, rebind: true } } } }
 ";
 
-/// Whose input it is: the run, the address, the attempt, and its resumes.
+/// The key of an input: the run, the address, the attempt, and its resumes.
 type Of = (String, String, u32, u32);
 
-/// Nodes that remember what they were given last, as text.
+/// Nodes that keep their last input, as text.
 #[derive(Default)]
 struct Nodes(Mutex<HashMap<Of, (String, String)>>);
 
@@ -195,8 +195,8 @@ impl Place {
         TaskInputs::read(journal, graph, &record, (&Tenant::local(), &run.into()), (task, window)).unwrap()
     }
 
-    /// All that a journal tells of the attempts of a run: `address attempt.resumes status digest`. Checks that what is rendered
-    /// is what the components were given.
+    /// The attempts of a run in a journal: `address attempt.resumes status digest`. Checks that the rendered inputs are
+    /// those that the components got.
     fn shown(&self, journal: &dyn Journal, run: &str) -> Vec<String> {
         let (graph, record) = self.graph_of(run);
         let mut lines = Vec::new();
@@ -481,7 +481,7 @@ fn many_attempts_come_in_pages_and_each_has_one_at_least() {
     assert_eq!(seen, (0..=300).collect::<Vec<_>>());
     let page = place.inputs(&*place.journal, "r", "l", Window { from: 5, limit: 100, bytes: 1 });
     assert_eq!((page.attempts.len(), page.next), (1, Some(6)));
-    // A pass is found among many, and a node without its pass is told where it ran.
+    // A pass is found among many. For an address without a pass, the answer lists the passes of the node.
     let page = place.inputs(&*place.journal, "r", "l[250].i", WHOLE);
     assert_eq!(serde_json::to_value(&page).unwrap()["attempts"][0]["input"]["at"], 250);
     let page = place.inputs(&*place.journal, "r", "i", WHOLE);

@@ -1,4 +1,4 @@
-//! The embedded store: what it keeps, what it refuses, and what it makes of damage.
+//! The embedded store: the data that it keeps, the data that it refuses, and its reaction to damage.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -136,7 +136,7 @@ fn a_store_of_a_later_version_and_one_that_is_none_are_refused() {
     assert!(refused.to_string().ends_with("file is not a database"), "{refused}");
 }
 
-/// Every byte of a journal's row is covered: a run that was damaged is told, and others are as they were.
+/// Every byte of a journal's row is covered: the damaged run is reported, and others stay unchanged.
 #[test]
 fn r6_damage_is_noticed_and_harms_no_other_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,8 +171,8 @@ fn r6_damage_is_noticed_and_harms_no_other_run() {
     assert!(told.contains("damaged") || told.contains("does not fit"), "{told}");
 }
 
-/// However much of the end of a journal is gone, it is noticed: by whoever reads it from anywhere, by whoever goes on with
-/// the run, and after somebody has appended to what is left.
+/// A lost end of a journal is noticed, for any length of the end: on reading from any place, on resuming the run, and
+/// after an append to the rest.
 #[test]
 fn a_journal_that_has_lost_its_end_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,7 +207,7 @@ fn a_journal_that_has_lost_its_end_is_noticed() {
     assert_eq!(run(&open(folder.path()), ASKS, answered("b")).status, RunStatus::Succeeded);
 }
 
-/// The log of the database, cut at every byte of its end: what is left is a prefix of what was there.
+/// The log of the database is cut at every byte of its end. The rest is a prefix of the original.
 #[test]
 fn r5_a_torn_log_leaves_a_prefix() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,7 +245,7 @@ fn r5_a_torn_log_leaves_a_prefix() {
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// A disk that refuses a commit: nothing is acknowledged, and the process is told to stop.
+/// A disk that refuses a commit: nothing is acknowledged, and the process gets the order to stop.
 #[test]
 fn a_failed_commit_acknowledges_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! What was said so far. Two messages of the same side become one, as providers want them to take turns.
+//! The conversation so far. Consecutive messages of the same role become one, because providers want the roles to
+//! alternate.
 
 use flowcell_sdk::{
     Failure, Result,
@@ -11,14 +12,14 @@ use serde_json::Value;
 pub(crate) struct Conversation(Vec<Message>);
 
 impl Conversation {
-    /// Goes on with what was said before.
+    /// Starts with the messages of an earlier conversation.
     pub(crate) fn new(messages: Vec<Message>) -> Conversation {
         let mut conversation = Conversation::default();
         messages.into_iter().for_each(|message| conversation.push(message));
         conversation
     }
 
-    /// Adds a message. One that says nothing is left out.
+    /// Adds a message. Skips a message without content.
     pub(crate) fn push(&mut self, message: Message) {
         if message.content.is_empty() {
             return;
@@ -34,7 +35,6 @@ impl Conversation {
         }
     }
 
-    /// All of them.
     pub(crate) fn messages(&self) -> &[Message] {
         &self.0
     }
@@ -55,7 +55,8 @@ pub(crate) fn message(value: &Value) -> Result<Message> {
     Ok(Message { role, content })
 }
 
-/// Reads a message to the agent run. Whatever it is, the user says it; what is no message is said as it was sent.
+/// Reads a message to the agent run. Its role is always the user. A value that is not a message is passed on as its
+/// text or its JSON.
 pub(crate) fn letter(value: &Value) -> Content {
     let inner = value.get("message").filter(|inner| inner.is_object()).unwrap_or(value);
     match value {
@@ -74,7 +75,7 @@ fn content(message: &Value) -> Option<Content> {
     }
 }
 
-/// Says what a conversation lacks to be answered.
+/// Checks that a model can answer the conversation: its last message with content must be the user's.
 pub(crate) fn check(messages: &[Message]) -> Result<()> {
     let last = messages.iter().rfind(|message| !message.content.is_empty());
     match last {

@@ -1,4 +1,5 @@
-//! What arrives while an agent works: the ends of its calls, and messages, which wait until they are applied.
+//! The events that arrive while an agent works: the ends of its calls, and messages, which wait until the agent applies
+//! them.
 
 use std::collections::VecDeque;
 
@@ -11,14 +12,14 @@ use serde_json::{Value, json};
 
 use crate::conversation;
 
-/// The messages that wait.
+/// The messages that wait, and whether the agent run is closing.
 pub(crate) struct Inbox {
     run: String,
     waiting: VecDeque<(String, Content)>,
     closing: bool,
 }
 
-/// What ended the waiting for a message.
+/// The reason why [`Inbox::listen`] returned.
 pub(crate) enum Heard {
     Message,
     Closing,
@@ -26,32 +27,32 @@ pub(crate) enum Heard {
 }
 
 impl Inbox {
-    /// The inbox of an agent run.
+    /// An empty inbox of the agent run with this id.
     pub(crate) fn new(run: &str) -> Inbox {
         Inbox { run: run.to_owned(), waiting: VecDeque::new(), closing: false }
     }
 
-    /// Whether nobody writes any more.
+    /// Returns true after a request to close the agent run.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
 
-    /// Whether no message waits.
+    /// Returns true if no message waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The message that waits the longest.
+    /// Removes the oldest message.
     pub(crate) fn take(&mut self) -> Option<Content> {
         self.waiting.pop_front().map(|(_, content)| content)
     }
 
-    /// Waits for the end of a call.
+    /// Waits for a call to end and returns its result.
     pub(crate) fn end_of(&mut self, call: CallId) -> Result<Value> {
         self.ends_of(&[call])?.pop().unwrap_or_else(|| Err(lost()))
     }
 
-    /// Waits for the ends of calls, and gives them in the order of the calls.
+    /// Waits for calls to end and returns their results in the order of the calls.
     pub(crate) fn ends_of(&mut self, calls: &[CallId]) -> Result<Vec<Result<Value>>> {
         let mut ends: Vec<_> = calls.iter().map(|_| None).collect();
         while ends.iter().any(Option::is_none) {
@@ -67,7 +68,7 @@ impl Inbox {
         Ok(ends.into_iter().flatten().collect())
     }
 
-    /// Waits for a message.
+    /// Waits up to `timeout_ms` milliseconds for a message; without a timeout, as long as one can arrive.
     pub(crate) fn listen(&mut self, timeout_ms: Option<u32>) -> Result<Heard> {
         loop {
             let Some(event) = queue::next_event(timeout_ms)? else { return Ok(Heard::Nothing) };
@@ -81,7 +82,7 @@ impl Inbox {
         }
     }
 
-    /// Tells of the messages that nobody will read.
+    /// Reports the waiting messages as discarded.
     pub(crate) fn discard(&mut self, reason: &str) -> Result<()> {
         for (id, _) in self.waiting.drain(..) {
             agent::tell(&self.run, "inbox.discarded", &json!({ "messageId": id, "reason": reason }))?;

@@ -1,4 +1,4 @@
-//! What an agent may use, and what it has used.
+//! The limits of an agent run and the use so far.
 
 use flowcell_sdk::model::Usage;
 
@@ -6,9 +6,9 @@ use crate::settings::{Budget, Settings};
 
 /// The counters of one agent run.
 pub(crate) struct Limits {
-    /// User messages that were applied; what it begins with is one.
+    /// User messages that were applied, including the first one.
     pub(crate) turns: u32,
-    /// What the model's turns took.
+    /// Tokens and cost of the model calls so far.
     pub(crate) usage: Usage,
     calls: u32,
     max_turns: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Nothing is used but the first turn.
+    /// Starts in the first turn, with no calls made.
     pub(crate) fn new(settings: &Settings) -> Limits {
         Limits {
             turns: 1,
@@ -29,12 +29,12 @@ impl Limits {
         }
     }
 
-    /// Counts a call of the model.
+    /// Counts a model call.
     pub(crate) fn count_call(&mut self) {
         self.calls += 1;
     }
 
-    /// Why the model may not be asked again; none: it may.
+    /// Returns the reason why the agent may not call the model again, or none if it may.
     pub(crate) fn used_up(&self) -> Option<&'static str> {
         let cost = self.usage.cost_usd.unwrap_or_default();
         let spent = self.budget.usd.is_some_and(|usd| cost >= usd)
@@ -45,7 +45,7 @@ impl Limits {
         (self.calls >= self.max_calls).then_some("max_model_calls")
     }
 
-    /// Whether no more user messages are applied.
+    /// Returns true if the agent may not apply another user message.
     pub(crate) fn no_more_turns(&self) -> bool {
         self.turns >= self.max_turns
     }

@@ -1,29 +1,29 @@
-//! What an agent run gives.
+//! The outcome of an agent run.
 
 use flowcell_sdk::model::Usage;
 use serde_json::{Map, Value, json};
 
-/// Bytes of an outcome that the event at the end shows whole; an event holds 64 KiB.
+/// Bytes of an outcome that the final event shows whole. An event holds 64 KiB.
 const MAX_SHOWN_BYTES: usize = 60 << 10;
-/// Bytes of the text of an outcome that is larger.
+/// Bytes of the result text that the event shows of a larger outcome.
 const CUT_BYTES: usize = 16 << 10;
 
-/// How an agent run ended.
+/// The outcome of an agent run that did not fail.
 pub(crate) struct Outcome {
     /// The text of the last answer.
     pub(crate) result: String,
-    /// The same as JSON, if a schema says what it looks like.
+    /// The last answer as JSON, if the agent has an output schema and the answer fits it.
     pub(crate) structured: Option<Value>,
-    /// What it took.
+    /// Tokens and cost.
     pub(crate) usage: Usage,
     /// User messages that were applied.
     pub(crate) turns: u32,
-    /// Why it ended.
+    /// The stop reason.
     pub(crate) stop: &'static str,
 }
 
 impl Outcome {
-    /// The node's output. Arguments get the members of the structured answer laid over them.
+    /// The node's output. Members of the structured answer replace members of the arguments.
     pub(crate) fn output(&self, args: Option<Map<String, Value>>) -> Value {
         let mut output = self.whole();
         if let Some(mut args) = args {
@@ -34,7 +34,7 @@ impl Outcome {
         output
     }
 
-    /// What people see of it.
+    /// The outcome for the final event. If it is too large, only the beginning of the result is shown.
     pub(crate) fn shown(&self) -> Value {
         let whole = self.whole();
         if whole.to_string().len() <= MAX_SHOWN_BYTES {

@@ -1,17 +1,17 @@
-//! What tells the node types apart: data, no code.
+//! The differences between the node types of this pack, as data.
 
-/// What a node type brings along. Config and input win over it.
+/// The defaults of a node type. Config and input override them.
 #[derive(Debug)]
 pub(crate) struct Preset {
-    /// What stands above the conversation.
+    /// The system prompt.
     pub(crate) system: Option<&'static str>,
     /// JSON Schema of the answer, as text.
     pub(crate) schema: Option<&'static str>,
-    /// Which of the tools that the flow grants are offered.
+    /// Patterns of the tools that are offered, of those that the flow grants.
     pub(crate) tools: &'static [&'static str],
 }
 
-/// `agent.run`: nothing but what it is told.
+/// `agent.run`: no defaults.
 pub(crate) const RUN: Preset = Preset { system: None, schema: None, tools: &[] };
 
 /// `agent.plan`.
@@ -28,7 +28,7 @@ pub(crate) const CLASSIFY: Preset = Preset {
     tools: &[],
 };
 
-/// `agent.coder`: works with whatever the flow grants.
+/// `agent.coder`: may use all tools that the flow grants.
 pub(crate) const CODER: Preset = Preset { system: Some(include_str!("presets/coder.md")), schema: None, tools: &["*"] };
 
 /// `agent.reviewer`.

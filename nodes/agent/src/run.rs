@@ -1,4 +1,4 @@
-//! The loop: ask the model, call the tools that it wants, listen, and ask again.
+//! The agent loop: ask the model, call the tools that it wants, listen for messages, and ask again.
 
 use flowcell_sdk::{
     Failure, Result, Step, Task, agent,
@@ -42,7 +42,7 @@ pub(crate) fn run(task: &Task, preset: &Preset) -> Result<Step> {
     match run.finish() {
         Ok(outcome) => Step::value(outcome.output(run.settings.args)),
         Err(failure) => {
-            // What went wrong first is what is told.
+            // The task fails with the first failure, so a failure of the close is ignored.
             let _ = agent::close(&run.id, Err(&failure));
             Err(failure)
         }
@@ -58,14 +58,14 @@ struct AgentRun {
     limits: Limits,
     conversation: Conversation,
     model: Option<String>,
-    /// The model that is asked if the first one cannot answer.
+    /// The model to ask if the first one cannot answer.
     fallback: Option<String>,
-    /// What the model said last.
+    /// The model's last text.
     text: String,
     structured: Option<Value>,
 }
 
-/// What ended, and why.
+/// The end of a turn or of the whole run, with its reason.
 enum End {
     Turn(&'static str),
     Run(&'static str),
@@ -93,7 +93,7 @@ impl AgentRun {
         Ok(outcome)
     }
 
-    /// Asks the model until it has nothing more to do.
+    /// Asks the model until its turn or the run ends.
     fn turn(&mut self) -> Result<End> {
         self.text.clear();
         self.structured = None;
@@ -134,7 +134,7 @@ impl AgentRun {
         }
     }
 
-    /// What the run does after a turn; none: another turn, else why it ends.
+    /// Decides whether the run goes on after a turn. Returns none for another turn, else the stop reason.
     fn go_on(&mut self, end: &End) -> Result<Option<&'static str>> {
         let reason = match end {
             End::Run(reason) => return Ok(Some(reason)),
@@ -157,7 +157,7 @@ impl AgentRun {
         Ok(None)
     }
 
-    /// Waits for a message; if none comes, says why.
+    /// Waits for a message. Returns the stop reason if none comes.
     fn wait(&mut self) -> Result<Option<&'static str>> {
         if self.inbox.is_closing() {
             return Ok(Some("closed"));
@@ -174,7 +174,7 @@ impl AgentRun {
         }
     }
 
-    /// Asks the model once, or the other one if the first cannot answer now.
+    /// Asks the model. If it fails with a retryable failure, asks the fallback model once.
     fn ask(&mut self) -> Result<Reply> {
         loop {
             self.limits.count_call();
@@ -221,7 +221,8 @@ impl AgentRun {
         Ok(())
     }
 
-    /// Whether an answer looks as it has to. If not, the model is told what is wrong, as often as is allowed.
+    /// Checks the answer against the output schema. If it does not fit, sends the errors to the model and returns
+    /// false; fails after `max_repairs` repairs.
     fn is_in_shape(&mut self, text: &str, repairs: &mut u32) -> Result<bool> {
         let Some(shape) = &self.shape else { return Ok(true) };
         match shape.read(text) {
@@ -238,7 +239,7 @@ impl AgentRun {
         }
     }
 
-    /// Applies messages that wait, each of which is a turn.
+    /// Applies up to `most` waiting messages. Each is a turn.
     fn apply(&mut self, most: usize) {
         for _ in 0..most {
             if self.limits.no_more_turns() {
@@ -264,7 +265,7 @@ impl AgentRun {
     }
 }
 
-/// What is left of a reply that was cut off: a wish to call a tool may be incomplete, and nobody would answer it.
+/// Removes tool uses from a reply that was cut off: they may be incomplete, and they get no results.
 fn without_tool_uses(mut content: Vec<Block>) -> Vec<Block> {
     content.retain(|block| block.as_tool_use().is_none());
     content

@@ -1,10 +1,10 @@
-//! Conversations that outlive a run: kept as durable state, written together with the task's outcome.
+//! Conversations that outlive a run, kept as durable state and written together with the task's outcome.
 
 use flowcell_sdk::{Result, model::Message, state};
 
 use crate::settings::{Session, Settings};
 
-/// What was said before: in the session of the step before, if this one is a fork of it, else in this session.
+/// Loads the conversation of this session, or, if it is a fork, the conversation of the step before.
 pub(crate) fn load(settings: &Settings) -> Result<Vec<Message>> {
     let Some((session, prefix)) = named(settings) else { return Ok(Vec::new()) };
     let before = settings.from.as_ref().filter(|step| session.fork && session.same_agent.contains(step));
@@ -12,7 +12,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Vec<Message>> {
     Ok(said.map(|entry| entry.value).unwrap_or_default())
 }
 
-/// Keeps what was said.
+/// Keeps the conversation for the next run.
 pub(crate) fn keep(settings: &Settings, messages: &[Message]) -> Result<()> {
     let Some((session, prefix)) = named(settings) else { return Ok(()) };
     state::set(&key(session, prefix, &session.step), &messages).map(drop)

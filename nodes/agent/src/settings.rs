@@ -1,4 +1,4 @@
-//! What an agent is told: its input, its config and its preset, of which the first that says something wins.
+//! The settings of an agent. The input overrides the config, and the config overrides the preset.
 
 use flowcell_sdk::{
     Failure, Result, Task,
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{conversation, preset::Preset};
 
-/// The messages that wait in an inbox for which the config says nothing.
+/// Messages that an inbox holds by default.
 const CAPACITY: u32 = 64;
 
 #[derive(Deserialize)]
@@ -48,89 +48,89 @@ struct Config {
     session: Option<Session>,
 }
 
-/// What may be spent.
+/// The most that an agent may spend.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Budget {
     /// US dollars.
     pub(crate) usd: Option<f64>,
-    /// Tokens, read and written.
+    /// Input and output tokens together.
     pub(crate) tokens: Option<u64>,
 }
 
-/// What the answer has to look like.
+/// The form of the answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Structure {
     /// JSON Schema.
     pub(crate) schema: Value,
-    /// How often the model is asked again.
+    /// Maximum number of requests to repair the answer.
     #[serde(default = "repairs")]
     pub(crate) max_repairs: u32,
 }
 
-/// How the agent listens.
+/// The inbox settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Listening {
     capacity: Option<u32>,
-    /// How long it waits for a message; none: as long as one can come.
+    /// Milliseconds to wait for a message. Without a value the agent waits as long as one can come.
     pub(crate) idle_close_ms: Option<u32>,
     #[serde(default)]
     mode: Mode,
 }
 
-/// When a message that comes during a turn is applied.
+/// The moment at which a message that comes during a turn is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// After the model's turn and its tools.
+    /// After the model's reply and the results of its tools.
     #[default]
     Steer,
-    /// When the model has nothing more to do, one at a time.
+    /// One at a time, after the model has finished its turn.
     Queue,
 }
 
-/// Whose history the agent goes on with.
+/// The history that the agent continues.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Session {
-    /// The flow.
+    /// The flow that the history belongs to.
     pub(crate) flow: String,
-    /// The step.
+    /// The step that the history belongs to.
     pub(crate) step: String,
-    /// Whether the history begins each time as a copy of the step's before.
+    /// Starts each time with a copy of the history of the step before.
     #[serde(default)]
     pub(crate) fork: bool,
-    /// The steps of which it may be.
+    /// The steps whose history may be copied.
     #[serde(default)]
     pub(crate) same_agent: Vec<String>,
-    /// What people call the session; without it nothing is kept.
+    /// The name that people give the session. Without it no history is kept.
     pub(crate) prefix: Option<String>,
 }
 
-/// All that an agent is told.
+/// The merged settings of an agent.
 pub(crate) struct Settings {
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) system: Option<String>,
     /// Patterns of tools.
     pub(crate) tools: Vec<String>,
-    /// Whether the patterns are the preset's, so that a flow that grants no tools is fine.
+    /// True if the patterns come from the preset. Then a flow may grant no tools.
     pub(crate) tools_of_preset: bool,
     pub(crate) max_turns: u32,
     pub(crate) max_model_calls: u32,
     pub(crate) max_tool_calls: u32,
     pub(crate) budget: Budget,
     pub(crate) output: Option<Structure>,
-    /// How it waits for messages; none: it ends with its first answer.
+    /// The inbox settings. Without them the agent ends with its first answer.
     pub(crate) inbox: Option<Listening>,
     pub(crate) fallback_model: Option<String>,
     pub(crate) sampling: Sampling,
     pub(crate) params: Map<String, Value>,
     pub(crate) session: Option<Session>,
     pub(crate) args: Option<Map<String, Value>>,
-    /// The step before.
+    /// The step whose result is in `previous`.
     pub(crate) from: Option<String>,
     agent: Option<String>,
     metadata: Option<Map<String, Value>>,
@@ -163,12 +163,12 @@ fn repairs() -> u32 {
     2
 }
 
-/// Null is a value, too.
+/// Reads a member that is present. Null counts as a value.
 fn present<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(reader).map(Some)
 }
 
-/// Reads what a task says, and the messages with which the conversation begins.
+/// Reads the settings of a task, and the first messages of the conversation.
 pub(crate) fn read(task: &Task, preset: &Preset) -> Result<(Settings, Vec<Message>)> {
     let input: Input = task.input()?;
     let config = task.config::<Option<Config>>()?.unwrap_or_default();
@@ -209,7 +209,7 @@ pub(crate) fn read(task: &Task, preset: &Preset) -> Result<(Settings, Vec<Messag
     Ok((settings, messages))
 }
 
-/// What the user says first: what the step before gave, and the input itself.
+/// The first user messages: the result of the step before, and the input itself.
 fn beginning(input: &Input) -> Result<Vec<Message>> {
     let own = match (&input.input, &input.prompt, &input.messages) {
         (Some(Value::String(text)), None, None) | (None, Some(text), None) => vec![Message::user(text.as_str())],
@@ -226,12 +226,12 @@ fn beginning(input: &Input) -> Result<Vec<Message>> {
 }
 
 impl Settings {
-    /// When messages that come during a turn are applied.
+    /// Returns when to apply messages that come during a turn.
     pub(crate) fn mode(&self) -> Mode {
         self.inbox.as_ref().map_or(Mode::Steer, |inbox| inbox.mode)
     }
 
-    /// What people see of the agent when it begins.
+    /// The description of the agent that people see when it begins.
     pub(crate) fn about(&self, tools: &[&str]) -> Value {
         let capacity = self.inbox.as_ref().and_then(|inbox| inbox.capacity).unwrap_or(CAPACITY);
         let mut about = json!({ "tools": tools, "inbox": { "capacity": capacity } });

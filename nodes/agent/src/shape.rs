@@ -1,4 +1,4 @@
-//! What an answer has to look like, and how it is read from what a model wrote.
+//! The form of a structured answer, and the parser for it.
 
 use flowcell_expr::Json;
 use flowcell_sdk::{Failure, Result};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::settings::Structure;
 
-/// What a model is told of what is wrong, at most.
+/// Errors that the model gets, at most.
 const MAX_ERRORS: usize = 10;
 const MAX_ERROR_CHARS: usize = 300;
 
@@ -14,13 +14,13 @@ const MAX_ERROR_CHARS: usize = 300;
 pub(crate) struct Shape {
     /// The schema.
     pub(crate) schema: Value,
-    /// How often a model is asked again.
+    /// Maximum number of requests to repair an answer.
     pub(crate) max_repairs: u32,
     validator: jsonschema::Validator,
 }
 
 impl Shape {
-    /// Compiles the schema. No `$ref` leaves it, and patterns take linear time.
+    /// Compiles the schema. References stay inside it, and patterns take linear time.
     pub(crate) fn new(structure: &Structure) -> Result<Shape> {
         let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
         let validator = options.build(&structure.schema);
@@ -28,14 +28,14 @@ impl Shape {
         Ok(Shape { schema: structure.schema.clone(), max_repairs: structure.max_repairs, validator })
     }
 
-    /// Reads an answer, or says what is wrong with it.
+    /// Reads an answer, or returns its errors.
     pub(crate) fn read(&self, text: &str) -> Result<Value, Vec<String>> {
         let value = parse(text).map_err(|error| vec![format!("this is not JSON: {error}")])?;
         let errors: Vec<_> = self.validator.iter_errors(&value).take(MAX_ERRORS).map(|error| told(&error)).collect();
         if errors.is_empty() { Ok(value) } else { Err(errors) }
     }
 
-    /// The failure if a model does not manage.
+    /// The failure after the last repair.
     pub(crate) fn given_up(&self, errors: &[String]) -> Failure {
         let message =
             format!("the answer does not fit its schema after {} repairs: {}", self.max_repairs, errors.join("; "));
@@ -43,7 +43,7 @@ impl Shape {
     }
 }
 
-/// What a model is told to make it better.
+/// The message that asks the model to repair its answer.
 pub(crate) fn complaint(errors: &[String]) -> String {
     format!(
         "Your answer does not fit the JSON Schema:\n- {}\nAnswer again with the whole corrected JSON and nothing else.",
@@ -51,7 +51,7 @@ pub(crate) fn complaint(errors: &[String]) -> String {
     )
 }
 
-/// JSON, as it is or in the first block between fences.
+/// Parses JSON: the whole text, or else the first fenced block.
 fn parse(text: &str) -> serde_json::Result<Value> {
     exact(text.trim()).or_else(|error| match fenced(text) {
         Some(inner) => exact(inner),
@@ -59,7 +59,7 @@ fn parse(text: &str) -> serde_json::Result<Value> {
     })
 }
 
-/// Parses JSON whose whole numbers keep their digits.
+/// Parses JSON and refuses whole numbers that would lose digits.
 fn exact(text: &str) -> serde_json::Result<Value> {
     let value = serde_json::from_str(text)?;
     Json::check_numbers(text).map(|()| value)
@@ -71,7 +71,7 @@ fn fenced(text: &str) -> Option<&str> {
     rest.rsplit_once("```").map(|(inner, _)| inner.trim())
 }
 
-/// One error with its place, cut to a length that is worth its tokens.
+/// One error with its place, cut to [`MAX_ERROR_CHARS`] characters.
 fn told(error: &jsonschema::ValidationError<'_>) -> String {
     let message = match error.instance_path().as_str() {
         "" => error.to_string(),

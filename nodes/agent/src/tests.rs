@@ -1,4 +1,4 @@
-//! The agents, played by scripts: models, tools and people say what they are told to.
+//! The agents, played by scripts that fix the replies of models, tools and people.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod beginnings;
@@ -14,7 +14,7 @@ use flowcell_sdk::{
 };
 use serde_json::{Value, json};
 
-/// Plays a script for `agent.run` with a prompt. Twice, as the same events have to lead to the same calls.
+/// Plays a script for `agent.run` with a prompt. Plays it twice, to check that the same events lead to the same calls.
 fn play(script: impl Fn() -> Script, config: &Value) -> Played {
     play_type("agent.run", script, json!({ "prompt": "Go" }), config)
 }
@@ -44,7 +44,7 @@ fn requests(played: &Played) -> Vec<&Value> {
     played.of("model.start-generate")
 }
 
-/// The messages of the last request, shortly: the role, and the text, or the kinds of its blocks.
+/// The messages of the last request, abbreviated: the role, and the text or the kinds of the blocks.
 fn last_messages(played: &Played) -> Vec<String> {
     let block = |block: &Value| match block["type"].as_str().unwrap() {
         "text" => block["text"].as_str().unwrap().to_owned(),
@@ -58,7 +58,7 @@ fn last_messages(played: &Played) -> Vec<String> {
     messages.iter().map(|message| format!("{}: {}", message["role"].as_str().unwrap(), said(message))).collect()
 }
 
-/// How the agent run was closed.
+/// The arguments of the one call of `agent.close`.
 fn closed(played: &Played) -> Value {
     let closed = played.of("agent.close");
     assert_eq!(closed.len(), 1, "an agent run is closed once");

@@ -1,4 +1,4 @@
-//! The tools of an agent. What goes wrong with a tool is told to the model; the agent goes on.
+//! The tools of an agent. If a tool fails, the model gets the error and the agent goes on.
 
 use flowcell_sdk::{
     Failure, Result,
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::{inbox::Inbox, settings::Settings};
 
-/// Bytes of a result that a model is given.
+/// Bytes of a tool result that the model sees.
 const MAX_RESULT_BYTES: usize = 128 << 10;
 
-/// The tools that are offered, and how many calls are left.
+/// The offered tools, and the number of calls left.
 pub(crate) struct Toolbox {
     tools: Vec<Tool>,
     left: u32,
@@ -28,7 +28,7 @@ impl Toolbox {
         }
         match tools::find(&settings.tools) {
             Ok(tools) => Ok(Toolbox { tools, left }),
-            // The flow names no tools, and grants none.
+            // Only the preset asks for tools, and the flow grants none.
             Err(failure) if settings.tools_of_preset && failure.code == "denied" => {
                 Ok(Toolbox { tools: Vec::new(), left })
             }
@@ -36,7 +36,7 @@ impl Toolbox {
         }
     }
 
-    /// Their names for the model.
+    /// The names of the tools, as the model uses them.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.tools.iter().map(|tool| tool.name.as_str()).collect()
     }
@@ -51,12 +51,12 @@ impl Toolbox {
         self.tools.iter().map(offer).collect()
     }
 
-    /// Whether calls are left.
+    /// Returns true if no calls are left.
     pub(crate) fn is_used_up(&self) -> bool {
         self.left == 0
     }
 
-    /// Makes the calls of one turn, all at a time, and gives their results in the order of the calls.
+    /// Makes the calls of one turn concurrently and returns their results in the order of the calls.
     pub(crate) fn answer<'a>(
         &mut self,
         uses: impl Iterator<Item = ToolUse<'a>>,

@@ -3,7 +3,7 @@
 use flowcell_expr::{Captured, Condition, ExprError, Json};
 use flowcell_sdk::prelude::*;
 
-/// Tells whether a captured condition holds; the members of `locals` are roots, too.
+/// Evaluates a captured condition. The members of `locals` are roots, too.
 pub(crate) fn holds(field: &Json, locals: Json) -> Result<bool> {
     let captured = Captured::parse(field);
     let condition = Condition::compile(captured.raw()).map_err(|errors| refuse(errors.first()))?;

@@ -10,7 +10,7 @@ enum OnItemError {
     Collect,
 }
 
-/// Runs the body for each item; without a body it lists the items with their places.
+/// Runs the body for each item. Without a body it returns the items with their places.
 pub(crate) fn run(task: &Task) -> Result<Step> {
     match task.woken_by()? {
         Some(woken) => match woken.error {
@@ -22,7 +22,7 @@ pub(crate) fn run(task: &Task) -> Result<Step> {
     }
 }
 
-/// The items are never read here: the host shares them with the passes.
+/// Starts a pass for each item. The items are not read here: the host shares them with the passes.
 fn fan_out(task: &Task) -> Result<Step> {
     count(task)?;
     let concurrency: Option<u32> = task.input_at("/concurrency")?.flatten();
@@ -47,7 +47,7 @@ fn places(task: &Task) -> Result<Step> {
     Step::value(json!({ "items": items, "count": count }))
 }
 
-/// The number of items, without reading them.
+/// Counts the items without reading them.
 fn count(task: &Task) -> Result<u32> {
     task.input_len("/list").ok_or_else(|| Failure::invalid_input("input at `/list`: a list is expected"))
 }

@@ -8,7 +8,7 @@ pub(crate) struct Input {
     condition: Json,
 }
 
-/// Says whether the condition holds.
+/// Evaluates the condition.
 pub(crate) fn run(input: Input) -> Result<Value> {
     let condition = crate::condition::holds(&input.condition, Json::Null)?;
     Ok(json!({ "condition": condition }))

@@ -1,4 +1,4 @@
-//! The pack `control`: what decides which way a flow takes, and when.
+//! The pack `control`: nodes that choose the path of a flow and the time of each step.
 
 mod condition;
 mod fail;

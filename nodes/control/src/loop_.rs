@@ -3,7 +3,7 @@
 use flowcell_expr::Json;
 use flowcell_sdk::prelude::*;
 
-/// Passes if the flow does not say how many.
+/// Maximum number of passes, by default.
 const MAX_ITERATIONS: u64 = 100;
 
 #[derive(Deserialize)]
@@ -14,13 +14,13 @@ pub(crate) struct Input {
     max_iterations: Option<u64>,
 }
 
-/// What the pauses remember: how many passes are done.
+/// The state that the pauses keep: the number of finished passes.
 #[derive(Clone, Copy, Default, Deserialize, Serialize)]
 struct Passes {
     done: u64,
 }
 
-/// Runs the body for as long as the condition holds. It is checked before each pass.
+/// Runs the body as long as the condition holds. Checks the condition before each pass.
 pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
     let info = task.info()?;
     if !info.has_body {
@@ -34,7 +34,7 @@ pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
     let done = before.done + u64::from(woken.is_some());
     let last = woken.map_or(Value::Null, |woken| woken.value);
 
-    // The loop's own id names the passes so far, as it does inside the body.
+    // The loop's own id refers to the passes so far, as it does inside the body.
     let own = Json::object([("iteration", Json::from(done)), ("last", Json::from(last))]);
     let locals = Json::object([(info.node_id.as_str(), own)]);
     if !crate::condition::holds(&input.condition, locals)? {

@@ -1,4 +1,4 @@
-//! `control.merge`. The waiting is the host's: the manifest marks `mode` as the node's join.
+//! `control.merge`. The host waits for the branches: the manifest marks `mode` as the node's join.
 
 use flowcell_sdk::prelude::*;
 
@@ -16,7 +16,7 @@ enum Mode {
     Any,
 }
 
-/// Says that the branches have met.
+/// Reports that the branches have met.
 pub(crate) fn run(input: Input) -> Result<Value> {
     match input.mode {
         Mode::All | Mode::Any => Ok(json!({ "merged": true })),

@@ -2,7 +2,7 @@
 
 use flowcell_sdk::prelude::*;
 
-/// Runs another flow and hands its outputs on.
+/// Runs another flow and passes its outputs on.
 pub(crate) fn run(task: &Task) -> Result<Step> {
     if let Some(woken) = task.woken_by()? {
         return match woken.error {

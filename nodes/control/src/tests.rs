@@ -1,4 +1,4 @@
-//! The examples of the manifest, and what happens after a pause.
+//! The examples of the manifest, and the nodes after a pause.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use flowcell_contract::Manifest;
@@ -8,7 +8,7 @@ use flowcell_sdk::{
 };
 use serde_json::{Value, json};
 
-/// Every example of the manifest gives what it says.
+/// Every example of the manifest gives the documented result.
 #[test]
 fn examples() {
     let manifest = Manifest::parse(crate::MANIFEST).unwrap();
@@ -17,7 +17,7 @@ fn examples() {
         for example in &node.examples {
             let place = format!("{}: {}", node.name, example.title);
             let pauses_for = |wake: &str| example.pause.iter().flatten().any(|name| name == wake);
-            // A type that needs a body has one, but in the example about its absence.
+            // A type that needs a body has one, except in the example of a missing body.
             let needed = node.body.as_ref().is_some_and(|body| body.required);
             let missing = example.failure.as_deref() == Some("missing_body");
             let has_body = needed && !missing || pauses_for("body") || pauses_for("each");
@@ -45,7 +45,7 @@ fn task(more: Value) -> Value {
     task
 }
 
-/// One row: node type, input, state, woken, and what comes of it.
+/// Runs one row: node type, input, state and woken. Returns the outcome.
 fn resumed(node_type: &str, input: Value, state: Value, woken: Value) -> Outcome {
     let woken = (!woken.is_null()).then_some(woken);
     let state = woken.is_some().then_some(state);
@@ -130,7 +130,7 @@ fn strict_conditions_need_what_they_read() {
     }
 }
 
-/// The loop counts its passes, sees them under its own id, and stops at its cap.
+/// The loop counts its passes, sees them under its own id, and stops at its maximum.
 #[test]
 fn loops() {
     let input = json!({ "while": { "expr": "poll.iteration < flow.input.times", "vars": { "flow.input.times": 2 } } });
@@ -154,7 +154,7 @@ fn loops() {
     assert!(matches!(capped, Outcome::Failure(failure) if failure.code == "max_iterations"));
 }
 
-/// With a body the items are handed over unread.
+/// With a body the node passes the items on unread.
 #[test]
 fn fans_out() {
     let input = json!({ "list": [1, 2], "as": "order", "concurrency": 2, "onItemError": "collect" });

@@ -8,14 +8,14 @@ pub(crate) struct Input {
     until: Option<String>,
 }
 
-/// What the pause remembers: when it began.
+/// The state that the pause keeps: the time at which it began.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Began {
     started_ms: u64,
 }
 
-/// Waits for some time, for an event, or for whichever comes first.
+/// Waits for some time, for an event, or for the first of both.
 pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
     let now = task.info()?.now_ms;
     if let Some(woken) = task.woken_by()? {

@@ -29,7 +29,7 @@ pub(crate) fn undecided(error: ExprError) -> Failure {
     Failure::new(code(&error, "condition_error"), error)
 }
 
-/// Adds to a failure which item of the list it comes from.
+/// Adds the index of the list item to a failure.
 pub(crate) fn of_item(index: usize) -> impl Fn(Failure) -> Failure {
     move |failure| Failure { message: format!("item {index}: {}", failure.message), ..failure }
 }

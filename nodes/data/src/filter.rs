@@ -16,7 +16,7 @@ pub(crate) struct Output {
     list: Vec<Json>,
 }
 
-/// Keeps the items for which a condition holds.
+/// Keeps the items for which the condition holds.
 pub(crate) fn run(input: Input) -> Result<Output> {
     let captured = Captured::parse(&input.when);
     let condition = expression::condition(captured.raw())?;

@@ -1,4 +1,4 @@
-//! The pack `data`: what makes values from values.
+//! The pack `data`: nodes that compute values from values.
 
 mod expression;
 mod filter;

@@ -11,7 +11,7 @@ struct Input {
     template: Option<Json>,
 }
 
-/// Makes a new item of every item; without a template it hands the list on.
+/// Renders a new item from every item. Without a template it passes the list on.
 pub(crate) fn run(task: &Task) -> Result<Step> {
     let input: Input = task.input()?;
     let Some(template) = &input.template else {

@@ -13,7 +13,7 @@ pub(crate) struct Output {
     object: Json,
 }
 
-/// Puts objects over each other; later members win.
+/// Merges objects. If several have the same member, the last one wins.
 pub(crate) fn run(input: Input) -> Result<Output> {
     let mut members = Vec::new();
     for (index, object) in input.objects.iter().enumerate() {

@@ -3,9 +3,9 @@
 use flowcell_sdk::{file, prelude::*};
 use serde_json::Map;
 
-/// How far a list may grow by one write.
+/// Items by which one write may extend a list.
 const MAX_GROWTH: usize = 10_000;
-/// Steps of a path.
+/// Steps that a path may have.
 const MAX_STEPS: usize = 100;
 
 #[derive(Deserialize)]
@@ -14,7 +14,7 @@ pub(crate) struct Pick {
     keys: Vec<String>,
 }
 
-/// Keeps some members, in the order of the keys; those that are not there stay out.
+/// Keeps the members with these keys, in the order of the keys. Skips keys that the object does not have.
 pub(crate) fn pick(input: Pick) -> Result<Value> {
     refuse_file(&input.object)?;
     let member = |key: String| input.object.get(&key).cloned().map(|value| (key, value));
@@ -30,7 +30,7 @@ pub(crate) struct Set {
     value: Value,
 }
 
-/// Writes one part; objects and lists on the way come into being.
+/// Writes one part. Creates objects and lists on the way.
 pub(crate) fn set(input: Set) -> Result<Value> {
     refuse_file(&input.object)?;
     let steps = parse(&input.path)?;
@@ -39,7 +39,7 @@ pub(crate) fn set(input: Set) -> Result<Value> {
     Ok(json!({ "object": object }))
 }
 
-/// Refuses to take the members of a file value for those of its content.
+/// Refuses a file value: its members are not those of its content.
 fn refuse_file(members: &Map<String, Value>) -> Result<()> {
     let text = |key: &str| members.get(key).and_then(Value::as_str);
     match text("kind") == Some("file") && text("fileId").is_some() {
@@ -54,7 +54,7 @@ enum Part<'a> {
     Index(usize),
 }
 
-/// `a.b[0].c`.
+/// Parses a path such as `a.b[0].c`.
 fn parse(path: &str) -> Result<Vec<Part<'_>>> {
     let refuse = || Failure::invalid_input(format!("`{path}` is no path; write it like `a.b[0].c`"));
     let mut parts = Vec::new();

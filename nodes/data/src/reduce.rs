@@ -21,7 +21,7 @@ pub(crate) struct Output {
     value: Json,
 }
 
-/// Makes one value of a list: by an expression, or by adding up what can be added.
+/// Reduces a list to one value: by an expression, or without one by adding the items.
 pub(crate) fn run(input: Input) -> Result<Output> {
     let Some(field) = &input.expr else { return Ok(Output { value: sum(input.initial, input.list)? }) };
     let captured = Captured::parse(field);
@@ -35,7 +35,7 @@ pub(crate) fn run(input: Input) -> Result<Output> {
     Ok(Output { value: acc })
 }
 
-/// The sum of numbers, the texts or lists one after the other, the objects merged.
+/// Adds numbers, concatenates texts or lists, and merges objects.
 fn sum(initial: Option<Json>, list: Vec<Json>) -> Result<Json> {
     let mut items = initial.into_iter().chain(list);
     let first = items.next().unwrap_or_default();
@@ -69,7 +69,7 @@ fn add(acc: &Json, item: &Json) -> Option<Json> {
     })
 }
 
-/// Adds whole numbers exactly, others as floats; none if a digit would be lost or the sum is not finite.
+/// Adds whole numbers exactly and others as floats. Returns none if a digit would be lost or the sum is not finite.
 fn add_numbers(a: &Number, b: &Number) -> Option<Number> {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => whole_number(&a.checked_add(b)?.to_string()),

@@ -17,7 +17,7 @@ pub(crate) struct Output {
     text: Json,
 }
 
-/// Renders a text. The members of `values` are names in it, and so is `values`.
+/// Renders a text. The template can use `values`, and each member of `values` by its name.
 pub(crate) fn run(input: Input) -> Result<Output> {
     let captured = Captured::parse(&input.template);
     let template = expression::template(captured.raw())?;

@@ -1,5 +1,5 @@
-//! What the manifest's examples cannot show: captured values, and how large or odd a value may be. The examples
-//! themselves are run in the sandbox, by the engine's tests.
+//! Cases that the manifest's examples cannot show: captured values, and large or odd values. The engine's tests run the
+//! examples in the sandbox.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use flowcell_contract::{Manifest, MarkKind};
@@ -51,7 +51,7 @@ fn captured_values_are_seen_and_locals_win() {
     }
 }
 
-/// Each type says what is missing, and in which item.
+/// Each type reports the missing value and the item.
 #[test]
 fn strict_fields_need_what_they_read() {
     let captured = |tag: &str, raw: &str| json!({ tag: raw, "vars": { "a.skipped": true }, "strict": true });
@@ -85,7 +85,7 @@ fn strict_fields_need_what_they_read() {
     assert_eq!(run("data.filter", tested), Outcome::Output(json!({ "list": [{ "x": 1 }] })));
 }
 
-/// What an expression reads is captured only if the host knows that it is an expression.
+/// The host captures the values that an expression reads only if the manifest marks the field as an expression.
 #[test]
 fn what_is_an_expression_is_marked_as_one() {
     let manifest = Manifest::parse(crate::MANIFEST).unwrap();
@@ -193,7 +193,7 @@ fn validation_is_bounded() {
     }
 }
 
-/// A file value stands for its content: what would take its members for those of the content, or write them down, refuses it.
+/// A file value stands for its content. A node that would read or write its members instead refuses it.
 #[test]
 fn file_values_are_refused_where_their_content_is_needed() {
     let file = json!({ "kind": "file", "fileId": "abc", "size": 9, "mime": "application/json" });
@@ -209,7 +209,7 @@ fn file_values_are_refused_where_their_content_is_needed() {
         assert_eq!(failure.code, "invalid_input", "{node_type}");
         assert!(failure.message.contains(named) && failure.message.contains("file.content"), "{failure:?}");
     }
-    // One that is carried along stays what it is.
+    // A file value that is only passed on stays unchanged.
     let set = run("data.set", json!({ "object": {}, "path": "a.b", "value": file }));
     assert_eq!(set, Outcome::Output(json!({ "object": { "a": { "b": file } } })));
 }

@@ -5,9 +5,9 @@ use flowcell_sdk::{
     prelude::*,
 };
 
-/// Errors that are told at most.
+/// Errors that are reported at most.
 const MAX_ERRORS: usize = 100;
-/// Characters of one error. An error quotes the value that is wrong, which may be all of a large input.
+/// Characters of one error. An error quotes the invalid value, which may be the whole of a large input.
 const MAX_ERROR_CHARS: usize = 500;
 
 #[derive(Deserialize)]
@@ -17,7 +17,7 @@ pub(crate) struct Input {
     schema: Value,
 }
 
-/// Checks a value against a JSON Schema, given as an object or as JSON text. No `$ref` leaves the document.
+/// Checks a value against a JSON Schema, given as an object or as JSON text. References stay inside the schema.
 pub(crate) fn run(input: Input) -> Result<Value> {
     if is_file(&input.value) {
         return Err(not_here("value"));
@@ -32,7 +32,7 @@ pub(crate) fn run(input: Input) -> Result<Value> {
     Ok(if errors.is_empty() { json!({ "valid": true }) } else { json!({ "valid": false, "errors": errors }) })
 }
 
-/// One error with its place, cut to a length that a person reads.
+/// One error with its place, cut to [`MAX_ERROR_CHARS`] characters.
 fn told(error: &jsonschema::ValidationError<'_>) -> String {
     let message = match error.instance_path().as_str() {
         "" => error.to_string(),

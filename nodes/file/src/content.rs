@@ -8,14 +8,14 @@ use serde_json::value::RawValue;
 
 use crate::json_part::{self, Window};
 
-/// Bytes of a text or of the lines that an output may have, so that it fits into an output when it is escaped as usual.
+/// Maximum bytes of a text or of lines, so that they fit into an output after the usual escaping.
 const TEXT_BYTES: u64 = 3 << 20;
-/// Lines or items of a list if the flow does not say how many.
+/// Maximum number of lines or list items, by default.
 const LIMIT: u64 = 10_000;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
-    /// As text, since a body may be as large as an output.
+    /// Kept as JSON text, because a body may be as large as an output.
     #[serde(default, deserialize_with = "given")]
     file: Option<Box<RawValue>>,
     #[serde(default, rename = "as")]
@@ -35,7 +35,7 @@ enum Form {
     Lines,
 }
 
-/// Reads a file value. A value that is no file, such as a body that was small enough to be a value, is read alike.
+/// Reads a file value. Also accepts other values, such as a body that was small enough to stay a value.
 pub(crate) fn read(task: &Task, input: Input) -> Result<Step> {
     let file = input.file.as_ref().ok_or_else(|| Failure::invalid_input("input: there is no `file`"))?;
     let paged = input.from.is_some() || input.limit.is_some();
@@ -61,7 +61,7 @@ pub(crate) fn read(task: &Task, input: Input) -> Result<Step> {
     }
 }
 
-/// Whether the input's file is a file value. The whole value may be too large for a tree.
+/// Checks whether the input's file is a file value, without parsing the whole value, which may be too large.
 fn is_file(task: &Task) -> bool {
     task.input_text("/file/kind").as_deref() == Some("file") && task.input_text("/file/fileId").is_some()
 }
@@ -90,7 +90,7 @@ fn text(reader: &mut impl Read) -> Result<Step> {
     Step::value(json!({ "content": text, "more": false }))
 }
 
-/// Lines without their line breaks (`\n` or `\r\n`).
+/// Reads lines, without their line breaks (`\n` or `\r\n`).
 fn lines(reader: &mut impl BufRead, window: Window) -> Result<Step> {
     let mut found = Vec::new();
     let mut number = 0u64;

@@ -1,4 +1,4 @@
-//! One part of a JSON text, read without holding the rest of it.
+//! Reads one part of a JSON text without holding the rest in memory.
 
 use std::{
     cell::Cell,
@@ -11,39 +11,39 @@ use flowcell_sdk::prelude::*;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Bytes that the part may have in the output, without the space around its values.
+/// Maximum bytes of the part in the output, without whitespace around its values.
 const OUTPUT_BYTES: usize = (4 << 20) - 64;
-/// Values that the part may have, so that the output has room for its other members.
+/// Maximum number of values in the part, so that the output has room for its other members.
 const OUTPUT_VALUES: usize = JSON_VALUES - 1_000;
-/// Bytes that the part, or an item of a window, may have as it is written.
+/// Maximum bytes of the part, or of an item of a window, in the source text.
 const WRITTEN_BYTES: u64 = 16 << 20;
 
-/// Which items of a list are read.
+/// The range of list items to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     /// The first item, from 0.
     pub(crate) from: u64,
-    /// How many items at most.
+    /// Number of items at most.
     pub(crate) limit: u64,
 }
 
-/// What was read.
+/// The part that was read.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The value as JSON text: a tree of values would take many times its memory.
+    /// The value as JSON text. A tree of values would take many times its memory.
     pub(crate) text: String,
-    /// Whether the list goes on behind the window.
+    /// True if the list has more items after the window.
     pub(crate) more: bool,
 }
 
-/// How much more may be held.
+/// The memory that is left.
 #[derive(Default)]
 struct Room {
-    /// Bytes that the part that is read now may still have; none where nothing is held.
+    /// Bytes left for the part that is being read. None if no part is being read.
     left: Cell<Option<u64>>,
-    /// Whether something did not fit.
+    /// True if something did not fit.
     is_exceeded: Cell<bool>,
-    /// Whether items are wanted of something that is no list.
+    /// True if a window was requested of a value that is not a list.
     is_no_list: Cell<bool>,
 }
 
@@ -54,7 +54,7 @@ impl Room {
     }
 }
 
-/// Reads no more than there is room for.
+/// A reader that fails when the room is used up.
 struct Bounded<'a, R> {
     reader: R,
     room: &'a Room,
@@ -71,7 +71,7 @@ impl<R: Read> Read for Bounded<'_, R> {
     }
 }
 
-/// Reads the part at a JSON Pointer, of a list only the window's items. The text is checked to its end.
+/// Reads the part at a JSON Pointer, or of a list only the items in the window. Checks the text to its end.
 pub(crate) fn read(reader: &mut impl Read, pointer: &str, window: Option<Window>) -> Result<Found> {
     if !pointer.is_empty() && !pointer.starts_with('/') {
         let steps: Vec<_> = pointer.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
@@ -84,7 +84,7 @@ pub(crate) fn read(reader: &mut impl Read, pointer: &str, window: Option<Window>
     let mut deserializer = serde_json::Deserializer::from_reader(Bounded { reader, room: &room });
     let wrong = |error: serde_json::Error| match room.is_exceeded.get() {
         true => too_large(pointer, window),
-        // It is JSON, and has something else at the path.
+        // The text is JSON, but has another kind of value at the path.
         false if room.is_no_list.get() => Failure::new("path_not_found", error.to_string()),
         false => Failure::new("invalid_json", format!("the file is not JSON: {error}")),
     };
@@ -113,7 +113,7 @@ fn too_large(pointer: &str, window: Option<Window>) -> Failure {
     Failure::new("output_too_large", message)
 }
 
-/// Walks down to the part and puts it into `found`.
+/// Descends to the part and puts it into `found`.
 struct Part<'a> {
     steps: &'a [String],
     window: Option<Window>,
@@ -202,7 +202,7 @@ impl<'de> Visitor<'de> for Part<'_> {
 }
 
 impl Part<'_> {
-    /// Reads something that is held, within its room.
+    /// Reads a value that is kept, within the memory limit.
     fn held<T>(&self, read: impl FnOnce() -> T) -> T {
         self.room.left.set(Some(WRITTEN_BYTES));
         let value = read();
@@ -210,7 +210,7 @@ impl Part<'_> {
         value
     }
 
-    /// Checks a JSON text that becomes a part of the output.
+    /// Compacts a JSON text that becomes part of the output.
     fn kept<E: serde::de::Error>(&self, text: &RawValue, most: usize) -> Result<String, E> {
         let text = Json::compact(text.get(), most).map_err(E::custom)?;
         text.ok_or_else(|| E::custom(self.room.exceed()))

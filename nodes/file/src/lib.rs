@@ -1,4 +1,4 @@
-//! The pack `file`: files in the folder that the operator gives.
+//! The pack `file`: reads and writes files in the folder that the operator configures.
 
 mod content;
 mod json_part;
@@ -30,7 +30,7 @@ enum Form {
     File,
 }
 
-/// Gives the content of a file.
+/// Reads the content of a file.
 fn read(_task: &Task, input: Read) -> Result<Step> {
     let content = match input.form {
         Form::Text => files::read_text(&input.path)?.into(),
@@ -75,7 +75,7 @@ fn top() -> String {
     ".".into()
 }
 
-/// Gives what is in a folder.
+/// Lists a folder.
 fn list(_task: &Task, input: List) -> Result<Step> {
     let entries = files::list(&input.path)?;
     Step::value(json!({ "count": entries.len(), "entries": entries }))

@@ -1,4 +1,4 @@
-//! What is asked of the host, and what becomes of its answers, played by a script.
+//! The calls to the host, and the results of its answers, played by a script.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use flowcell_contract::Manifest;
@@ -85,7 +85,7 @@ fn a_file_value_is_read_in_pieces_and_in_parts() {
             other => panic!("{other:?}"),
         }
     };
-    // Larger than one piece, so that a line lies across the border of two.
+    // Larger than one chunk, so that a line crosses the boundary between two chunks.
     let lines: String = (0..200_000).map(|number| format!("line {number}\r\n")).collect();
     let list = format!("{{\"before\": [1], \"items\": [{}]}}", vec!["{\"a\": 1}"; 200_000].join(","));
     let some = |from: u64| vec![json!({ "a": 1 }); from as usize];
@@ -158,12 +158,12 @@ fn a_file_value_is_read_in_pieces_and_in_parts() {
     assert!(matches!(missing.outcome, Outcome::Failure(failure) if failure.code == "file_not_found"));
 }
 
-/// A list with so many bytes of space in it.
+/// A list with this many bytes of whitespace in it.
 fn spaced(bytes: usize) -> String {
     format!("[1,{}2]", " ".repeat(bytes))
 }
 
-/// A list of so many numbers.
+/// A list of this many numbers.
 fn numbers(count: usize) -> String {
     format!("[{}]", vec!["1"; count].join(","))
 }

@@ -1,4 +1,4 @@
-//! What came, as an output or as a failure.
+//! A response as an output or as a failure.
 
 use std::time::SystemTime;
 
@@ -9,15 +9,15 @@ use flowcell_sdk::{
 };
 use serde_json::Map;
 
-/// After these another attempt may be answered otherwise.
+/// Statuses after which another attempt may succeed.
 const PASSING: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
-/// Bytes of a body that a failure shows.
+/// Maximum bytes of a body that a failure shows.
 const SHOWN: usize = 4 << 10;
 
-/// Values of JSON that a body may have, so that the output has room for its other members.
+/// Maximum number of JSON values in a body, so that the output has room for its other members.
 const BODY_VALUES: usize = JSON_VALUES - 1_000;
 
-/// An answer that was read.
+/// A response that was read.
 pub(crate) struct Answer {
     /// The status.
     pub(crate) status: u16,
@@ -26,7 +26,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Reads an answer, JSON if it says that it is JSON.
+    /// Reads a response. Parses the body if the content type is JSON.
     pub(crate) fn read(response: Response) -> Result<Answer> {
         let headers = by_name(&response.headers);
         let mime = headers.get("content-type").and_then(Value::as_str).unwrap_or_default();
@@ -45,13 +45,13 @@ impl Answer {
         Ok(Answer { status: response.status, headers, body })
     }
 
-    /// The output.
+    /// The output of the node.
     pub(crate) fn output(self) -> Result<Output> {
         let output = Output::object().with("status", Source::value(self.status)?);
         Ok(output.with("headers", Source::value(self.headers)?).with("body", self.body))
     }
 
-    /// The failure of a status that was not expected.
+    /// The failure for a status that was not expected.
     pub(crate) fn failure(self, now: SystemTime) -> Failure {
         let after = self.headers.get("retry-after").and_then(Value::as_str).and_then(|after| wait(after, now));
         let failure = Failure::new("http_status", format!("the answer has the status {}", self.status));
@@ -64,7 +64,7 @@ impl Answer {
     }
 }
 
-/// The media type is JSON, or one that is written in it.
+/// Returns true if the media type is JSON or based on JSON.
 fn is_json(mime: &str) -> bool {
     let essence = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence == "application/json" || essence.ends_with("+json")
@@ -81,8 +81,8 @@ fn by_name(headers: &[(String, String)]) -> Map<String, Value> {
     named
 }
 
-/// A body that is JSON. It stays text: a tree of values would take many times its memory. What has more values than an
-/// output may have is a file value.
+/// A JSON body. It stays text, because a tree of values would take many times its memory. A body with more values than
+/// an output may have becomes a file value.
 fn json_value(bytes: Vec<u8>, mime: &str) -> Result<Source> {
     if Json::has_more_values(&bytes, BODY_VALUES) {
         return Ok(Source::Value(http::keep(bytes, mime)?));
@@ -98,7 +98,7 @@ fn json_text(bytes: &[u8]) -> Result<Source> {
     Ok(Source::Text(compact.unwrap_or_default()))
 }
 
-/// A body as a failure shows it: whole, or its beginning as text.
+/// A body as a failure shows it: whole, or the beginning of its text.
 fn shown(body: Source) -> Value {
     let text = match &body {
         Source::Value(Value::String(text)) | Source::Text(text) => text.clone(),
@@ -115,7 +115,7 @@ fn shown(body: Source) -> Value {
     Value::String(format!("{}…", &text[..end]))
 }
 
-/// What `retry-after` says: seconds, or a date.
+/// Parses `retry-after`, in seconds or as a date. Returns milliseconds from `now`.
 pub(crate) fn wait(after: &str, now: SystemTime) -> Option<u32> {
     let ms = match after.trim().parse::<u64>() {
         Ok(seconds) => u128::from(seconds) * 1000,

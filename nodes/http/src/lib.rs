@@ -1,4 +1,4 @@
-//! The pack `http`: requests to servers.
+//! The pack `http`: sends requests to servers.
 
 mod answer;
 mod query;
@@ -11,7 +11,7 @@ flowcell_sdk::pack! {
     "http.request" => run,
 }
 
-/// Sends one request and gives the answer.
+/// Sends one request and returns the response.
 fn run(_task: &Task, input: request::Input) -> Result<Step> {
     let expected = input.expected()?;
     let response = http::send(input.request()?)?;

@@ -3,7 +3,7 @@
 use flowcell_sdk::prelude::*;
 use serde_json::Map;
 
-/// The URL with these members added to its query.
+/// Returns the URL with these members added to its query.
 pub(crate) fn add(url: &str, members: &Map<String, Value>) -> Result<String> {
     let mut query = String::new();
     for (name, value) in members {
@@ -31,7 +31,7 @@ pub(crate) fn add(url: &str, members: &Map<String, Value>) -> Result<String> {
     Ok(format!("{url}{joint}{query}{fragment}"))
 }
 
-/// A value as it stands in a query; null is left out.
+/// A value as text for a query. Null is left out.
 fn text(name: &str, value: &Value) -> Result<Option<String>> {
     match value {
         Value::Null => Ok(None),
@@ -45,7 +45,7 @@ fn text(name: &str, value: &Value) -> Result<Option<String>> {
     }
 }
 
-/// Encodes all but what means itself everywhere in a URL.
+/// Percent-encodes all characters except those that are unreserved in URLs.
 fn encode(text: &str, out: &mut String) {
     for byte in text.bytes() {
         match byte {

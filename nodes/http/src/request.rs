@@ -1,4 +1,4 @@
-//! What a flow asks for, as a request.
+//! The input of a node as an HTTP request.
 
 use std::collections::BTreeMap;
 
@@ -30,12 +30,12 @@ fn get() -> String {
     "GET".into()
 }
 
-/// Statuses from the first to the last.
+/// A range of statuses, from the first to the last.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Class(u16, u16);
 
 impl Class {
-    /// Whether a status is one of them.
+    /// Returns true if the range contains the status.
     pub(crate) fn has(&self, status: u16) -> bool {
         (self.0..=self.1).contains(&status)
     }
@@ -51,7 +51,7 @@ impl Class {
 }
 
 impl Input {
-    /// The statuses that are no failure.
+    /// Returns the statuses that count as success, by default 200 to 299.
     pub(crate) fn expected(&self) -> Result<Vec<Class>> {
         let Some(items) = &self.expect else { return Ok(vec![Class(200, 299)]) };
         let wrong = |item: &Value| {
@@ -62,7 +62,7 @@ impl Input {
         items.iter().map(|item| Class::read(item).ok_or_else(|| wrong(item))).collect()
     }
 
-    /// The request.
+    /// Builds the request.
     pub(crate) fn request(self) -> Result<http::Request> {
         let url = query::add(&self.url, &self.query)?;
         let request = http::Request {

@@ -1,4 +1,4 @@
-//! What is asked for, and what becomes of an answer, played by a script.
+//! Requests and responses, played by a script.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::time::{Duration, SystemTime};

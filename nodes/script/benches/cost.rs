@@ -1,6 +1,6 @@
-//! What scripts cost: a trivial one over a component that does nothing; one that computes over the same engine compiled for
-//! this machine; and a hundred at a time over one alone, each of which awaits ten services. Prints milliseconds and ratios, which
-//! are of one run.
+//! Measures the cost of scripts: a trivial script against a component that does nothing; a computing script against the
+//! same engine compiled for this machine; and a hundred concurrent scripts that each await ten services, against one
+//! such script. Prints milliseconds and ratios of one run.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -21,14 +21,14 @@ use serde_json::json;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Every figure is the best of so many rounds.
+/// Every figure is the best of this many rounds.
 const ROUNDS: usize = 10;
-/// What a service takes to answer.
+/// The time that a service takes to answer.
 const SERVICE: Duration = Duration::from_millis(20);
 const SCRIPTS: usize = 100;
 const COMPUTING: &str = "let n = 0; for (let i = 0; i < 1000000; i++) n = (n * 31 + i) % 65521; n";
 
-/// A service that takes its time.
+/// A service that answers after [`SERVICE`].
 struct Slow;
 
 impl Capability for Slow {

@@ -1,4 +1,4 @@
-//! Calls of services that are under way. Each has a promise, which is settled when its answer arrives.
+//! Calls of services. Each has a promise that is settled when the answer arrives.
 
 use std::{
     cell::RefCell,
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::value;
 
-/// Calls that are made of the host at a time, which takes no more. Others wait for their turn.
+/// Calls that are in progress at a time; the host takes no more. Further calls wait.
 const AT_A_TIME: usize = 64;
 
 /// The calls of a script.
@@ -28,22 +28,22 @@ pub(crate) struct Calls(RefCell<State>);
 
 #[derive(Default)]
 struct State {
-    /// How many were made.
+    /// Calls so far.
     made: u64,
     waiting: VecDeque<(Call, Promised)>,
     under_way: HashMap<CallId, Promised>,
 }
 
-/// Who waits for an answer.
+/// The promise of a call.
 struct Promised {
     service: String,
     settle: ResolvingFunctions,
-    /// Made where the script has called, so that it knows its line.
+    /// Created at the call, so that it has the line of the call.
     error: JsObject,
 }
 
 impl Calls {
-    /// Calls a service, now or when it is its turn, and gives the promise of its answer.
+    /// Calls a service, now or when a place is free, and returns the promise of its answer.
     pub(crate) fn call(&self, service: String, args: Vec<Value>, context: &mut Context) -> JsResult<JsValue> {
         let (promise, settle) = JsPromise::new_pending(context);
         let error = context.intrinsics().constructors().error().constructor();
@@ -59,7 +59,7 @@ impl Calls {
         Ok(promise.into())
     }
 
-    /// Waits until something has arrived, and settles its promise. False: nothing can arrive.
+    /// Waits until an answer arrives, and settles its promise. Returns false if nothing can arrive.
     pub(crate) fn wait(&self, context: &mut Context) -> Result<bool> {
         while let Some(event) = queue::next_event(None)? {
             let Event::Ended(call, outcome) = event else { continue };
@@ -75,7 +75,7 @@ impl Calls {
         Ok(false)
     }
 
-    /// Starts calls whose turn it is.
+    /// Starts waiting calls while places are free.
     fn start(&self, context: &mut Context) -> JsResult<()> {
         loop {
             let (call, promised) = {
@@ -95,7 +95,7 @@ impl Calls {
 }
 
 impl Promised {
-    /// Resolves the promise, or rejects it with an `Error` that has the `code` of the refusal, and the `service`.
+    /// Resolves the promise, or rejects it with an `Error` that has the `code` of the failure and the `service`.
     fn settle(self, outcome: Result<Value, Refusal>, context: &mut Context) -> JsResult<()> {
         let (settle, value) = match outcome {
             Ok(result) => (self.settle.resolve, value::to_js(&result, context)?),

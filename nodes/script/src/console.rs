@@ -1,4 +1,4 @@
-//! The object `console`: each of its functions writes one line to the run's log.
+//! The object `console`. Each of its functions writes one line to the run's log.
 
 use boa_engine::{
     Context, JsResult, JsString, JsValue, NativeFunction,
@@ -9,7 +9,7 @@ use flowcell_sdk::log::{self, Level};
 
 use crate::value;
 
-/// Bytes of a line.
+/// Maximum bytes of a line.
 const LINE_BYTES: usize = 8 << 10;
 
 const FUNCTIONS: [(&str, Level); 6] = [
@@ -21,7 +21,7 @@ const FUNCTIONS: [(&str, Level); 6] = [
     ("warn", Level::Warn),
 ];
 
-/// Gives scripts the global `console`.
+/// Adds the global `console`.
 pub(crate) fn install(context: &mut Context) -> JsResult<()> {
     let console = object(context);
     context.register_global_property(JsString::from("console"), console, Attribute::all())
@@ -42,7 +42,7 @@ fn object(context: &mut Context) -> JsObject {
     object.build()
 }
 
-/// A text as it is, everything else as JSON, or as JavaScript shows it where JSON has nothing for it.
+/// Returns a text as it is, and another value as JSON, or as JavaScript shows it if JSON cannot express it.
 fn shown(value: &JsValue, context: &mut Context) -> String {
     match value.as_string() {
         Some(text) => text.to_std_string_lossy(),

@@ -1,4 +1,4 @@
-//! The object `flow` of `setup(flow)`, with which a script declares its title, its inputs and its outputs.
+//! The object `flow` of `setup(flow)`. A script declares its title, inputs and outputs with it.
 
 use boa_engine::{
     Context, JsArgs, JsResult, JsString, JsValue, NativeFunction,
@@ -11,11 +11,11 @@ use crate::{
     thrown::error,
 };
 
-/// Inputs, and outputs, that a script may declare.
+/// Maximum number of inputs, and of outputs.
 const PORTS: usize = 256;
-/// Bytes of a title, a description, a label.
+/// Maximum bytes of a title, a description or a label.
 const TEXT_BYTES: usize = 4 << 10;
-/// Bytes of an id.
+/// Maximum bytes of an id.
 const ID_BYTES: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ fn description(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult
     Ok(JsValue::undefined())
 }
 
-/// Declares a port: its id, its label if it has one, and whether it may be missing.
+/// Declares a port: its id, an optional label, and whether it is optional.
 fn declare(name: &str, direction: Direction, kind: Kind, args: &[JsValue], context: &mut Context) -> JsResult<()> {
     let id = id(&format!("flow.{name}"), args.get_or_undefined(0))?;
     let (label, options) = match args.get_or_undefined(1) {
@@ -95,7 +95,7 @@ fn declare(name: &str, direction: Direction, kind: Kind, args: &[JsValue], conte
     Ok(())
 }
 
-/// The id of an input or an output.
+/// Checks the id of an input or an output.
 pub(crate) fn id(what: &str, value: &JsValue) -> JsResult<String> {
     let id = text(what, value, ID_BYTES)?;
     match !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {

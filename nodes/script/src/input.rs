@@ -1,19 +1,19 @@
-//! Which script is meant, and what it is given.
+//! The input of the nodes: a script and its inputs.
 
 use flowcell_sdk::{Failure, Result, Task};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The name under which places of a script show that was written into its node.
+/// The file name in the places of a script that is written into its node.
 const INLINE: &str = "source";
 
 /// A script with its inputs.
 pub(crate) struct Input {
-    /// What its places are called by: the file's path.
+    /// The file name that places show: the path of the file.
     pub(crate) name: String,
     /// The script.
     pub(crate) text: String,
-    /// What it is given, by id.
+    /// The inputs, by id.
     pub(crate) inputs: Map<String, Value>,
 }
 
@@ -25,7 +25,7 @@ struct Raw {
     inputs: Map<String, Value>,
 }
 
-/// A file as the host hands it over, which has read it beside the flow.
+/// A file beside the flow, read by the host.
 #[derive(Deserialize)]
 struct File {
     path: String,

@@ -1,21 +1,21 @@
-//! The pack `script`: JavaScript that reaches nothing but services.
+//! The pack `script`: JavaScript that can reach only services.
 //!
-//! | room | what it is |
+//! | module | purpose |
 //! |---|---|
-//! | input | which script is meant, and what it is given |
-//! | script | a script that was loaded, and its functions, each followed until it has settled |
-//! | text | the text of a script, which is read no deeper than the sandbox's stack allows |
-//! | syntax | where a text is no JavaScript, and where it uses a name |
-//! | session | what a script and the host's side of it share while it runs |
-//! | outline | what a script has said of itself |
+//! | input | the script and its inputs |
+//! | script | loads a script and calls its functions, each until its promise has settled |
+//! | text | the text of a script, limited in depth by the sandbox's stack |
+//! | syntax | places of syntax errors and of uses of a name |
+//! | session | the state of a script that the functions of the host share |
+//! | outline | the declarations of a script |
 //! | declare | the object `flow` of `setup(flow)` |
 //! | services | the object `services`: inputs, outputs, and a function for every service |
-//! | calls | calls of services that are under way |
+//! | calls | calls of services that are in progress |
 //! | console | the object `console` |
-//! | rejections | promises that were rejected and that nobody looks at |
-//! | value | values of JavaScript as JSON, and back |
+//! | rejections | rejected promises without a handler |
+//! | value | conversion between JavaScript values and JSON |
 //! | thrown | errors that scripts can catch |
-//! | trouble | why a script has failed, with its place |
+//! | trouble | the failure of a script, with its place |
 
 mod calls;
 mod console;
@@ -39,7 +39,7 @@ use serde_json::json;
 
 use crate::{input::Input, script::Script};
 
-/// What a script says of itself. Its `run` is not called.
+/// Returns the declarations of a script, without calling its `run`.
 fn inspect(task: &Task) -> Result<Step> {
     let mut script = Script::load(Input::read(task)?)?;
     Step::value(script.outline()?)

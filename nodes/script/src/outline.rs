@@ -1,10 +1,10 @@
-//! What a script says of itself: its title, its inputs and its outputs.
+//! The declarations of a script: its title, inputs and outputs.
 
 use flowcell_sdk::{Failure, Result};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// What a script says of itself.
+/// The declarations of a script.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Outline {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,7 +25,7 @@ pub(crate) struct Port {
     pub(crate) optional: bool,
 }
 
-/// What goes through a port.
+/// The kind of value that a port takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 }
 
 impl Outline {
-    /// Whether nothing is missing of what the script needs.
+    /// Checks that all required inputs are present.
     pub(crate) fn check(&self, inputs: &Map<String, Value>) -> Result<()> {
         let is_missing = |port: &&Port| !port.optional && inputs.get(&port.id).is_none_or(Value::is_null);
         let missing: Vec<_> = self.inputs.iter().filter(is_missing).map(|port| port.id.as_str()).collect();
@@ -49,7 +49,7 @@ impl Outline {
         Err(Failure::new("missing_input", message).details(json!({ "missing": missing })))
     }
 
-    /// The outputs that are missing of those that the script has promised.
+    /// Returns the required outputs that are missing.
     pub(crate) fn missing<'a>(&'a self, outputs: &'a Map<String, Value>) -> impl Iterator<Item = &'a str> {
         let promised = self.outputs.iter().filter(|port| !port.optional).map(|port| port.id.as_str());
         promised.filter(|id| !outputs.contains_key(*id))

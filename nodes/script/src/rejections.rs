@@ -1,4 +1,4 @@
-//! Promises that were rejected and that nobody looks at: what went wrong in them must not go unheard.
+//! Rejected promises without a handler. Their errors fail the script instead of being lost.
 
 use std::cell::RefCell;
 
@@ -9,12 +9,12 @@ use boa_engine::{
     object::{JsObject, builtins::JsPromise},
 };
 
-/// The promises, in the order in which they were rejected.
+/// The promises, in the order of their rejection.
 #[derive(Default)]
 pub(crate) struct Rejections(RefCell<Vec<JsObject<Promise>>>);
 
 impl Rejections {
-    /// Why the first of them was rejected.
+    /// The error of the first rejection.
     pub(crate) fn first(&self) -> Option<JsError> {
         let first = JsPromise::from(self.0.borrow().first()?.clone());
         match first.state() {
@@ -29,7 +29,7 @@ impl HostHooks for Rejections {
         let mut promises = self.0.borrow_mut();
         match operation {
             OperationType::Reject => promises.push(promise.clone()),
-            // Most are looked at soon after they were rejected.
+            // Most promises get a handler soon after their rejection.
             OperationType::Handle => {
                 if let Some(at) = promises.iter().rposition(|other| JsObject::equals(other, promise)) {
                     promises.remove(at);

@@ -1,4 +1,4 @@
-//! A script that was loaded, and its functions, each followed until it has settled.
+//! Loads a script and calls its functions, each until its promise has settled.
 
 use std::{path::Path, rc::Rc};
 
@@ -16,13 +16,13 @@ use crate::{
     text::Depth, trouble, value,
 };
 
-/// Calls of functions inside each other. Each takes memory of the sandbox; calls that pass through the engine itself, such
-/// as those of `map`, end at the sandbox's stack before.
+/// Maximum depth of function calls. Each call takes memory of the sandbox. Calls through the engine itself, such as
+/// those of `map`, reach the end of the sandbox's stack earlier.
 const CALL_DEPTH: usize = 4_000;
-/// Variables and intermediate values of all functions that are being executed.
+/// Maximum number of variables and intermediate values of all active functions.
 const STACK_VALUES: usize = 256 << 10;
 
-/// What stands after each script, so that its functions are found whether they are exported or not.
+/// The name of an export that is appended to each script. It makes the script's functions accessible, exported or not.
 const FOUND: &str = "found$by$flowcell";
 
 /// A script that was loaded.
@@ -35,7 +35,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Loads a script: its own lines are run, and none of its functions.
+    /// Loads a script. Runs its top-level statements but none of its functions.
     pub(crate) fn load(input: Input) -> Result<Script> {
         let (rejections, session) = (Rc::<Rejections>::default(), Rc::<Session>::default());
         let mut context = context(&rejections, &session).map_err(|error| broken(&error))?;
@@ -51,7 +51,7 @@ impl Script {
         Ok(script)
     }
 
-    /// Runs the script's own lines. What they change of promises has no influence on how.
+    /// Runs the script's top-level statements. Changes that they make to promises do not affect this.
     fn evaluate(&mut self) -> Result<()> {
         let module = self.module.clone();
         let loaded = module.load(&mut self.context);
@@ -61,7 +61,7 @@ impl Script {
         self.settled(&evaluated).map(drop)
     }
 
-    /// Lets the script say what it is.
+    /// Calls the script's `setup` or `init` and returns its declarations.
     pub(crate) fn outline(&mut self) -> Result<Outline> {
         let setup = match self.function("setup")? {
             Some(setup) => Some(setup),
@@ -74,12 +74,12 @@ impl Script {
         Ok(self.session.outline.borrow().clone())
     }
 
-    /// Whether nothing is missing of what the script says that it needs.
+    /// Checks that all required inputs are present.
     pub(crate) fn check_inputs(&mut self) -> Result<()> {
         self.outline()?.check(&self.input.inputs)
     }
 
-    /// Runs the script until nothing of it is under way. Gives what `run` returned, and its outputs.
+    /// Runs the script until none of its calls is in progress. Returns the result of `run`, and the outputs.
     pub(crate) fn run(mut self) -> Result<(Value, Map<String, Value>)> {
         let services = services::object(&self.input.inputs, &mut self.context).map_err(|error| self.thrown(&error))?;
         let run = self.entry()?;
@@ -99,7 +99,7 @@ impl Script {
         Ok((result, outputs))
     }
 
-    /// Calls a function, and follows what it returns until that has settled.
+    /// Calls a function and waits until the promise that it returns has settled.
     fn call(&mut self, function: &JsObject, argument: JsValue) -> Result<JsValue> {
         let returned = function.call(&JsValue::undefined(), &[argument], &mut self.context);
         let returned = returned.map_err(|error| self.thrown(&error))?;
@@ -123,7 +123,7 @@ impl Script {
         }
     }
 
-    /// Does what promises that have settled have left to do.
+    /// Runs the jobs of settled promises.
     fn work(&mut self) -> Result<()> {
         self.context.run_jobs().map_err(|error| self.thrown(&error))
     }
@@ -134,7 +134,7 @@ impl Script {
         self.function("run")?.ok_or_else(|| Failure::new("no_run", message))
     }
 
-    /// A function of the script by its name: the one that it exports, or else the one that it declares.
+    /// Finds a function of the script by its name: an exported one, or else a declared one.
     fn function(&mut self, name: &str) -> Result<Option<JsObject>> {
         let context = &mut self.context;
         let exported = self.module.namespace(context);
@@ -158,7 +158,7 @@ impl Script {
     }
 }
 
-/// An engine for one script: no modules beside it, no clock and no randomness but the sandbox's.
+/// Creates an engine for one script. It cannot import modules, and its clock and randomness are the sandbox's.
 fn context(rejections: &Rc<Rejections>, session: &Rc<Session>) -> Result<Context, JsError> {
     let builder = Context::builder().host_hooks(rejections.clone()).module_loader(Rc::new(IdleModuleLoader));
     let mut context = builder.build()?;

@@ -1,4 +1,4 @@
-//! The object `services`: what the script is given, what it gives, and a function for every name that is neither.
+//! The object `services`: the inputs, the outputs, and a function for every other name.
 
 use boa_engine::{
     Context, JsArgs, JsResult, JsString, JsValue, NativeFunction,
@@ -12,11 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::{declare::id, session::Session, thrown::error, value};
 
-/// Names that are no services: JavaScript asks for them by itself, to see whether an object is a promise or has a form of
-/// its own in JSON.
+/// Names that are never services. JavaScript itself looks them up, to recognise a promise or a custom JSON form.
 const RESERVED: [&str; 2] = ["then", "toJSON"];
 
-/// The object, with these inputs.
+/// Creates the object with these inputs.
 pub(crate) fn object(inputs: &Map<String, Value>, context: &mut Context) -> JsResult<JsProxy> {
     let inputs = value::object_to_js(inputs, context)?;
     Session::of(context)?.inputs.replace(Some(inputs.clone()));
@@ -36,7 +35,7 @@ fn input(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsVal
     inputs.map_or(Ok(JsValue::undefined()), |inputs| inputs.get(JsString::from(id), context))
 }
 
-/// `services.output(id, value)`: the value is taken as it is now.
+/// `services.output(id, value)`. Stores the current value.
 fn output(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let id = id("services.outputs", args.get_or_undefined(0))?;
     let value = value::to_json(args.get_or_undefined(1), &format!("the output `{id}`"), context)?;
@@ -44,7 +43,7 @@ fn output(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsVa
     Ok(JsValue::undefined())
 }
 
-/// What the object has under a name: a service, unless it is the object's own.
+/// Looks a name up: a member of the object itself, or else a service.
 fn member(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = (args.get_or_undefined(0), args.get_or_undefined(1));
     let target = target.as_object().ok_or_else(|| error("services is no object any more"))?;
@@ -57,7 +56,7 @@ fn member(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsVa
     }
 }
 
-/// The function that calls a service.
+/// Creates the function that calls a service.
 fn service(name: &str, context: &mut Context) -> JsObject {
     let call = |_: &JsValue, args: &[JsValue], name: &JsString, context: &mut Context| {
         let name = name.to_std_string_lossy();

@@ -1,4 +1,4 @@
-//! What a script and the host's side of it share while it runs.
+//! The state of a running script that the functions of the host share.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -7,21 +7,21 @@ use serde_json::{Map, Value};
 
 use crate::{calls::Calls, outline::Outline, thrown::error};
 
-/// What functions that scripts call reach. No value of JavaScript leads to it.
+/// The state that the functions available to scripts use. A script cannot reach it.
 #[derive(Default)]
 pub(crate) struct Session {
-    /// What the script has said of itself.
+    /// The declarations of the script.
     pub(crate) outline: RefCell<Outline>,
-    /// What it is given, once it runs.
+    /// The inputs. None until `run` is called.
     pub(crate) inputs: RefCell<Option<JsObject>>,
-    /// What it gives, by id.
+    /// The outputs, by id.
     pub(crate) outputs: RefCell<Map<String, Value>>,
-    /// Its calls of services.
+    /// The calls of services.
     pub(crate) calls: Calls,
 }
 
 impl Session {
-    /// The session of the script that runs in a context.
+    /// Returns the session of the script in this context.
     pub(crate) fn of(context: &Context) -> JsResult<Rc<Session>> {
         context.get_data::<Rc<Session>>().cloned().ok_or_else(|| error("this is no context of a script"))
     }

@@ -1,4 +1,4 @@
-//! Where a text is no JavaScript, and where it uses a name.
+//! Finds the places of syntax errors and of uses of a name.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::input::Input;
 
-/// Why a script cannot be read, with its place. `message` is what is said of it if the script alone can be read.
+/// Explains why a script cannot be parsed, with its place. Returns `message` if the script alone can be parsed.
 pub(crate) fn explain(input: &Input, message: &str) -> Failure {
     let mut parser = Parser::new(Source::from_bytes(&input.text));
     let (message, place) = match parser.parse_module(&Scope::new_global(), &mut Interner::default()) {
@@ -30,7 +30,7 @@ pub(crate) fn explain(input: &Input, message: &str) -> Failure {
     Failure::new("syntax_error", message).details(json!({ "line": line, "column": column }))
 }
 
-/// What is wrong, and where; without a place it is at the end.
+/// Describes a syntax error. An error without a place is at the end of the text.
 fn describe(error: &Error) -> (String, Option<Position>) {
     match error {
         Error::Expected { expected, found, context, span } => {
@@ -47,14 +47,14 @@ fn describe(error: &Error) -> (String, Option<Position>) {
     }
 }
 
-/// The place after the last character.
+/// Returns the place after the last character.
 fn end(text: &str) -> (u32, u32) {
     let lines = text.lines().count().max(1);
     let column = text.lines().last().map_or(0, |line| line.chars().count()) + 1;
     (u32::try_from(lines).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
 }
 
-/// The first place from `from` on that uses this name.
+/// Finds the first use of a name at or after `from`.
 pub(crate) fn first_use(text: &str, name: &str, from: (u32, u32)) -> Option<(u32, u32)> {
     let mut interner = Interner::default();
     let module = Parser::new(Source::from_bytes(text)).parse_module(&Scope::new_global(), &mut interner).ok()?;

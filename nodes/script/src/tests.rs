@@ -1,4 +1,4 @@
-//! Scripts, played without a host: what they are given, what they give, and how they fail.
+//! Scripts, played without a host: inputs, outputs and failures.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod author;
@@ -13,7 +13,7 @@ use flowcell_sdk::{
 };
 use serde_json::{Value, json};
 
-/// A host with services that give back what they were given, or fail.
+/// A host with services that return their arguments or fail.
 fn host() -> Script {
     Script::new()
         .service("echo", |args| Ok(args.first().cloned().unwrap_or_default()))
@@ -21,7 +21,7 @@ fn host() -> Script {
         .service("broken", |_| Err(Failure::new("quota_exceeded", "no images are left")))
 }
 
-/// Plays a script. Twice, as the same events have to lead to the same calls.
+/// Plays a script. Plays it twice, to check that the same events lead to the same calls.
 fn play_on(host: impl Fn() -> Script, input: Value) -> Played {
     let given = Given { input, ..Given::default() };
     let played = host().play(crate::run_node, "script.run", given.clone());
@@ -34,7 +34,7 @@ fn play(source: &str, inputs: Value) -> Played {
     play_on(host, json!({ "source": source, "inputs": inputs }))
 }
 
-/// What the body of a `run` returns.
+/// The return value of `run` with this body.
 fn returned(body: &str) -> Value {
     let source = format!("export async function run(services) {{ {body} }}");
     output(&play(&source, json!({})))["result"].clone()

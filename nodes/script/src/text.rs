@@ -1,7 +1,7 @@
-//! The text of a script, which is read no deeper than the sandbox's stack allows.
+//! The text of a script, limited in depth by the sandbox's stack.
 //!
-//! The parser calls itself for whatever is inside of something else, and reads on while it goes down. So the stack that is in
-//! use when it reads tells how deep it is, whatever brackets, blocks or operators the text is nested with.
+//! The parser is recursive and reads the text while it descends. So the depth of the stack at each read shows how deep
+//! the text is nested, for brackets, blocks and operators alike.
 
 use std::{
     cell::Cell,
@@ -14,10 +14,10 @@ use serde_json::json;
 
 use crate::input::Input;
 
-/// Bytes that reading may take of the stack, which has 2 MiB.
+/// Bytes of the stack that parsing may use. The stack has 2 MiB.
 const STACK: usize = 1792 << 10;
 
-/// Where a text was too deep, if it was.
+/// The offset at which the text was too deep, if it was.
 #[derive(Default)]
 pub(crate) struct Depth(Cell<Option<usize>>);
 
@@ -25,18 +25,18 @@ pub(crate) struct Depth(Cell<Option<usize>>);
 pub(crate) struct Text<'a> {
     left: &'a [u8],
     read: usize,
-    /// Where the stack was when this began.
+    /// The address of the stack when parsing began.
     base: usize,
     depth: &'a Depth,
 }
 
 impl Depth {
-    /// The text for a parser that is called from here.
+    /// Returns a reader of the text. The parser must be called from the same function.
     pub(crate) fn watch<'a>(&'a self, text: &'a str) -> Text<'a> {
         Text { left: text.as_bytes(), read: 0, base: stack(), depth: self }
     }
 
-    /// Whether the text of a script could be read to its end.
+    /// Checks that the parser could read the whole text.
     pub(crate) fn check(&self, input: &Input) -> Result<()> {
         let Some(read) = self.0.get() else { return Ok(()) };
         let before = &input.text[..input.text.floor_char_boundary(read)];
@@ -62,7 +62,7 @@ impl Read for Text<'_> {
     }
 }
 
-/// Where the stack is, about.
+/// The approximate address of the top of the stack.
 #[inline(never)]
 fn stack() -> usize {
     let here = 0_u8;

@@ -1,8 +1,8 @@
-//! What scripts can catch.
+//! Errors that scripts can catch.
 
 use boa_engine::{JsError, JsNativeError};
 
-/// A `TypeError` of JavaScript, thrown where the script has called.
+/// Creates a JavaScript `TypeError`, thrown at the script's call.
 pub(crate) fn error(message: impl Into<String>) -> JsError {
     JsNativeError::typ().with_message(message.into()).into()
 }

@@ -1,4 +1,4 @@
-//! Why a script has failed: what was thrown, the line and column of the script, the calls that led there.
+//! The failure of a script: the thrown value, its line and column, and the calls that led there.
 
 use boa_engine::{
     Context, JsError, JsString, JsValue,
@@ -11,14 +11,14 @@ use serde_json::{Map, Value, json};
 
 use crate::{input::Input, syntax, value};
 
-/// Bytes of what was thrown that are told.
+/// Maximum bytes of the message of a thrown value.
 const MESSAGE_BYTES: usize = 2 << 10;
-/// The engine's words about an `import`.
+/// The engine's message about an `import`.
 const NO_MODULES: &str = "module resolution is disabled for this context";
-/// Calls that are told.
+/// Maximum number of calls in the stack trace.
 const FRAMES: usize = 16;
 
-/// The failure of a script that something thrown means.
+/// Converts a thrown value into the failure of the script.
 pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context: &mut Context) -> Failure {
     let shown = error.to_string();
     let stack = stack(&shown);
@@ -31,7 +31,7 @@ pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context:
     if let Some(missing) =
         message.strip_prefix("ReferenceError: ").and_then(|rest| rest.strip_suffix(" is not defined"))
     {
-        // The engine knows only what it is a part of.
+        // The engine reports only the place of the enclosing code, so the name is searched from there on.
         place = syntax::first_use(text, missing, place.unwrap_or((1, 1))).or(place);
     }
     if message.contains(NO_MODULES) {
@@ -58,7 +58,7 @@ fn exceeded(limit: RuntimeLimitError) -> &'static str {
     }
 }
 
-/// What was thrown, in words: an error's name and message, else the value.
+/// The thrown value as text: an error's name and message, else the value.
 fn said(error: &JsError, shown: &str, context: &mut Context) -> String {
     if let Some(native) = error.as_native() {
         return format!("{}: {}", native.kind(), native.message());
@@ -77,13 +77,13 @@ fn said(error: &JsError, shown: &str, context: &mut Context) -> String {
     }
 }
 
-/// What a rejected call says beside its message.
+/// The members `service` and `code` of a rejected call.
 fn refused(error: &JsObject, context: &mut Context) -> Vec<(String, Value)> {
     let said = |key: &str| Some((key.to_owned(), member(error, key, context)?.into()));
     ["service", "code"].into_iter().filter_map(said).collect()
 }
 
-/// A member that is a text, however the object comes by it.
+/// Reads a member that is a text, of its own or inherited.
 fn member(object: &JsObject, key: &str, context: &mut Context) -> Option<String> {
     Some(object.get(JsString::from(key), context).ok()?.as_string()?.to_std_string_lossy())
 }
@@ -92,7 +92,7 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// The calls that led to an error, the innermost first. JavaScript's engine shows them in the lines at the end.
+/// The calls that led to an error, innermost first. The engine prints them in the last lines.
 fn stack(shown: &str) -> Vec<&str> {
     let frames = shown.lines().rev().map_while(|line| line.strip_prefix("    at "));
     let mut frames: Vec<_> = frames.collect();
@@ -101,7 +101,7 @@ fn stack(shown: &str) -> Vec<&str> {
     frames
 }
 
-/// The line and column of a call, if it is one of the script's: `run (logo.flow.js:12:9)`.
+/// The line and column of a call in the script, such as `run (logo.flow.js:12:9)`.
 fn place(frame: &str, name: &str) -> Option<(u32, u32)> {
     let (_, place) = frame.strip_suffix(')')?.rsplit_once('(')?;
     let (line, column) = place.strip_prefix(name)?.strip_prefix(':')?.split_once(':')?;

@@ -1,4 +1,5 @@
-//! Values of JavaScript as JSON, and back. What JSON cannot carry is refused with its place, and never changed silently.
+//! Converts between JavaScript values and JSON. A value that JSON cannot express is refused with its place, and never
+//! changed silently.
 
 use boa_engine::{
     Context, JsError, JsNativeError, JsResult, JsString, JsValue, JsVariant,
@@ -9,23 +10,23 @@ use serde_json::{Map, Number, Value};
 
 use crate::thrown::error;
 
-/// Lists and objects inside each other, as the host takes them.
+/// Maximum depth of lists and objects. The host has the same limit.
 const DEPTH: usize = 127;
-/// Bytes, about, of a value as JSON.
+/// Approximate maximum size of a value as JSON, in bytes.
 const BYTES: usize = 4 << 20;
-/// Integers beyond this are not told apart by JavaScript.
+/// Beyond this, JavaScript does not represent every integer exactly.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
-/// A value as JSON. `what` is what messages call it.
+/// Converts a value to JSON. Messages call it `what`.
 ///
-/// As in `JSON.stringify`, an object that has `toJSON` is what that gives, a member that is `undefined` is left out, and
-/// `undefined` elsewhere is null.
+/// As in `JSON.stringify`, `toJSON` replaces its object, a member that is `undefined` is left out, and `undefined`
+/// elsewhere is null.
 pub(crate) fn to_json(value: &JsValue, what: &str, context: &mut Context) -> JsResult<Value> {
     let mut walk = Walk { what, place: Vec::new(), open: Vec::new(), left: BYTES };
     Ok(walk.value(value, context)?.unwrap_or_default())
 }
 
-/// A value of JSON as JavaScript has it.
+/// Converts JSON to a JavaScript value.
 pub(crate) fn to_js(value: &Value, context: &mut Context) -> JsResult<JsValue> {
     Ok(match value {
         Value::Null => JsValue::null(),
@@ -43,7 +44,7 @@ pub(crate) fn to_js(value: &Value, context: &mut Context) -> JsResult<JsValue> {
     })
 }
 
-/// A number as JavaScript has it: refuses whole numbers whose last digits it would change.
+/// Converts a number. Refuses whole numbers that would lose digits.
 fn exact(number: &Number) -> JsResult<f64> {
     let float = number.as_f64().unwrap_or(f64::NAN);
     if !number.is_f64() && float.abs() > MAX_SAFE {
@@ -54,7 +55,7 @@ fn exact(number: &Number) -> JsResult<f64> {
     Ok(float)
 }
 
-/// An object of JSON as JavaScript has it. Every member is the object's own, `__proto__` too.
+/// Converts a JSON object. Every member becomes an own property, `__proto__` too.
 pub(crate) fn object_to_js(members: &Map<String, Value>, context: &mut Context) -> JsResult<JsObject> {
     let object = JsObject::with_object_proto(context.intrinsics());
     for (key, member) in members {
@@ -67,18 +68,18 @@ pub(crate) fn object_to_js(members: &Map<String, Value>, context: &mut Context) 
 /// A walk through a value.
 struct Walk<'a> {
     what: &'a str,
-    /// The way to where it is.
+    /// The path to the current value.
     place: Vec<PropertyKey>,
-    /// The objects on that way.
+    /// The objects on that path, to notice cycles.
     open: Vec<JsObject>,
-    /// Bytes that are left.
+    /// Bytes left.
     left: usize,
 }
 
 impl Walk<'_> {
-    /// What a value is; none: it is `undefined`.
+    /// Converts a value. Returns none for `undefined`.
     fn value(&mut self, value: &JsValue, context: &mut Context) -> JsResult<Option<Value>> {
-        // The shortest value, and what is between it and the next.
+        // The shortest value with its separator.
         self.spend(2)?;
         Ok(Some(match value.variant() {
             JsVariant::Undefined => return Ok(None),
@@ -194,7 +195,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a member is one that lists of an object's members show.
+/// Returns true if a member is enumerable.
 fn is_shown(object: &JsObject, key: &PropertyKey) -> bool {
     object.borrow().properties().get(key).and_then(|member| member.enumerable()).unwrap_or_default()
 }

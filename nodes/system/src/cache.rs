@@ -7,7 +7,7 @@ pub(crate) struct Get {
     key: String,
 }
 
-/// Gives the value, or nothing.
+/// Returns the value of a key, or nothing.
 pub(crate) fn get(_task: &Task, input: Get) -> Result<Step> {
     match cache::get::<Value>(&input.key)? {
         Some(value) => Step::value(json!({ "value": value })),
@@ -24,7 +24,7 @@ pub(crate) struct Set {
     ttl_ms: Option<u64>,
 }
 
-/// Keeps a value.
+/// Stores a value.
 pub(crate) fn set(_task: &Task, input: Set) -> Result<Step> {
     cache::set(&input.key, &input.value, input.ttl_ms)?;
     Step::value(json!({ "ok": true }))

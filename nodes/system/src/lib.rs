@@ -1,4 +1,4 @@
-//! The pack `system`: what touches the runtime around a flow.
+//! The pack `system`: nodes that use services of the runtime, such as logs, metrics and state.
 
 mod cache;
 mod log;

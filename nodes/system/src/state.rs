@@ -7,7 +7,7 @@ pub(crate) struct Get {
     key: String,
 }
 
-/// Gives the value with its version, or nothing.
+/// Returns the value and the version of a key, or nothing.
 pub(crate) fn get(_task: &Task, input: Get) -> Result<Step> {
     match state::get::<Value>(&input.key)? {
         Some(entry) => Step::value(json!({ "value": entry.value, "version": entry.version })),
@@ -24,13 +24,13 @@ pub(crate) struct Set {
     if_version: Option<u64>,
 }
 
-/// Writes a value; with `ifVersion` only if nobody else has written since.
+/// Writes a value. With `ifVersion`, only if the version is still the same.
 pub(crate) fn set(_task: &Task, input: Set) -> Result<Step> {
     let Some(expected) = input.if_version else {
         let version = state::set(&input.key, &input.value)?;
         return Step::value(json!({ "ok": true, "version": version }));
     };
-    // Version 0 is that of a key that was never written.
+    // Version 0 means a key that was never written.
     let expected = Some(expected).filter(|version| *version > 0);
     match state::set_if(&input.key, &input.value, expected)? {
         Some(version) => Step::value(json!({ "ok": true, "version": version })),

@@ -1,4 +1,4 @@
-// Why a node did not work.
+// Failures of nodes.
 
 export class Failure extends Error {
   constructor(code, message, { retryable = false, retryAfterMs, details } = {}) {
@@ -10,7 +10,7 @@ export class Failure extends Error {
     this.details = details;
   }
 
-  // A failure as the host tells it, such as that of a body.
+  // Creates a failure from the host's form, such as that of a body.
   static of({ code, message, retryable, retryAfterMs, details }) {
     const failure = new Failure(code, message, { retryAfterMs: retryAfterMs ?? undefined, details: details ?? undefined });
     failure.retryable = retryable === true;
@@ -18,7 +18,7 @@ export class Failure extends Error {
   }
 }
 
-// What a capability answers. It throws its failure as the `payload` of an error, with its details as text.
+// Calls a capability. The host throws a failure as the `payload` of an error, with its details as text.
 export function called(call) {
   try {
     return call();
@@ -27,12 +27,12 @@ export function called(call) {
   }
 }
 
-// A failure whose details are JSON text.
+// Converts a host failure, whose details are JSON text.
 export function ofHost(failure) {
   return Failure.of({ ...failure, details: failure.details == null ? undefined : JSON.parse(failure.details) });
 }
 
-// Whatever was thrown, as the border takes it. What is no failure would end the sandbox as a trap.
+// Converts any thrown value into a host failure. Without this, it would end the sandbox as a trap.
 export function toHost(thrown) {
   const failure = thrown instanceof Failure ? thrown : ofException(thrown);
   const { code, message, retryable, retryAfterMs, details } = failure;

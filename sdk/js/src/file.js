@@ -1,15 +1,15 @@
-// File values: what is too large for a text, such as a body above 3 MiB.
+// File values, for content that is too large for a text, such as a body above 3 MiB.
 import { readFile } from "flowcell:node/context@0.1.0";
 import { called } from "./failure.js";
 
 const PIECE = 1024 * 1024;
 
-// At most 1 MiB of a file value's bytes, from `offset` on; none where the file ends.
+// Reads at most 1 MiB of a file value from `offset` on; empty at the end of the file.
 export function readBytes(file, offset = 0, length = PIECE) {
   return called(() => readFile(JSON.stringify(file), BigInt(offset), length));
 }
 
-// The whole text of a file value, which must be UTF-8.
+// Reads the whole text of a file value, which must be UTF-8.
 export function readText(file) {
   const texts = [];
   let rest = new Uint8Array();
@@ -27,7 +27,7 @@ export function readText(file) {
   return texts.join("") + decoded(rest);
 }
 
-// Where the last character that is complete ends.
+// Returns the end of the last complete character.
 function wholeCharacters(bytes) {
   let start = bytes.length;
   while (start > 0 && bytes.length - start < 3 && (bytes[start - 1] & 0xc0) === 0x80) start--;
@@ -37,7 +37,7 @@ function wholeCharacters(bytes) {
   return start - 1 + size > bytes.length ? start - 1 : bytes.length;
 }
 
-// UTF-8, in parts that leave the stack small. QuickJS has no TextDecoder.
+// Decodes UTF-8, in parts that use little stack. QuickJS has no TextDecoder.
 export function decoded(bytes) {
   const texts = [];
   for (let at = 0; at < bytes.length; ) {

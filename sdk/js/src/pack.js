@@ -1,4 +1,4 @@
-// A pack: node types by their names.
+// A pack: node types by name.
 import { Failure, toHost as failed } from "./failure.js";
 import { seeded } from "./random.js";
 import { toHost as answered } from "./step.js";

@@ -1,7 +1,7 @@
-// Random numbers that are another task's others, and the same again when an attempt is repeated. The engine's own are fixed
-// when a pack is built.
+// Random numbers that differ between tasks and repeat when an attempt is repeated. The engine's own seed is fixed when
+// a pack is built.
 
-// SplitMix32 from a seed that is asked for when the first number is.
+// SplitMix32. The seed is read when the first number is needed.
 export function seeded(seed) {
   let state;
   return () => {

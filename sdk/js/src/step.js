@@ -1,6 +1,6 @@
-// What a node answers with: an output, or a pause.
+// The result of a node: an output, or a pause.
 
-// A part of what was given, by JSON Pointer. The host shares it: nothing is copied through the sandbox.
+// A part of the input or of the wake, by JSON Pointer. The host shares it; it is not copied through the sandbox.
 export class Part {
   constructor(of, path) {
     this.of = of;
@@ -17,7 +17,7 @@ export const part = {
   woken: (path = "") => new Part("woken", path),
 };
 
-// Gives the instance up until something happens.
+// Gives up the instance until an event wakes the node.
 export class Pause {
   constructor(until, state = null) {
     this.until = until;
@@ -35,12 +35,12 @@ export class Pause {
     return new Pause([{ tag: "each", val: { items: source(items), concurrency: concurrency ?? null, stopOnFailure } }]);
   }
 
-  // The same pause, which something else may end, too.
+  // Adds other events that may end the pause.
   or(other) {
     return new Pause([...this.until, ...other.until], this.state);
   }
 
-  // The same pause with something to remember.
+  // Keeps a state for the next instance.
   remember(state) {
     return new Pause(this.until, state);
   }
@@ -62,7 +62,7 @@ function labelled({ value, label }) {
   return { value, label: label ?? null };
 }
 
-// What a node type's function gave, as the border takes it.
+// Converts the result of a node type's function into the host's form.
 export function toHost(answer) {
   if (answer instanceof Pause) {
     return { tag: "pause", val: { until: answer.until, state: text(answer.state) } };

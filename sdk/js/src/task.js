@@ -1,4 +1,4 @@
-// What a node is given, read lazily: one field of a large input costs one field.
+// The parts of a task. They are read lazily: one field of a large input costs only that field.
 import { getJson, getText, len } from "flowcell:node/context@0.1.0";
 
 export class Task {
@@ -10,12 +10,12 @@ export class Task {
     return read("config") ?? {};
   }
 
-  // What the last pause remembered; undefined on the first run.
+  // The state that the last pause kept; undefined in the first run.
   get state() {
     return read("state");
   }
 
-  // What ended the last pause; undefined on the first run.
+  // The wake that ended the last pause; undefined in the first run.
   get woken() {
     return read("woken");
   }
@@ -37,7 +37,7 @@ export class Task {
   }
 }
 
-// A part of the task; undefined: there is none.
+// Reads a part of the task. Returns undefined if it does not exist.
 function read(part, path = "") {
   const text = getJson(part, path);
   return text == null ? undefined : JSON.parse(text);

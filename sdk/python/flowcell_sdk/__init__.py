@@ -9,8 +9,8 @@ A node type is a function and an entry in `node.yaml`:
 
     Node = pack({"acme.greet": greet})
 
-`componentize-py` finds the pack by its name, `Node`. The modules of this package are the host's capabilities; each function
-of theirs raises a `Failure`, and the manifest has to ask for the capability, else it is `denied`.
+`componentize-py` finds the pack by its name, `Node`. The modules of this package are the host's capabilities. Their functions
+raise a `Failure`, which is `denied` unless the manifest requests the capability.
 """
 
 from . import agent, cache, file, files, http, log, metrics, model, queue, services, state, tools

@@ -10,24 +10,24 @@ from .json import text
 
 
 def open(about: Any = None) -> str:
-    """Begins an agent run and gives its id. A member `inbox`, `{"capacity": n}`, opens an inbox."""
+    """Begins an agent run and returns its id. A member `inbox`, `{"capacity": n}`, opens an inbox."""
     with called():
         return agent.open(text({} if about is None else about))
 
 
 def tell(run: str, kind: str, data: Any = None) -> None:
-    """Tells of an agent run. The kind is `state`, or a name with a dot such as `acme.plan`."""
+    """Sends an event of an agent run. The kind is `state`, or a name with a dot such as `acme.plan`."""
     with called():
         agent.tell(run, kind, text({} if data is None else data))
 
 
 def close(run: str, result: Any = None) -> None:
-    """Ends an agent run well."""
+    """Ends an agent run successfully."""
     with called():
         agent.close(run, Ok(text({} if result is None else result)))
 
 
 def fail(run: str, error: BaseException) -> None:
-    """Ends an agent run badly."""
+    """Ends an agent run with a failure."""
     with called():
         agent.close(run, Err(to_host(error)))

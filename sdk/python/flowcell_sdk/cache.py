@@ -1,4 +1,4 @@
-"""Values that may be forgotten at any time, per tenant."""
+"""A cache for each tenant. The host may drop a value at any time."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from .json import parsed, text
 
 
 def get(key: str, default: Any = None) -> Any:
-    """The value; the default if there is none, it has expired, or it was forgotten."""
+    """Returns the value of a key, or the default if it is unknown, expired or dropped."""
     with called():
         value = cache.get(key)
     return default if value is None else parsed(value)
 
 
 def set(key: str, value: Any, *, ttl_ms: int | None = None) -> None:
-    """Keeps a value. Without a time to live it does not expire by time."""
+    """Stores a value for `ttl_ms` milliseconds, or without a limit."""
     with called():
         cache.set(key, text(value), ttl_ms)

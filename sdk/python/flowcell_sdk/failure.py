@@ -1,4 +1,4 @@
-"""Why a node did not work."""
+"""Failures of nodes."""
 
 import traceback
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from .json import parsed, text
 
 
 class Failure(Exception):
-    """What a node raises if it does not work. Anything else that it raises becomes one of the code `node_failed`.
+    """The failure of a node. Any other exception becomes a failure with the code `node_failed`.
 
     The code is stable and in snake_case, such as `acme_quota`; the manifest lists it under `errors`.
     """
@@ -38,7 +38,7 @@ class Failure(Exception):
 
     @staticmethod
     def of(told: dict[str, Any]) -> "Failure":
-        """A failure as the host tells it, such as that of a body: `raise Failure.of(task.woken["error"])`."""
+        """Creates a failure from the host's form, such as that of a body: `raise Failure.of(task.woken["error"])`."""
         failure = Failure(
             told["code"], told["message"], retry_after_ms=told.get("retryAfterMs"), details=told.get("details")
         )
@@ -48,7 +48,7 @@ class Failure(Exception):
 
 @contextmanager
 def called() -> Iterator[None]:
-    """A call to the host, whose failure is raised as a `Failure`."""
+    """Calls the host and raises its failure as a `Failure`."""
     try:
         yield
     except Err as error:
@@ -56,7 +56,7 @@ def called() -> Iterator[None]:
 
 
 def of_host(failure: types.Failure) -> Failure:
-    """A failure as the border has it."""
+    """Converts a host failure."""
     told = Failure(
         failure.code,
         failure.message,
@@ -68,7 +68,7 @@ def of_host(failure: types.Failure) -> Failure:
 
 
 def to_host(raised: BaseException) -> types.Failure:
-    """Whatever was raised, as the border takes it. What is no failure would end the sandbox as a trap."""
+    """Converts any exception into a host failure. Without this, it would end the sandbox as a trap."""
     failure = raised if isinstance(raised, Failure) else _of_exception(raised)
     details = None if failure.details is None else text(failure.details)
     return types.Failure(failure.code, failure.message, failure.retryable, failure.retry_after_ms, details)

@@ -1,4 +1,4 @@
-"""File values: what is too large for a text, such as a body above 3 MiB. Needs no grant.
+"""File values, for content that is too large for a text, such as a body above 3 MiB. Needs no grant.
 
 Reading a file that the tenant does not have raises a `Failure` with the code `file_not_found`.
 """
@@ -14,13 +14,13 @@ PIECE = 1 << 20
 
 
 def read_bytes(file: Any, offset: int = 0, length: int = PIECE) -> bytes:
-    """At most 1 MiB from `offset` on; empty where the file ends."""
+    """Reads at most 1 MiB from `offset` on; empty at the end of the file."""
     with called():
         return context.read_file(json_text(file), offset, length)
 
 
 def read_all(file: Any) -> bytes:
-    """The whole content. A file has at most 32 MiB, and a node 64 MiB of memory."""
+    """Reads the whole content. A file has at most 32 MiB, and a node 64 MiB of memory."""
     pieces = bytearray()
     while piece := read_bytes(file, len(pieces)):
         pieces += piece
@@ -28,5 +28,5 @@ def read_all(file: Any) -> bytes:
 
 
 def read_text(file: Any) -> str:
-    """The whole text, which must be UTF-8."""
+    """Reads the whole text, which must be UTF-8."""
     return read_all(file).decode()

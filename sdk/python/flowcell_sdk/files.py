@@ -1,7 +1,7 @@
-"""Files of the tenant. The flow grants which: `grants: { files: { read: ["data/**"], write: ["out/**"] } }`.
+"""Files of the tenant. The flow grants paths: `grants: { files: { read: ["data/**"], write: ["out/**"] } }`.
 
-A path leads down from the tenant's folder, without `.` and `..`. Links are not followed. A file value, `{"kind": "file",
-"fileId": …}`, is a copy: for what is too large for the sandbox.
+A path is relative to the tenant's folder, without `.` and `..`. Links are not followed. A file value, `{"kind": "file",
+"fileId": …}`, is a copy, for content that is too large for the sandbox.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Kind = Literal["file", "folder"]
 
 @dataclass(frozen=True)
 class Entry:
-    """What there is at a path."""
+    """A file or a folder."""
 
     path: str
     kind: Kind
@@ -29,53 +29,53 @@ class Entry:
 
 
 def read_text(path: str) -> str:
-    """The text of a file."""
+    """Reads a file as text."""
     return _read(path, files.Form.TEXT)
 
 
 def read_bytes(path: str) -> bytes:
-    """The bytes of a file."""
+    """Reads a file as bytes."""
     return _read(path, files.Form.BYTES)
 
 
 def read_file(path: str) -> Any:
-    """A copy of a file, as a file value."""
+    """Copies a file to a file value."""
     return parsed(_read(path, files.Form.FILE))
 
 
 def write_text(path: str, text: str) -> int:
-    """Replaces a file, or makes it. Gives its size."""
+    """Creates or replaces a file. Returns its size in bytes."""
     with called():
         return files.write(path, files.Content_Text(text))
 
 
 def write_bytes(path: str, data: bytes) -> int:
-    """Replaces a file, or makes it. Gives its size."""
+    """Creates or replaces a file. Returns its size in bytes."""
     with called():
         return files.write(path, files.Content_Bytes(data))
 
 
 def write_file(path: str, file: Any) -> int:
-    """Replaces a file, or makes it, with what a file value means. Gives its size."""
+    """Creates or replaces a file with the content of a file value. Returns its size in bytes."""
     with called():
         return files.write(path, files.Content_File(json_text(file)))
 
 
 def list(path: str = "") -> Sequence[Entry]:
-    """What is in a folder, by name, as far as the flow lets it be read. Without a path it is the tenant's folder."""
+    """Lists a folder by name, without entries that the flow may not read. Default: the tenant's folder."""
     with called():
         return [_entry(entry) for entry in files.list(path)]
 
 
 def stat(path: str) -> Entry | None:
-    """What there is at a path, if anything."""
+    """Returns the entry at a path, or None."""
     with called():
         entry = files.stat(path)
     return None if entry is None else _entry(entry)
 
 
 def remove(path: str) -> bool:
-    """Removes a file, or a folder that is empty. Gives whether it was there."""
+    """Removes a file or an empty folder. Returns whether it existed."""
     with called():
         return files.remove(path)
 
@@ -83,7 +83,7 @@ def remove(path: str) -> bool:
 def _read(path: str, form: files.Form) -> Any:
     with called():
         content = files.read(path, form)
-    # A text or bytes, by its form.
+    # Text or bytes, depending on the form.
     return content.value
 
 

@@ -1,4 +1,4 @@
-"""Outbound HTTP. The flow grants what may be reached: `grants: { http: ["https://api.example.com"] }`.
+"""Outbound HTTP. The flow grants origins, with optional path prefixes: `grants: { http: ["https://api.example.com"] }`.
 
 A status of 400 and above is an answer, not a failure.
 """
@@ -16,7 +16,7 @@ from .json import parsed, text as json_text
 
 @dataclass(frozen=True)
 class Request:
-    """A request. One of `json`, `text`, `data` and `file` is its body."""
+    """A request. At most one of `json`, `text`, `data` and `file` is its body."""
 
     url: str
     method: str = "GET"
@@ -26,11 +26,11 @@ class Request:
     data: bytes | None = None
     #: A file value.
     file: Any = None
-    #: From the beginning of the call to the end of the answer; None: 30 seconds.
+    #: Milliseconds from the beginning of the call to the end of the answer. Default: 30 seconds.
     timeout_ms: int | None = None
 
     def to_host(self) -> http.Request:
-        """The request as the border takes it."""
+        """Converts the request into the host's form."""
         typed = {} if self.json is None else {"content-type": "application/json"}
         headers = list({**typed, **self.headers}.items())
         return http.Request(self.method, self.url, headers, self._body(), self.timeout_ms)
@@ -52,40 +52,40 @@ class Response:
     """An answer. At most one of `text`, `data` and `file` is its body."""
 
     status: int
-    #: Names in lower case, and values.
+    #: Names in lower case, with their values.
     headers: list[tuple[str, str]]
     text: str | None = None
     data: bytes | None = None
-    #: A file value: what is too large for the sandbox.
+    #: A file value, for content that is too large for the sandbox.
     file: Any = None
 
     def json(self) -> Any:
-        """The body as JSON, read from its file if it is one."""
+        """Parses the body as JSON. Reads it from its file if it is one."""
         if self.file is not None:
             return parsed(read_text(self.file))
         return parsed(self.text if self.text is not None else (self.data or b"").decode())
 
 
 def send(request: Request) -> Response:
-    """Sends and waits for the answer."""
+    """Sends a request and waits for the answer."""
     with called():
         return _response(http.send(request.to_host()))
 
 
 def start_send(request: Request) -> int:
-    """Sends and goes on; `queue.next` tells when the call has ended."""
+    """Sends a request without waiting; `queue.next` reports the end of the call."""
     with called():
         return http.start_send(request.to_host())
 
 
 def take_response(call: int) -> Response:
-    """The answer of a call that `queue.next` has told to have ended well, once."""
+    """Takes the answer of a call after `queue.next` has reported its success. Works once for each call."""
     with called():
         return _response(http.take_response(call))
 
 
 def keep(data: bytes, mime: str) -> Any:
-    """Keeps bytes as a file of this media type, and gives its file value."""
+    """Stores bytes as a file of this media type and returns the file value."""
     with called():
         return parsed(http.keep(data, mime))
 

@@ -1,4 +1,4 @@
-"""JSON as the border has it."""
+"""JSON, as the host reads and writes it."""
 
 import json
 from dataclasses import asdict, is_dataclass
@@ -6,12 +6,12 @@ from typing import Any
 
 
 def parsed(value: str) -> Any:
-    """The value of a text."""
+    """Parses a text."""
     return json.loads(value)
 
 
 def text(value: Any) -> str:
-    """The text of a value, dataclasses in it as objects. What JSON cannot say, such as NaN, raises."""
+    """Writes a value as JSON, dataclasses as objects. Raises if JSON cannot express the value, such as NaN."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_members)
 
 

@@ -1,6 +1,6 @@
-"""Turns of language models. The flow grants which: `grants: { model: ["anthropic/*"] }`.
+"""Turns of language models. The flow grants models: `grants: { model: ["anthropic/*"] }`.
 
-Requests and replies are as `model.wit` has them.
+`model.wit` describes requests and replies.
 """
 
 from typing import Any
@@ -18,16 +18,16 @@ def generate(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def start_generate(request: dict[str, Any]) -> int:
-    """Makes a turn and goes on; `queue.next` hands the reply over."""
+    """Makes a turn without waiting; `queue.next` returns the reply."""
     with called():
         return model.start_generate(text(request))
 
 
 def text_of(reply: dict[str, Any]) -> str:
-    """All of a reply's text."""
+    """Returns the whole text of a reply."""
     return "".join(block["text"] for block in reply["content"] if block["type"] == "text")
 
 
 def tool_uses_of(reply: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tools that a reply wants to be called, in its order."""
+    """Returns the tool uses of a reply, in its order."""
     return [block for block in reply["content"] if block["type"] == "tool_use"]

@@ -1,4 +1,4 @@
-"""A pack: node types by their names."""
+"""A pack: node types by name."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -12,13 +12,12 @@ from .failure import Failure, to_host as failed
 from .step import to_host as answered
 from .task import Task
 
-#: A node type's function. It gives a value that JSON can say, which may have parts of what was given as members, a part, or a
-#: pause.
+#: The function of a node type. It returns a JSON value, which may have parts as members, a part, or a pause.
 Run = Callable[[Task[Any]], Any]
 
 
 def pack(runs: Mapping[str, Run]) -> type[exports.Node]:
-    """The class that the module calls `Node`."""
+    """Creates the class that the module must call `Node`."""
 
     class Node(exports.Node):
         def run(self, node_type: str) -> types.Step:
@@ -28,7 +27,7 @@ def pack(runs: Mapping[str, Run]) -> type[exports.Node]:
                 if node_type not in runs:
                     raise Failure("unknown_node_type", f"this pack has no code for `{node_type}`")
                 return answered(runs[node_type](task))
-            # `sys.exit` among it.
+            # This includes `sys.exit`.
             except BaseException as raised:
                 raise Err(failed(raised)) from raised
 
@@ -36,7 +35,7 @@ def pack(runs: Mapping[str, Run]) -> type[exports.Node]:
 
 
 def _seed(task: Task[Any]) -> None:
-    """The module's own seed was fixed when the pack was built."""
+    """Seeds `random` with the task's seed. The module's own seed was fixed when the pack was built."""
     random = sys.modules.get("random")
     if random is not None:
         random.seed(str(task.info["seed"]))

@@ -1,4 +1,4 @@
-"""What arrives while a task runs: the ends of calls that it has started, and messages to its agent runs."""
+"""Events that arrive while a task runs: the ends of its calls, and messages to its agent runs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +12,10 @@ from .json import parsed
 
 @dataclass(frozen=True)
 class Ended:
-    """A call has ended, well or not."""
+    """A call has ended, with a value or a failure."""
 
     call: int
-    #: What came, unless it failed.
+    #: The result, unless the call failed.
     value: Any = None
     failure: Failure | None = None
 
@@ -31,7 +31,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Closing:
-    """Nobody writes to this agent run any more: it is to finish."""
+    """This agent run gets no more messages and has to finish."""
 
     agent_run: str
 
@@ -40,7 +40,7 @@ Event = Ended | Message | Closing
 
 
 def next(timeout_ms: int | None = None) -> Event | None:
-    """Waits for the next event. None: the time is up, or no time was given and nothing can arrive any more."""
+    """Waits for the next event. Returns None if the time is up, or if no event can arrive and no time was given."""
     match queue.next_event(timeout_ms):
         case None:
             return None

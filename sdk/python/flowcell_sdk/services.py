@@ -1,6 +1,6 @@
-"""Services that the operator gives flows under a name, such as `img` and `agent`.
+"""Services that the operator offers to flows by name, such as `img` and `agent`.
 
-The flow grants which: `grants: { services: ["img", "agent"] }`.
+The flow grants names: `grants: { services: ["img", "agent"] }`.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from .json import text
 
 
 class Refusal(TypedDict):
-    """Why a service has not done what it was asked for: `raise Failure.of(answer["error"])` hands it on."""
+    """The reason why a service failed: `raise Failure.of(answer["error"])` passes it on."""
 
-    #: `denied`, `service_not_found`, or the code of what has failed.
+    #: `denied`, `service_not_found`, or the code of the failure.
     code: str
     message: str
 
 
 class Answer(TypedDict, total=False):
-    """What a service has answered: its `result` if it is `ok`, else the `error`."""
+    """The answer of a service: its `result` if `ok` is true, else its `error`."""
 
     kind: Literal["flow-service-response"]
     callId: str
@@ -31,9 +31,9 @@ class Answer(TypedDict, total=False):
 
 
 def start_call(service: str, args: Sequence[Any] = (), *, call_id: str | None = None) -> int:
-    """Calls a service and goes on; `queue.next` hands its `Answer` over.
+    """Calls a service without waiting; `queue.next` returns its `Answer`.
 
-    The answer has the `call_id`, which is the service's name without one.
+    The answer repeats the `call_id`, by default the name of the service.
     """
     call = {"kind": "flow-service-call", "callId": service if call_id is None else call_id}
     with called():

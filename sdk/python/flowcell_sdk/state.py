@@ -1,4 +1,4 @@
-"""Durable values, per tenant and flow name. Others see a write together with the task's outcome."""
+"""Durable values for each tenant and flow name. Other runs see a write together with the task's outcome."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,26 +11,26 @@ from .json import parsed, text
 
 @dataclass(frozen=True)
 class Entry:
-    """A value and how often its key was written."""
+    """A value with its version, the number of writes of its key."""
 
     value: Any
     version: int
 
 
 def get(key: str) -> Entry | None:
-    """The value that this attempt sees, or None if the key was never written."""
+    """Returns the value that this attempt sees, or None if the key was never written."""
     with called():
         entry = state.get(key)
     return None if entry is None else Entry(parsed(entry.value), entry.version)
 
 
 def set(key: str, value: Any) -> int:
-    """Writes, whatever is there. Gives the new version."""
+    """Writes a value unconditionally. Returns the new version."""
     with called():
         return state.set(key, text(value))
 
 
 def set_if(key: str, value: Any, expected: int | None) -> int | None:
-    """Writes only if the version is still the expected one; None: only if there is no such key."""
+    """Writes only if the version is still the expected one, or, for None, only if the key does not exist."""
     with called():
         return state.set_if(key, text(value), expected)

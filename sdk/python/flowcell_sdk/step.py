@@ -1,4 +1,4 @@
-"""What a node answers with: an output, or a pause."""
+"""The result of a node: an output, or a pause."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,9 +10,9 @@ from .json import text
 
 
 class Part:
-    """A part of what was given. The host shares it: nothing is copied through the sandbox.
+    """A part of the input or of the wake. The host shares it; it is not copied through the sandbox.
 
-    It is an output, or a member of one, and stands nowhere deeper.
+    A part may be an output or a direct member of one.
     """
 
     def __init__(self, source: types.Source) -> None:
@@ -20,18 +20,18 @@ class Part:
 
 
 def input_part(path: str = "") -> Part:
-    """The part of the input at a JSON Pointer; without one all of it."""
+    """Refers to the part of the input at a JSON Pointer, by default all of it."""
     return Part(types.Source_Input(path))
 
 
 def woken_part(path: str = "") -> Part:
-    """The part of what woke the node at a JSON Pointer: `/value`, `/value/content`."""
+    """Refers to the part of the wake at a JSON Pointer: `/value`, `/value/content`."""
     return Part(types.Source_Woken(path))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An answer to choose, and how it is shown."""
+    """A choice of a question, and its label for people."""
 
     value: str
     label: str | None = None
@@ -43,15 +43,15 @@ class Question:
 
     prompt: str
     choices: Sequence[str | Choice] = ()
-    #: Whether a text outside the choices is an answer; None: without choices it is.
+    #: True if a text other than the choices is an answer. Default: true only without choices.
     allow_text: bool | None = None
     #: JSON Schema of the answer's content.
     schema: Any = None
-    #: Who may answer, by name or role; empty: whoever may answer for the run.
+    #: Names or roles of the people who may answer. Empty: all people who may answer for the run.
     audience: Sequence[str] = ()
 
     def to_host(self) -> types.Question:
-        """The question as the border takes it."""
+        """Converts the question into the host's form."""
         choices = [Choice(choice) if isinstance(choice, str) else choice for choice in self.choices]
         return types.Question(
             self.prompt,
@@ -64,59 +64,59 @@ class Question:
 
 @dataclass(frozen=True)
 class Pause:
-    """Gives the instance up until something happens. The first wake wins; `now`, `body`, `each` and `flow` stand alone."""
+    """Gives up the instance until an event wakes the node. The first wake wins; `now`, `body`, `each` and `flow` stand alone."""
 
     until: Sequence[types.Wake]
-    #: What `Task.state` gives back, at most 256 KiB.
+    #: The value that `Task.state` returns afterwards, at most 256 KiB as JSON.
     state: Any = None
 
     @staticmethod
     def now() -> "Pause":
-        """Records what is remembered and goes on at once, in a new instance."""
+        """Records the state and goes on at once, in a new instance."""
         return Pause([types.Wake_Now()])
 
     @staticmethod
     def after(ms: int) -> "Pause":
-        """A timer."""
+        """Waits for `ms` milliseconds."""
         return Pause([types.Wake_After(ms)])
 
     @staticmethod
     def event(name: str) -> "Pause":
-        """A named event that is sent to the run."""
+        """Waits for a named event that is sent to the run."""
         return Pause([types.Wake_Event(name)])
 
     @staticmethod
     def answer(question: str | Question) -> "Pause":
-        """The answer of a person."""
+        """Waits for the answer of a person."""
         asked = Question(question) if isinstance(question, str) else question
         return Pause([types.Wake_Answer(asked.to_host())])
 
     @staticmethod
     def body(variables: Any = None) -> "Pause":
-        """One pass of the node's body with these variables, an object."""
+        """Runs the node's body once, with these variables (an object)."""
         return Pause([types.Wake_Body(_source({} if variables is None else variables))])
 
     @staticmethod
     def each(items: Any, *, concurrency: int | None = None, stop_on_failure: bool = True) -> "Pause":
-        """A pass of the node's body for each item of a list."""
+        """Runs the node's body for each item of a list."""
         return Pause([types.Wake_Each(types.FanOut(_source(items), concurrency, stop_on_failure))])
 
     @staticmethod
     def flow(name: str, input: Any = None) -> "Pause":
-        """Another flow, run as a child."""
+        """Runs another flow as a child."""
         return Pause([types.Wake_Flow(types.FlowCall(name, _source({} if input is None else input)))])
 
     def or_(self, other: "Pause") -> "Pause":
-        """The same pause, which something else may end, too."""
+        """Adds other events that may end the pause."""
         return replace(self, until=[*self.until, *other.until])
 
     def remember(self, state: Any) -> "Pause":
-        """The same pause with something to remember."""
+        """Keeps a state for the next instance."""
         return replace(self, state=state)
 
 
 def to_host(answer: Any) -> types.Step:
-    """What a node type's function gave, as the border takes it."""
+    """Converts the result of a node type's function into the host's form."""
     if isinstance(answer, Pause):
         return types.Step_Pause(types.Pause(list(answer.until), text(answer.state)))
     if isinstance(answer, dict) and any(isinstance(member, Part) for member in answer.values()):

@@ -1,4 +1,4 @@
-"""What a node is given, read lazily: one field of a large input costs one field."""
+"""The parts of a task. They are read lazily: one field of a large input costs only that field."""
 
 from typing import Any, Generic, TypedDict, TypeVar
 
@@ -11,7 +11,7 @@ Input = TypeVar("Input")
 
 
 class Info(TypedDict):
-    """What a task is about. More may come."""
+    """Information about a task. Later versions may add members."""
 
     runId: str
     nodeId: str
@@ -25,7 +25,7 @@ class Info(TypedDict):
 
 
 class Woken(TypedDict, total=False):
-    """What ended a pause: which wake it was, and what came, or the `error` of a body or a flow."""
+    """The wake that ended a pause: its index and name, and its value or the `error` of a body or a flow."""
 
     index: int
     wake: str
@@ -48,30 +48,30 @@ class Task(Generic[Input]):
 
     @property
     def state(self) -> Any:
-        """What the last pause remembered; None on the first run."""
+        """The state that the last pause kept; None in the first run."""
         return _read(Part.STATE, "")
 
     @property
     def woken(self) -> Woken | None:
-        """What ended the last pause; None on the first run."""
+        """The wake that ended the last pause; None in the first run."""
         return _read(Part.WOKEN, "")
 
     @property
     def info(self) -> Info:
-        """What the task is about."""
+        """Information about the task."""
         return _read(Part.TASK, "")
 
     def input_at(self, path: str, default: Any = None) -> Any:
-        """The part of the input at a JSON Pointer; the default: there is none."""
+        """Returns the part of the input at a JSON Pointer, or the default if it does not exist."""
         value = context.get_json(Part.INPUT, path)
         return default if value is None else parsed(value)
 
     def input_text(self, path: str) -> str | None:
-        """A text in the input; None: there is none, or it is no text."""
+        """Returns a text of the input, or None if the part is absent or not a text."""
         return context.get_text(Part.INPUT, path)
 
     def input_length(self, path: str) -> int | None:
-        """Items of a list, keys of an object, bytes of a text; None: there is none, or it is a scalar."""
+        """Returns the number of list items, object keys or text bytes; None for other values and absent parts."""
         return context.len(Part.INPUT, path)
 
 

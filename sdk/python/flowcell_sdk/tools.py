@@ -1,6 +1,6 @@
-"""Tools: node types, flows, and what the operator's MCP servers offer.
+"""Tools: node types, flows, and the tools of the operator's MCP servers.
 
-The flow grants which: `grants: { tools: ["data.*", "flow:report", "mcp:files/*"] }`.
+The flow grants patterns: `grants: { tools: ["data.*", "flow:report", "mcp:files/*"] }`.
 """
 
 from typing import Any
@@ -12,13 +12,13 @@ from .json import parsed, text
 
 
 def find(*patterns: str) -> list[dict[str, Any]]:
-    """The tools that these patterns name, that are granted and not denied: `name`, `tool`, `inputSchema` and more."""
+    """Finds the tools that match these patterns, are granted and are not denied: `name`, `tool`, `inputSchema` and more."""
     with called():
         return parsed(tools.find(list(patterns)))
 
 
 def call(tool: str, input: Any = None, *, tool_use_id: str | None = None, agent_run_id: str | None = None) -> Any:
-    """Calls a tool, waits, and gives its output."""
+    """Calls a tool, waits, and returns its output."""
     with called():
         return parsed(tools.call(_request(tool, input, tool_use_id, agent_run_id)))["output"]
 
@@ -26,7 +26,7 @@ def call(tool: str, input: Any = None, *, tool_use_id: str | None = None, agent_
 def start_call(
     tool: str, input: Any = None, *, tool_use_id: str | None = None, agent_run_id: str | None = None
 ) -> int:
-    """Calls a tool and goes on; `queue.next` hands `{"output": …}` over."""
+    """Calls a tool without waiting; `queue.next` returns `{"output": …}`."""
     with called():
         return tools.start_call(_request(tool, input, tool_use_id, agent_run_id))
 

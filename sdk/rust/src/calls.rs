@@ -1,4 +1,4 @@
-//! Calls to the host's capabilities. The manifest has to ask for each of them; else they fail with `denied`.
+//! Calls to the host's capabilities. A call fails with `denied` unless the manifest requests its capability.
 
 pub mod agent;
 pub mod cache;
@@ -23,17 +23,17 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T> {
     Ok(serde_json::from_str(text)?)
 }
 
-/// A request as text.
+/// Serializes a request.
 fn text(request: &impl Serialize) -> Result<String> {
     Ok(serde_json::to_string(request)?)
 }
 
-/// What the host answers as JSON.
+/// Reads the host's answer as JSON.
 fn answered<T: DeserializeOwned>(answer: Result<String, wit::Failure>) -> Result<T> {
     read(&answer.map_err(Failure::of_call)?)
 }
 
-/// Makes a call: of the host's, or of the script's where a test plays one. Only a script looks at the arguments.
+/// Makes a call: to the script if a test plays one, else to the host. Only a script needs the arguments.
 #[cfg(not(target_family = "wasm"))]
 fn made<T: DeserializeOwned>(
     name: &str,
@@ -46,7 +46,7 @@ fn made<T: DeserializeOwned>(
     }
 }
 
-/// Makes a call.
+/// Makes a call to the host.
 #[cfg(target_family = "wasm")]
 fn made<T>(_: &str, _: impl FnOnce() -> serde_json::Value, host: impl FnOnce() -> Result<T>) -> Result<T> {
     host()

@@ -1,4 +1,4 @@
-//! Why a node did not work.
+//! Failures of nodes.
 
 use std::{borrow::Cow, fmt};
 
@@ -6,27 +6,27 @@ use serde_json::Value;
 
 use crate::wit::flowcell::node::types as wit;
 
-/// What a node answers with if it does not work. Any [`std::error::Error`] becomes one with `?`; such a failure is not
-/// retried, because whoever wrote `?` did not say that trying again may help.
+/// The failure of a node. `?` converts any [`std::error::Error`] into one; such a failure is not retried, because `?`
+/// does not say that a retry may help.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// Stable, snake_case: `acme_quota`.
+    /// Stable code in snake_case, such as `acme_quota`.
     pub code: Cow<'static, str>,
-    /// For people.
+    /// Message for people.
     pub message: String,
-    /// Whether trying again may help.
+    /// True if a retry may help.
     pub retryable: bool,
-    /// The earliest time at which it may help.
+    /// Milliseconds to wait before a retry.
     pub retry_after_ms: Option<u32>,
-    /// For programs.
+    /// Details for programs.
     pub details: Option<Value>,
 }
 
-/// What a node answers with.
+/// The result of a node, with [`Failure`] as error.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
-    /// A failure that trying again does not mend.
+    /// Creates a failure that is not retried.
     pub fn new(code: impl Into<Cow<'static, str>>, message: impl fmt::Display) -> Failure {
         Failure {
             code: code.into(),
@@ -37,30 +37,30 @@ impl Failure {
         }
     }
 
-    /// The input does not fit, code `invalid_input`.
+    /// Creates a failure with the code `invalid_input`.
     pub fn invalid_input(message: impl fmt::Display) -> Failure {
         Failure::new("invalid_input", message)
     }
 
-    /// The same failure, which trying again may mend.
+    /// Marks the failure as one that a retry may fix.
     #[must_use]
     pub fn retryable(self) -> Failure {
         Failure { retryable: true, ..self }
     }
 
-    /// The same failure, which trying again may mend after some time.
+    /// Marks the failure as one that a retry after `ms` milliseconds may fix.
     #[must_use]
     pub fn retry_after_ms(self, ms: u32) -> Failure {
         Failure { retryable: true, retry_after_ms: Some(ms), ..self }
     }
 
-    /// The same failure with something for programs.
+    /// Adds details for programs.
     #[must_use]
     pub fn details(self, details: Value) -> Failure {
         Failure { details: Some(details), ..self }
     }
 
-    /// A capability's error, with all that it says.
+    /// Converts a capability's error without loss.
     pub(crate) fn of_call(error: wit::Failure) -> Failure {
         Failure {
             code: error.code.into(),

@@ -1,4 +1,5 @@
-//! Reads file values: what is too large for a text, such as `{ "kind": "file", "fileId": … }` in an input or an answer.
+//! Reads file values, such as `{ "kind": "file", "fileId": … }` in an input or an answer. They hold content that is too
+//! large for a text.
 
 use std::io;
 
@@ -14,25 +15,25 @@ const PIECE: u32 = 1 << 20;
 
 /// A file value, read in pieces of at most 1 MiB. Needs no grant.
 ///
-/// A failure of the host ends reading with an [`io::Error`]; [`Reader::take_failure`] gives it back whole.
+/// If the host fails, reading ends with an [`io::Error`], and [`Reader::take_failure`] returns the host's failure.
 #[derive(Debug)]
 pub struct Reader {
     file: String,
     piece: Vec<u8>,
-    /// The bytes of the piece that were read.
+    /// Bytes of the piece that the caller has read.
     used: usize,
-    /// Where the next piece begins.
+    /// The offset of the next piece.
     offset: u64,
     failure: Option<Failure>,
 }
 
-/// Returns whether a value is a file value.
+/// Returns true if a value is a file value.
 pub fn is_file(value: &Value) -> bool {
     value["kind"] == "file" && value["fileId"].is_string()
 }
 
-/// Refuses a file value, by itself or anywhere in lists and objects, where a node needs its content. `name` is the field of
-/// the input.
+/// Refuses a file value in a field whose content the node needs. Also finds file values inside lists and objects.
+/// `name` is the field of the input.
 pub fn refuse_file(name: &str, value: &Value) -> Result<()> {
     match value {
         value if is_file(value) => Err(not_here(name)),
@@ -46,18 +47,18 @@ pub fn refuse_file(name: &str, value: &Value) -> Result<()> {
     }
 }
 
-/// The failure of a node that needs the content of a file value, which is in the field `name` of its input.
+/// The failure of a node that needs the content of a file value. `name` is the field of the input.
 pub fn not_here(name: &str) -> Failure {
     Failure::invalid_input(format!("`{name}` is a file value: its content is not in it; read it with `file.content`"))
 }
 
 impl Reader {
-    /// Opens a file value; the first read looks for the file.
+    /// Creates a reader. The first read looks up the file.
     pub fn new(file: &Value) -> Reader {
         Reader { file: file.to_string(), piece: Vec::new(), used: 0, offset: 0, failure: None }
     }
 
-    /// The host's failure that ended reading, once.
+    /// Takes the host's failure that ended reading.
     pub fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }

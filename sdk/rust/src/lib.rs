@@ -24,8 +24,8 @@
 //! assert!(matches!(step, Step::Done(output) if output == Output::value(json!({ "text": "Hello Ada" })).unwrap()));
 //! ```
 //!
-//! A node that waits takes the [`Task`] and answers with a [`Step`]. It gives its instance up with a [`Pause`] and runs
-//! again, in a new instance, when something woke it:
+//! A node that waits takes the [`Task`] and returns a [`Step`]. With a [`Pause`] it gives up its instance. It runs
+//! again, in a new instance, when an event wakes it:
 //!
 //! ```
 //! use flowcell_sdk::prelude::*;
@@ -65,7 +65,7 @@ pub use self::{
 #[doc(hidden)]
 pub use self::{node::answer, node::unknown};
 
-/// What nearly every node uses.
+/// The items that nearly every node uses.
 pub mod prelude {
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::{Value, json};
@@ -83,8 +83,8 @@ pub mod prelude {
 /// }
 /// ```
 ///
-/// The manifest's path is relative to the crate's directory. The macro also defines `run_node(node_type, &Task)`, with
-/// which tests run a node type without a host, and `MANIFEST`, the manifest's text.
+/// The manifest's path is relative to the crate's directory. The macro also defines `run_node(node_type, &Task)`, which
+/// tests use to run a node type without a host, and `MANIFEST`, the text of the manifest.
 #[macro_export]
 macro_rules! pack {
     (manifest: $manifest:literal, $($node_type:literal => $run:expr),+ $(,)?) => {

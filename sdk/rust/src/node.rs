@@ -1,4 +1,4 @@
-//! The shapes that a node's function may have.
+//! The forms that a node's function may have.
 
 use std::panic::{self, PanicHookInfo};
 
@@ -17,9 +17,9 @@ use crate::{
 /// - `fn(&Task) -> Result<Step>`
 /// - `fn(&Task, Input) -> Result<Step>`
 ///
-/// where `Input` and `Config` are read, and `Output` is written, by serde. `Shape` tells them apart; nobody names it.
+/// Serde reads `Input` and `Config` and writes `Output`. The compiler infers `Shape`.
 pub trait Node<Shape> {
-    /// Runs one task, the first time or woken.
+    /// Runs one task, either for the first time or after a pause.
     fn run(&self, task: &Task) -> Result<Step>;
 }
 
@@ -76,7 +76,7 @@ pub fn answer(run: impl FnOnce(&Task) -> Result<Step>) -> Result<border::Step, b
     run(&Task::of_host()).map(Step::into_wit).map_err(Failure::into_wit)
 }
 
-/// Writes a panic to stderr as one line: the host puts it into the message of the trap that follows.
+/// Writes a panic to stderr as one line. The host copies it into the message of the trap that follows.
 fn tell(panic: &PanicHookInfo<'_>) {
     let message = panic.payload_as_str().unwrap_or("no message");
     match panic.location() {
@@ -85,7 +85,7 @@ fn tell(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// The failure for a node type that the manifest names and the code does not know.
+/// The failure of a node type that is in the manifest but not in the code.
 #[doc(hidden)]
 pub fn unknown(node_type: &str) -> Failure {
     Failure::new("unknown_node_type", format!("this pack has no code for `{node_type}`"))

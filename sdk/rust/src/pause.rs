@@ -1,11 +1,11 @@
-//! Pauses: the node gives its instance up and comes back in a new one when something happens.
+//! Pauses. A pausing node gives up its instance and runs again in a new one when an event wakes it.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{failure::Result, source::Source, wit::flowcell::node::types as wit};
 
-/// What a node waits for, and what it remembers meanwhile. The first wake wins; the others are withdrawn.
+/// The events that wake a node, and the state that it keeps. The first wake wins; the others are withdrawn.
 ///
 /// ```
 /// use flowcell_sdk::{Pause, Question};
@@ -15,16 +15,16 @@ use crate::{failure::Result, source::Source, wit::flowcell::node::types as wit};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pause {
-    /// What ends the pause.
+    /// The events. The first one to happen ends the pause.
     pub until: Vec<Wake>,
-    /// What [`Task::state`](crate::Task::state) gives back, at most 256 KiB.
+    /// The value that [`Task::state`](crate::Task::state) returns afterwards, at most 256 KiB as JSON.
     pub state: Value,
 }
 
-/// What ends a pause.
+/// An event that ends a pause.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wake {
-    /// Nothing: the state is recorded and the node goes on at once, in a new instance.
+    /// Ends at once. The state is recorded and the node goes on in a new instance.
     Now,
     /// A timer, in milliseconds.
     After(u64),
@@ -43,25 +43,25 @@ pub enum Wake {
 /// A durable question to a person. Without choices any text is an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
-    /// What is asked.
+    /// The text of the question.
     pub prompt: String,
     /// The answers to choose from: value and label.
     pub choices: Vec<(String, Option<String>)>,
-    /// Whether a text outside the choices is an answer.
+    /// True if a text other than the choices is an answer.
     pub allow_text: bool,
     /// JSON Schema of the answer's content.
     pub schema: Option<Value>,
-    /// Who may answer, by name or role; empty: whoever may answer for the run.
+    /// Names or roles of the people who may answer. Empty: all people who may answer for the run.
     pub audience: Vec<String>,
 }
 
 impl Question {
-    /// A question that any text answers.
+    /// Creates a question that accepts any text.
     pub fn new(prompt: impl Into<String>) -> Question {
         Question { prompt: prompt.into(), allow_text: true, ..Question::default() }
     }
 
-    /// One more answer to choose from. Text outside the choices is no answer any more; see [`Question::allow_text`].
+    /// Adds a choice. Text other than the choices is then no longer accepted; see [`Question::allow_text`].
     #[must_use]
     pub fn choice(mut self, value: impl Into<String>) -> Question {
         self.choices.push((value.into(), None));
@@ -69,7 +69,7 @@ impl Question {
         self
     }
 
-    /// Sets whether a text outside the choices is an answer.
+    /// Sets whether a text other than the choices is accepted.
     #[must_use]
     pub fn allow_text(self, allow_text: bool) -> Question {
         Question { allow_text, ..self }
@@ -92,23 +92,23 @@ impl Question {
 pub struct FanOut {
     /// The list.
     pub items: Source,
-    /// Passes at a time; none: the host's default.
+    /// Maximum number of concurrent passes. Default: the host's.
     pub concurrency: Option<u32>,
-    /// Whether the first failing pass ends the rest; else its failure is an item of the result.
+    /// True if the first failing pass stops the others. Otherwise its failure becomes an item of the result.
     pub stop_on_failure: bool,
 }
 
 /// Another flow, run as a child.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowCall {
-    /// Its name.
+    /// The name of the flow.
     pub name: String,
-    /// Its input, an object.
+    /// The input, an object.
     pub input: Source,
 }
 
 impl Pause {
-    /// Waits for one thing, and remembers nothing.
+    /// Waits for one event, without keeping state.
     pub fn until(wake: Wake) -> Pause {
         Pause { until: vec![wake], state: Value::Null }
     }
@@ -118,7 +118,7 @@ impl Pause {
         Pause::until(Wake::Now)
     }
 
-    /// Waits for some time.
+    /// Waits for `ms` milliseconds.
     pub fn after_ms(ms: u64) -> Pause {
         Pause::until(Wake::After(ms))
     }
@@ -128,7 +128,7 @@ impl Pause {
         Pause::until(Wake::Event(name.into()))
     }
 
-    /// Waits for a person.
+    /// Waits for the answer of a person.
     pub fn answer(question: Question) -> Pause {
         Pause::until(Wake::Answer(question))
     }
@@ -148,20 +148,20 @@ impl Pause {
         Pause::until(Wake::Flow(FlowCall { name: name.into(), input }))
     }
 
-    /// The same pause, which something else may end, too.
+    /// Adds another event that may end the pause.
     #[must_use]
     pub fn or(mut self, wake: Wake) -> Pause {
         self.until.push(wake);
         self
     }
 
-    /// The same pause, which ends after some time at the latest.
+    /// Ends the pause after `ms` milliseconds at the latest.
     #[must_use]
     pub fn or_after_ms(self, ms: u64) -> Pause {
         self.or(Wake::After(ms))
     }
 
-    /// The same pause with something to remember.
+    /// Keeps a state for the next instance.
     pub fn remember(self, state: impl Serialize) -> Result<Pause> {
         Ok(Pause { state: serde_json::to_value(state)?, ..self })
     }
@@ -172,7 +172,7 @@ impl Pause {
 }
 
 impl Wake {
-    /// Its name in the WIT and in [`Woken::wake`](crate::Woken).
+    /// Returns the name in the WIT and in [`Woken::wake`](crate::Woken).
     pub fn name(&self) -> &'static str {
         match self {
             Wake::Now => "now",

@@ -1,4 +1,4 @@
-//! A host that follows a script: what the calls of a node get while a test plays it.
+//! A host for tests that follows a script.
 
 use std::{
     cell::RefCell,
@@ -9,13 +9,14 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Result};
 
-/// A host that follows a script. Models, tools, services, agent runs, their inboxes, requests over HTTP, files, `state` and
-/// `log` are played; other calls need a real host. A request gets the next [`reply`](Script::reply), such as `{ "status": 200, "headers":
-/// [["content-type", "text/plain"]], "body": { "text": "…" } }`.
+/// A host for tests that follows a script. It plays models, tools, services, agent runs and their inboxes, HTTP
+/// requests, files, `state` and `log`; other calls need a real host. An HTTP request gets the next
+/// [`reply`](Script::reply), such as `{ "status": 200, "headers": [["content-type", "text/plain"]], "body": { "text":
+/// "…" } }`.
 ///
-/// What a test tells it with [`reply`](Script::reply), [`fail`](Script::fail), [`message`](Script::message),
-/// [`close`](Script::close) and [`silence`](Script::silence) happens in that order, one at a time, whenever the node waits.
-/// Calls of tools and of services end before that, in the order in which they were started.
+/// The acts of [`reply`](Script::reply), [`fail`](Script::fail), [`message`](Script::message), [`close`](Script::close)
+/// and [`silence`](Script::silence) happen in the order of the calls, one each time the node waits. Calls of tools and
+/// services end before that, in the order in which they started.
 ///
 /// ```
 /// use flowcell_sdk::{
@@ -52,16 +53,16 @@ pub struct Script {
 type Tool = dyn Fn(&Value) -> Result<Value>;
 type Service = dyn Fn(&[Value]) -> Result<Value>;
 
-/// A call that a node has made of a script.
+/// A call that a node made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {
     /// `model.start-generate`, `tools.find`, `agent.tell` …
     pub name: String,
-    /// Its arguments, as the host would get them.
+    /// The arguments, as the host would get them.
     pub args: Value,
 }
 
-/// Something that happens while a node waits.
+/// An act of the script, which happens while a node waits.
 #[derive(Debug)]
 pub(crate) enum Act {
     Reply(Result<Value>),
@@ -70,7 +71,7 @@ pub(crate) enum Act {
     Silence,
 }
 
-/// What arrives at a node.
+/// An event that the node gets.
 pub(crate) enum Arrival {
     Ended(u32, Result<Value>),
     Message { agent_run: String, id: String, value: Value },
@@ -81,7 +82,7 @@ thread_local! {
     static PLAYED: RefCell<Option<Script>> = const { RefCell::new(None) };
 }
 
-/// Plays a script while something runs on this thread, and gives back what is left of it with the calls that were made.
+/// Plays a script while `run` runs on this thread. Returns the result, the rest of the script and the calls.
 pub(crate) fn play<T>(script: Script, run: impl FnOnce() -> T) -> (T, Script, Vec<Made>) {
     PLAYED.with_borrow_mut(|played| *played = Some(script));
     let result = run();
@@ -90,28 +91,28 @@ pub(crate) fn play<T>(script: Script, run: impl FnOnce() -> T) -> (T, Script, Ve
     (result, script, made)
 }
 
-/// What a call gets; none: no script is played.
+/// Returns the answer of a call, or none if no script is played.
 pub(crate) fn call(name: &str, args: impl FnOnce() -> Value) -> Option<Result<Value>> {
     PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.call(name, args())))
 }
 
-/// A piece of a file value's bytes; none: no script is played.
+/// Returns a piece of a file value, or none if no script is played.
 pub(crate) fn file_piece(file: &str, offset: u64, length: u32) -> Option<Result<Vec<u8>>> {
     PLAYED.with_borrow(|played| played.as_ref().map(|script| script.file_piece(file, offset, length)))
 }
 
-/// What arrives next; none: no script is played.
+/// Returns the next event, or none if no script is played.
 pub(crate) fn next(timeout_ms: Option<u32>) -> Option<Option<Arrival>> {
     PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.next(timeout_ms)))
 }
 
 impl Script {
-    /// A script in which nothing happens.
+    /// Creates a script without acts.
     pub fn new() -> Script {
         Script::default()
     }
 
-    /// Gives the file value of this `fileId` these bytes.
+    /// Sets the bytes of the file value with this `fileId`.
     #[must_use]
     pub fn file(mut self, file_id: &str, bytes: impl Into<Vec<u8>>) -> Script {
         self.files.insert(file_id.to_owned(), bytes.into());
@@ -127,50 +128,50 @@ impl Script {
         Ok(rest[..rest.len().min(length as usize)].to_vec())
     }
 
-    /// The turn of a model that has been under way the longest ends with this reply.
+    /// Ends the oldest model turn in progress with this reply.
     #[must_use]
     pub fn reply(self, reply: Value) -> Script {
         self.act(Act::Reply(Ok(reply)))
     }
 
-    /// It ends with a text, 10 tokens read and 5 written.
+    /// Ends it with a text; 10 tokens are read and 5 written.
     #[must_use]
     pub fn says(self, text: &str) -> Script {
         self.reply(reply(&[json!({ "type": "text", "text": text })], "end"))
     }
 
-    /// It ends with calls of tools: the id, the tool's name and the input of each.
+    /// Ends it with tool uses: the id, the tool's name and the input of each.
     #[must_use]
     pub fn calls<const N: usize>(self, uses: [(&str, &str, Value); N]) -> Script {
         let block = |(id, name, input)| json!({ "type": "tool_use", "id": id, "name": name, "input": input });
         self.reply(reply(&uses.map(block), "tool_calls"))
     }
 
-    /// It fails.
+    /// Ends it with a failure.
     #[must_use]
     pub fn fail(self, failure: Failure) -> Script {
         self.act(Act::Reply(Err(failure)))
     }
 
-    /// Somebody writes to the agent run that was opened last.
+    /// Sends a message to the agent run that was opened last.
     #[must_use]
     pub fn message(self, id: &str, value: impl Into<Value>) -> Script {
         self.act(Act::Message(id.to_owned(), value.into()))
     }
 
-    /// Nobody writes to it any more.
+    /// Closes the agent run that was opened last.
     #[must_use]
     pub fn close(self) -> Script {
         self.act(Act::Close)
     }
 
-    /// The time is up for which the node waits.
+    /// Lets the node's timeout expire.
     #[must_use]
     pub fn silence(self) -> Script {
         self.act(Act::Silence)
     }
 
-    /// There is a tool. Its name for models is its name with `_` for everything but letters and digits.
+    /// Adds a tool. Its name for models has `_` in place of all characters that are not letters or digits.
     #[must_use]
     pub fn tool(mut self, tool: &str, run: impl Fn(&Value) -> Result<Value> + 'static) -> Script {
         let name: String = tool.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -179,27 +180,27 @@ impl Script {
         self
     }
 
-    /// There is a service, which is given the arguments of each call.
+    /// Adds a service. `run` gets the arguments of each call.
     #[must_use]
     pub fn service(mut self, name: &str, run: impl Fn(&[Value]) -> Result<Value> + 'static) -> Script {
         self.services.insert(name.to_owned(), Box::new(run));
         self
     }
 
-    /// Of calls of tools and of services that are under way at a time, the last ends first.
+    /// Ends concurrent calls of tools and services in reverse order.
     #[must_use]
     pub fn backwards(self) -> Script {
         Script { backwards: true, ..self }
     }
 
-    /// Calls of this name, such as `tools.find`, are denied, as if the flow granted nothing.
+    /// Denies calls of this name, such as `tools.find`, as if the flow granted nothing.
     #[must_use]
     pub fn deny(mut self, name: &str) -> Script {
         self.denied.push(name.to_owned());
         self
     }
 
-    /// A value of `state` is there already.
+    /// Sets a value of `state` before the node starts.
     #[must_use]
     pub fn state(mut self, key: &str, value: Value) -> Script {
         self.write(key, value);
@@ -322,7 +323,7 @@ impl Script {
     }
 }
 
-/// A reply of these blocks that took 10 tokens to read and 5 to write.
+/// Creates a reply with these blocks; 10 tokens are read and 5 written.
 pub fn reply(content: &[Value], stop: &str) -> Value {
     json!({
         "id": "reply", "provider": "scripted", "model": "scripted", "content": content, "stop": stop,

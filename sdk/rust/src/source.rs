@@ -1,35 +1,36 @@
-//! Where a value comes from.
+//! Sources of values.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{failure::Result, wit::flowcell::node::types as wit};
 
-/// A value, or a part of what was given. The host shares such a part: nothing is copied through the sandbox.
+/// A new value, or a part of the input or of the wake. The host shares such a part; it is not copied through the
+/// sandbox.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// A new value.
     Value(Value),
-    /// A new value as JSON text, for one that is too large for a tree of values. The host refuses a text that is not JSON.
+    /// A new value as JSON text, for values that are too large for a tree. The host refuses text that is not JSON.
     Text(String),
     /// The part of the input at a JSON Pointer; `""` is all of it.
     Input(String),
-    /// The part of what woke the node at a JSON Pointer: `/value`, `/value/outputs`.
+    /// The part of the wake at a JSON Pointer: `/value`, `/value/outputs`.
     Woken(String),
 }
 
 impl Source {
-    /// A new value.
+    /// Creates a source from a new value.
     pub fn value(value: impl Serialize) -> Result<Source> {
         Ok(Source::Value(serde_json::to_value(value)?))
     }
 
-    /// The part of the input at a JSON Pointer.
+    /// Refers to the part of the input at a JSON Pointer.
     pub fn input(pointer: impl Into<String>) -> Source {
         Source::Input(pointer.into())
     }
 
-    /// The part of what woke the node at a JSON Pointer.
+    /// Refers to the part of the wake at a JSON Pointer.
     pub fn woken(pointer: impl Into<String>) -> Source {
         Source::Woken(pointer.into())
     }

@@ -1,15 +1,15 @@
-//! What a node answers with: an output, or a pause.
+//! The result of a node: an output, or a pause.
 
 use serde::Serialize;
 
 use crate::{failure::Result, pause::Pause, source::Source, wit::flowcell::node::types as wit};
 
-/// What a node answers with.
+/// The result of a node.
 #[derive(Debug)]
 pub enum Step {
     /// The task is done.
     Done(Output),
-    /// The task gives its instance up until something happens.
+    /// The task gives up its instance until an event wakes it.
     Pause(Pause),
 }
 
@@ -18,32 +18,32 @@ pub enum Step {
 pub enum Output {
     /// One value.
     One(Source),
-    /// An object, put together by key.
+    /// An object, from its members.
     Object(Vec<(String, Source)>),
 }
 
 impl Output {
-    /// A new value.
+    /// Creates an output from a new value.
     pub fn value(value: impl Serialize) -> Result<Output> {
         Source::value(value).map(Output::One)
     }
 
-    /// The part of the input at a JSON Pointer.
+    /// Returns the part of the input at a JSON Pointer.
     pub fn input(pointer: impl Into<String>) -> Output {
         Output::One(Source::input(pointer))
     }
 
-    /// The part of what woke the node at a JSON Pointer.
+    /// Returns the part of the wake at a JSON Pointer.
     pub fn woken(pointer: impl Into<String>) -> Output {
         Output::One(Source::woken(pointer))
     }
 
-    /// An object without members.
+    /// Creates an object without members.
     pub fn object() -> Output {
         Output::Object(Vec::new())
     }
 
-    /// The same object with one member more. A single value becomes an object of that member alone.
+    /// Adds a member. A single value is replaced with an object that has only this member.
     #[must_use]
     pub fn with(self, key: impl Into<String>, source: Source) -> Output {
         let mut members = match self {
@@ -65,7 +65,7 @@ impl Output {
 }
 
 impl Step {
-    /// The task is done, with a new value.
+    /// Ends the task with a new value.
     pub fn value(value: impl Serialize) -> Result<Step> {
         Output::value(value).map(Step::Done)
     }

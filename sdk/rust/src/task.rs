@@ -1,4 +1,4 @@
-//! What a node is given, read lazily: one field of a large input costs one field.
+//! The parts of a task. They are read lazily: one field of a large input costs only that field.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -8,32 +8,32 @@ use crate::{
     wit::flowcell::node::context::{self, Part},
 };
 
-/// One task: its input and config, and what is left of earlier pauses.
+/// One task: its input and config, and the state and wake of the last pause.
 ///
 /// Paths are JSON Pointers: `""` is the whole value, `/items/0/name` a part.
 #[derive(Debug)]
 pub struct Task(Parts);
 
-/// Where the parts come from.
+/// The source of the parts.
 #[derive(Debug)]
 enum Parts {
     Host,
     Given(Box<Given>),
 }
 
-/// The parts of a task, given by a test. By default input, config and task are empty objects, as the host gives them to a
-/// node for which the flow says nothing.
+/// The parts of a task for a test. By default input, config and task are empty objects, as for a node that the flow
+/// gives no input and no config.
 #[derive(Clone, Debug)]
 pub struct Given {
     /// The input.
     pub input: Value,
     /// The config.
     pub config: Value,
-    /// What the last pause remembered; none: the first run.
+    /// The state that the last pause kept. None in the first run.
     pub state: Option<Value>,
-    /// What woke the node; none: the first run.
+    /// The wake that ended the last pause. None in the first run.
     pub woken: Option<Value>,
-    /// What the task is about, see [`Info`].
+    /// Information about the task, see [`Info`].
     pub task: Value,
 }
 
@@ -44,7 +44,7 @@ impl Default for Given {
     }
 }
 
-/// What a task is about. More may come.
+/// Information about a task. Later versions may add fields.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Info {
@@ -54,32 +54,32 @@ pub struct Info {
     pub node_id: String,
     /// The node type, without its version.
     pub node_type: String,
-    /// The body pass in which the node runs; empty at the top.
+    /// The body pass of the node. Empty outside of a body.
     pub scope: Value,
     /// The attempt, from 1.
     pub attempt: u32,
-    /// How often this attempt paused before.
+    /// Number of earlier pauses of this attempt.
     pub resumes: u32,
-    /// Whether the flow gives the node a body.
+    /// True if the flow gives the node a body.
     pub has_body: bool,
-    /// The time, in ms since 1970. The same again if the attempt is replayed.
+    /// The time, in ms since 1970. A repetition of the attempt gets the same value.
     pub now_ms: u64,
-    /// A number for random generators. The same again if the attempt is replayed.
+    /// A seed for random generators. A repetition of the attempt gets the same value.
     pub seed: Value,
 }
 
-/// What ended the last pause.
+/// The wake that ended the last pause.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Woken {
-    /// Which wake of the pause it was.
+    /// The index of the wake in the pause.
     pub index: usize,
-    /// Its name: `after`, `event`, `answer`, `body`, `each`, `flow` or `now`.
+    /// The name of the wake: `after`, `event`, `answer`, `body`, `each`, `flow` or `now`.
     pub wake: String,
-    /// What came: `{ elapsedMs }`, `{ name, payload }`, `{ content, choice? }`, the outcome of a pass, the list of all
-    /// outcomes, or `{ outputs }`.
+    /// The value of the wake: `{ elapsedMs }`, `{ name, payload }`, `{ content, choice? }`, the outcome of a pass, the
+    /// list of all outcomes, or `{ outputs }`.
     #[serde(default)]
     pub value: Value,
-    /// Why a body or a flow gave nothing.
+    /// The failure of the body or the flow.
     #[serde(default)]
     pub error: Option<WokenError>,
 }
@@ -88,28 +88,28 @@ pub struct Woken {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WokenError {
-    /// Its code.
+    /// The code.
     pub code: String,
-    /// Its message.
+    /// The message.
     pub message: String,
-    /// Whether trying again may help.
+    /// True if a retry may help.
     #[serde(default)]
     pub retryable: bool,
-    /// For programs.
+    /// Details for programs.
     #[serde(default)]
     pub details: Option<Value>,
 }
 
 impl WokenError {
-    /// The same failure as this node's own.
+    /// Converts the failure into one of this node.
     pub fn into_failure(self) -> Failure {
         let failure = Failure::new(self.code, self.message);
         Failure { retryable: self.retryable, details: self.details, ..failure }
     }
 }
 
-/// Tells `null` from a field that is absent: `#[serde(default, deserialize_with = "flowcell_sdk::given")]` makes the
-/// former `Some(null)` and the latter none.
+/// Distinguishes `null` from an absent field: `#[serde(default, deserialize_with = "flowcell_sdk::given")]` reads
+/// `null` as `Some(null)` and an absent field as none.
 pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
@@ -120,30 +120,30 @@ impl Task {
         Task(Parts::Host)
     }
 
-    /// A task for a test.
+    /// Creates a task for a test.
     pub fn given(parts: Given) -> Task {
         Task(Parts::Given(Box::new(parts)))
     }
 
-    /// The whole input.
+    /// Reads the whole input. Fails with `invalid_input` if it does not fit.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T> {
         let text = self.json(Part::Input, "").unwrap_or_else(|| "null".into());
         read(&text).map_err(|problem| Failure::invalid_input(format!("input{problem}")))
     }
 
-    /// One part of the input; none: there is no such part.
+    /// Reads one part of the input. Returns none if the part does not exist.
     pub fn input_at<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
         let Some(text) = self.json(Part::Input, path) else { return Ok(None) };
         let refuse = |problem| Failure::invalid_input(format!("input at `{path}`{problem}"));
         read(&text).map(Some).map_err(refuse)
     }
 
-    /// Whether the input has such a part, which may be null. Costs nothing where the part is large.
+    /// Returns true if the input has such a part, which may be null. Does not copy large parts.
     pub fn has_input(&self, path: &str) -> bool {
         self.input_len(path).is_some() || self.json(Part::Input, path).is_some()
     }
 
-    /// A text in the input; none: absent or no text.
+    /// Returns a text of the input, or none if the part is absent or not a text.
     pub fn input_text(&self, path: &str) -> Option<String> {
         match &self.0 {
             Parts::Host => context::get_text(Part::Input, path),
@@ -151,7 +151,8 @@ impl Task {
         }
     }
 
-    /// Items of a list, keys of an object, bytes of a text; none: absent or a scalar.
+    /// Returns the number of items of a list, of keys of an object, or of bytes of a text. None for other values and
+    /// absent parts.
     pub fn input_len(&self, path: &str) -> Option<u32> {
         let len = match &self.0 {
             Parts::Host => return context::len(Part::Input, path),
@@ -165,25 +166,25 @@ impl Task {
         u32::try_from(len).ok()
     }
 
-    /// The config.
+    /// Reads the config. Fails with `invalid_config` if it does not fit.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T> {
         let text = self.json(Part::Config, "").unwrap_or_else(|| "{}".into());
         read(&text).map_err(|problem| Failure::new("invalid_config", format!("config{problem}")))
     }
 
-    /// What the last pause remembered; none on the first run.
+    /// Reads the state that the last pause kept. None in the first run.
     pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let text = self.json(Part::State, "");
         Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
-    /// What ended the last pause; none on the first run.
+    /// Reads the wake that ended the last pause. None in the first run.
     pub fn woken(&self) -> Result<Option<Woken>> {
         let text = self.json(Part::Woken, "");
         Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
-    /// What ended the last pause, without its value, which may be large; none on the first run.
+    /// Reads the wake that ended the last pause, without its value, which may be large. None in the first run.
     pub fn woken_by(&self) -> Result<Option<Woken>> {
         let Some(wake) = self.json(Part::Woken, "/wake") else { return Ok(None) };
         let error = self.json(Part::Woken, "/error").map(|text| serde_json::from_str(&text)).transpose()?;
@@ -191,7 +192,7 @@ impl Task {
         Ok(Some(Woken { index, wake: serde_json::from_str(&wake)?, value: Value::Null, error }))
     }
 
-    /// What the task is about.
+    /// Reads the information about the task.
     pub fn info(&self) -> Result<Info> {
         let text = self.json(Part::Task, "").unwrap_or_else(|| "{}".into());
         Ok(serde_json::from_str(&text)?)
@@ -213,13 +214,13 @@ impl Task {
     }
 }
 
-/// Reads a value, or says what is wrong and in which field.
+/// Reads a value. The error says which field is wrong and why.
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let field = error.path().to_string();
         let message = error.inner().to_string();
-        // The text is the host's, so that a line in it says nothing to whoever wrote the flow.
+        // The host wrote the text, so its line numbers do not help the author of the flow.
         let message = message.split(" at line ").next().unwrap_or_default();
         if field == "." { format!(": {message}") } else { format!(".{field}: {message}") }
     })

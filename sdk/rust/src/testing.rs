@@ -1,4 +1,4 @@
-//! Running node types without a host, for a pack's own tests.
+//! Runs node types without a host, for a pack's own tests.
 
 use serde_json::{Map, Value};
 
@@ -11,18 +11,18 @@ use crate::{
     task::{Given, Task},
 };
 
-/// What a step is, with every value in full: what the host would make of it.
+/// The result of a node with every value in full, as the host would resolve it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The output.
     Output(Value),
-    /// The names of the wakes, and what is remembered.
+    /// The names of the wakes, and the state.
     Pause(Vec<&'static str>, Value),
     /// The failure.
     Failure(Failure),
 }
 
-/// Runs one task of a node type; `run` is the function `run_node` that [`pack!`](crate::pack) defines.
+/// Runs one task of a node type. `run` is the function `run_node` that [`pack!`](crate::pack) defines.
 pub fn run(run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given: Given) -> Outcome {
     match run(node_type, &Task::given(given.clone())) {
         Ok(Step::Done(output)) => match in_full(output, &given) {
@@ -34,21 +34,21 @@ pub fn run(run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given
     }
 }
 
-/// What became of a task that was run by a script.
+/// The outcome of a task that a script played.
 #[cfg(not(target_family = "wasm"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Played {
-    /// What the node answered.
+    /// The result of the node.
     pub outcome: Outcome,
-    /// The calls that it made, in their order.
+    /// The calls of the node, in order.
     pub made: Vec<Made>,
-    /// How much of the script did not happen.
+    /// The number of acts that did not happen.
     pub left: usize,
 }
 
 #[cfg(not(target_family = "wasm"))]
 impl Script {
-    /// Runs one task of a node type on this thread, with this script as its host; see [`run`].
+    /// Runs one task of a node type on this thread, with this script as its host. See [`run`].
     pub fn play(self, run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given: Given) -> Played {
         let (outcome, rest, made) = crate::script::play(self, || self::run(run, node_type, given));
         Played { outcome, made, left: rest.acts.len() }
@@ -57,7 +57,7 @@ impl Script {
 
 #[cfg(not(target_family = "wasm"))]
 impl Played {
-    /// The arguments of all calls of this name.
+    /// Returns the arguments of all calls of this name.
     pub fn of(&self, name: &str) -> Vec<&Value> {
         self.made.iter().filter(|made| made.name == name).map(|made| &made.args).collect()
     }

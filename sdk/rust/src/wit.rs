@@ -1,4 +1,4 @@
-//! The border as generated from the WIT. Nothing else in this crate is unsafe.
+//! The bindings generated from the WIT. The rest of this crate has no unsafe code.
 #![allow(
     missing_docs,
     unsafe_code,

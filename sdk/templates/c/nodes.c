@@ -1,13 +1,13 @@
-// The node types of this pack. `node.yaml` says what they take and give.
+// The node types of this pack. `node.yaml` describes their inputs and outputs.
 #include <stdlib.h>
 #include <string.h>
 
 #include "pack.h"
 
-// How long somebody may take to answer.
+// The time that a person has to answer.
 static const uint64_t DAY_MS = 24 * 60 * 60 * 1000;
 
-// A part of the task, as JSON or as a text; false: there is no such part.
+// Reads a part of the task, as JSON or as a text. Returns false if the part does not exist.
 static bool read_json(flowcell_node_context_part_t part, const char *path, pack_string_t *json) {
   pack_string_t place;
   pack_string_set(&place, path);
@@ -24,7 +24,7 @@ static bool is(pack_string_t text, const char *other) {
   return text.len == strlen(other) && memcmp(text.ptr, other, text.len) == 0;
 }
 
-// A text, and bytes behind it. All that a node gives is freed by the border, so that it has to come from the heap.
+// Joins a text and the bytes after it. The bindings free all results of a node, so they must come from the heap.
 static pack_string_t join(const char *text, const uint8_t *more, size_t len) {
   size_t before = strlen(text);
   pack_string_t joined = { malloc(before + len), before + len };
@@ -34,7 +34,7 @@ static pack_string_t join(const char *text, const uint8_t *more, size_t len) {
   return joined;
 }
 
-// The task is done: its output is an object with one member, whose value is JSON.
+// Ends the task. Its output is an object with one member, whose value is JSON.
 static bool done(flowcell_node_types_step_t *step, const char *key, pack_string_t json) {
   flowcell_node_types_tuple2_string_source_t *member = calloc(1, sizeof *member);
   if (member == NULL) abort();
@@ -56,13 +56,13 @@ static bool fail(flowcell_node_types_failure_t *failure, const char *code, const
 
 static bool greet(flowcell_node_types_step_t *step, flowcell_node_types_failure_t *failure) {
   pack_string_t name;
-  // The host has compared the input with the manifest: it is there, between quotes and with its escapes.
+  // The host has checked the input against the manifest, so the name is present, with its quotes and escapes.
   read_json(FLOWCELL_NODE_CONTEXT_PART_INPUT, "/name", &name);
   if (is(name, "\"\"")) return fail(failure, "nobody", "there is nobody to greet");
   return done(step, "text", join("\"Hello ", name.ptr + 1, name.len - 1));
 }
 
-// Gives the instance up until somebody has answered, or a day is over.
+// Gives up the instance until a person has answered or a day is over.
 static bool ask(flowcell_node_types_step_t *step) {
   pack_string_t text;
   read_text(FLOWCELL_NODE_CONTEXT_PART_INPUT, "/text", &text);
@@ -80,7 +80,7 @@ static bool ask(flowcell_node_types_step_t *step) {
   step->tag = FLOWCELL_NODE_TYPES_STEP_PAUSE;
   step->val.pause.until.ptr = until;
   step->val.pause.until.len = 2;
-  // What it has to know when it is woken; here it is nothing.
+  // The state that the node gets when it is woken. This node needs none.
   pack_string_dup(&step->val.pause.state, "null");
   return true;
 }
@@ -98,7 +98,7 @@ static bool approve(flowcell_node_types_step_t *step) {
   return done(step, "approved", join(yes ? "true" : "false", NULL, 0));
 }
 
-// What the border calls: true with a step, or false with a failure.
+// The host calls this function. It returns true with a step, or false with a failure.
 bool exports_flowcell_node_node_run(pack_string_t *type, flowcell_node_types_step_t *step,
                                     flowcell_node_types_failure_t *failure) {
   memset(step, 0, sizeof *step);

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Builds the pack: `flowcell node build` says into which file, and puts the manifest into it.
+# Builds the pack into the file "$1". `flowcell node build` calls this script and then embeds the manifest.
 set -eu
 PATH=$PWD/.venv/bin:$PATH
 mkdir -p target
 
-# What the border looks like from Go. After a change in `wit` the folder `imports` has to go.
+# Generates the Go bindings of the WIT. After a change in `wit`, delete the folder `imports`.
 [ -d imports ] || wit-bindgen go --world everything --pkg-name acme --out-dir . wit
 GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w -checklinkname=0' -o target/module.wasm .
 
-# The linker of components that comes with Rust turns the module into one, with what stands in for the older WASI that Go
-# is compiled for. What it would have linked first is linked already.
+# Rust's component linker turns the module into a component and adds the adapter for the older WASI that Go targets. The
+# module is linked already, so the linker's first step only copies it.
 printf '#!/bin/sh\ncp "$1" "$3"\n' >target/linked
 chmod +x target/linked
 "$(rustc --print target-libdir)/../bin/wasm-component-ld" --wasm-ld-path "$PWD/target/linked" --wasi-adapter reactor \

@@ -1,6 +1,6 @@
 package main
 
-// What the border calls is exported by a package that is generated.
+// A generated package exports the functions that the host calls.
 import _ "acme/exports/wit_exports"
 
 func main() {}

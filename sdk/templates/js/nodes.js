@@ -1,7 +1,7 @@
-// The node types of this pack. `node.yaml` says what they take and give.
+// The node types of this pack. `node.yaml` describes their inputs and outputs.
 import { Failure, Pause, log, pack } from "./vendor/flowcell-sdk/index.js";
 
-// How long somebody may take to answer.
+// The time that a person has to answer.
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** @param {import("./vendor/flowcell-sdk/index.js").Task<{ name: string }>} task */
@@ -11,7 +11,7 @@ function greet({ input }) {
 }
 
 /**
- * The node gives its instance up while it waits, and runs again when it is woken.
+ * The node gives up its instance while it waits, and runs again when it is woken.
  * @param {import("./vendor/flowcell-sdk/index.js").Task<{ text: string }>} task
  */
 function approve({ input, woken }) {

@@ -1,10 +1,10 @@
-"""The node types of this pack. `node.yaml` says what they take and give."""
+"""The node types of this pack. `node.yaml` describes their inputs and outputs."""
 
 from typing import TypedDict
 
 from flowcell_sdk import Failure, Pause, Question, Task, log, pack
 
-#: How long somebody may take to answer.
+#: The time that a person has to answer.
 DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -24,7 +24,7 @@ class Approve(TypedDict):
 
 
 def approve(task: Task[Approve]) -> dict | Pause:
-    """The node gives its instance up while it waits, and runs again when it is woken."""
+    """The node gives up its instance while it waits, and runs again when it is woken."""
     woken = task.woken
     if woken is None:
         question = Question(f"Is this good? {task.input['text']}", choices=["yes", "no"])
@@ -34,5 +34,5 @@ def approve(task: Task[Approve]) -> dict | Pause:
     return {"approved": woken["value"].get("content") == "yes"}
 
 
-# The tool that builds the pack finds it by this name.
+# The build tool finds the pack by this name.
 Node = pack({"acme.greet": greet, "acme.approve": approve})

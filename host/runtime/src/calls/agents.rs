@@ -1,4 +1,4 @@
-//! What a component tells of its agent runs, and what it hears.
+//! Reports of a component on its agent runs, and messages to them.
 
 use std::sync::Arc;
 

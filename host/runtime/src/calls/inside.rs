@@ -23,8 +23,8 @@ impl AttemptCalls {
         Ok(Value::null())
     }
 
-    /// Answers a call of state or cache. If the attempt may make calls that leave the host, what it was told may show in
-    /// them: a repeated attempt is told the same.
+    /// Answers a call of state or cache. If the attempt may make calls that leave the host, these may depend on the
+    /// answer, so a repeated attempt gets the same answer.
     pub(super) async fn stay(&self, call: &Call) -> Result<Value, Failure> {
         if !self.may_leave() {
             return self.look(call);
@@ -48,7 +48,7 @@ impl AttemptCalls {
         }
     }
 
-    /// Whether the node type asks for a capability that leaves the host.
+    /// Returns true if the node type requests a capability that leaves the host.
     fn may_leave(&self) -> bool {
         let asked = &self.site.graph.node(self.attempting.task.node).node_type.capabilities;
         asked.iter().any(|request| self.site.capabilities.contains_key(&request.name))

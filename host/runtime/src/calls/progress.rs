@@ -1,4 +1,4 @@
-//! How far an attempt has come, and how far it is only repeating what it did before.
+//! The progress of an attempt, and the part that it only repeats.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -14,50 +14,50 @@ use crate::{
     limits::MAX_OPEN_CALLS,
 };
 
-/// How far an attempt has come.
+/// The progress of an attempt.
 pub(super) struct Progress {
     pub(super) writes: Vec<Write>,
-    /// What it did before and is still to do again.
+    /// Recorded steps that the attempt has to repeat.
     steps: VecDeque<LogStep>,
-    /// What it was told since its last recorded call.
+    /// Observations since its last recorded call.
     pub(super) since: Vec<Observed>,
     begun: u32,
     asked: HashMap<CallDigest, u32>,
-    /// Ends that were not handed over.
+    /// Ends of calls that the attempt has not taken yet.
     ended: VecDeque<Ended>,
     once: HashMap<Arc<str>, Reply>,
-    /// Calls whose ends the attempt waits for by `next`.
+    /// Calls whose ends the attempt receives by `next`.
     pub(super) listening: BTreeSet<u32>,
-    /// Calls under way.
+    /// Calls in progress.
     under_way: BTreeSet<u32>,
-    /// Those of them that must not be made twice.
+    /// The `once` calls among them.
     pub(super) once_under_way: BTreeSet<u32>,
-    /// Those of them that wait until somebody allows them.
+    /// Calls that wait for approval.
     pub(super) asking: BTreeSet<u32>,
-    /// What the attempt has told of its agent runs, counted.
+    /// Reports on its agent runs so far.
     marks: u32,
-    /// Agent runs that it has opened, counted.
+    /// Agent runs that it has opened so far.
     pub(super) opened: u32,
-    /// Its open agent runs, and whether somebody may write to them.
+    /// Its open agent runs; true if the agent run takes messages.
     pub(super) agents: Vec<(Arc<str>, bool)>,
-    /// What was written to them and was not handed over.
+    /// Messages that the attempt has not taken yet.
     pub(super) inbox: VecDeque<InboxMessage>,
-    /// When the wait is over that the attempt was in when it was dropped.
+    /// The end of the wait that the attempt was in when it was dropped.
     pub(super) wait_until: Option<u64>,
-    /// How much has arrived.
+    /// Number of events that have arrived.
     pub(super) heard: u64,
-    /// It waits for something to arrive.
+    /// True if it waits for an event.
     pub(super) blocked: bool,
     pub(super) now_ms: u64,
 }
 
-/// What becomes of a call.
+/// The result of submitting a call.
 pub(super) enum Submitted {
-    /// It is recorded, and may have ended.
+    /// The call is recorded already, and may have ended.
     Again { ordinal: u32, occurrence: u32, ended: bool },
-    /// It is to be recorded, with what the attempt was told before.
+    /// The call is new. It is recorded with the attempt's observations before it.
     New { ordinal: u32, occurrence: u32, before: Box<[Observed]> },
-    /// Too many are under way.
+    /// Too many calls are in progress.
     TooMany,
     /// The attempt did something else the first time.
     Diverged(&'static str),
@@ -103,7 +103,8 @@ impl Progress {
         progress
     }
 
-    /// What the attempt was told here the first time; none if it is further than that. An error says what it did instead.
+    /// The observation that the attempt made here the first time. `None` if it is past its recorded steps. An error
+    /// names the other step that it took.
     pub(super) fn told(&mut self) -> Option<Result<Observed, &'static str>> {
         match self.steps.pop_front()? {
             LogStep::Observed(observed) => Some(Ok(observed)),
@@ -143,7 +144,7 @@ impl Progress {
         }
     }
 
-    /// The reply that an earlier attempt has recorded for a call that must not be made twice.
+    /// The recorded reply of a `once` call of an earlier attempt.
     pub(super) fn recorded(&self, key: &str) -> Option<Reply> {
         self.once.get(key).cloned()
     }
@@ -164,18 +165,18 @@ impl Progress {
         Some(ended.reply)
     }
 
-    /// Whether a call has not ended.
+    /// Returns true if a call has not ended.
     pub(super) fn is_under_way(&self, ordinal: u32) -> bool {
         self.under_way.contains(&ordinal)
     }
 
-    /// Something has arrived: the attempt goes on.
+    /// Counts an arriving event.
     pub(super) fn hear(&mut self) {
         self.heard += 1;
         self.blocked = false;
     }
 
-    /// The number of what the attempt tells next of its agent runs.
+    /// Returns the number of the attempt's next report on its agent runs.
     pub(super) fn mark(&mut self) -> u32 {
         self.marks += 1;
         self.marks
@@ -196,9 +197,9 @@ impl Progress {
         self.agents.iter().any(|(open, _)| **open == *run)
     }
 
-    /// How much had arrived when the attempt was as far as it has ever been and nothing went on but what people have to
-    /// say; none if something else goes on, or what the attempt waits for is `ready`. One look at everything: what
-    /// arrives between two looks would be missed, and an attempt that nothing wakes any more would wait for ever.
+    /// Returns the number of events so far if the attempt waits only for people; it must have no recorded steps left.
+    /// Returns none if another call is in progress or the awaited event is `ready`. One lock covers all checks.
+    /// Otherwise an event between two checks would be missed, and the attempt might wait forever.
     pub(super) fn waits_for_people(&self, ready: impl Fn(&Progress) -> bool) -> Option<u64> {
         let people = !self.asking.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox);
         let nothing_else = self.under_way.iter().all(|ordinal| self.asking.contains(ordinal));
@@ -211,7 +212,7 @@ impl Progress {
         self.ended.iter().map(|ended| ended.ordinal).find(|ordinal| self.listening.contains(ordinal))
     }
 
-    /// Whether anything may still arrive.
+    /// Returns true if an event may still arrive.
     pub(super) fn may_arrive(&self) -> bool {
         !self.listening.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox)
     }

@@ -1,4 +1,4 @@
-//! Agent runs: what they tell, what is written to them, and how they end.
+//! Agent runs: their reports, the messages to them, and their ends.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Decider<'_> {
         self.emit(Fact::Agent { task, told: Box::new(told), before: Box::default() });
     }
 
-    /// A component tells of its agent runs. What it told before it was repeated is known.
+    /// A component reports on its agent runs. Reports that it repeats are known already.
     pub(super) fn marked(&mut self, task: TaskKey, attempt: (u32, u32), mut told: AgentFact, before: Box<[Observed]>) {
         if !self.state.is_running(task, attempt) {
             return;
@@ -42,7 +42,7 @@ impl Decider<'_> {
         self.state.task(task).agents.iter().flat_map(|agents| agents.waiting(run).cloned()).collect()
     }
 
-    /// What was handed over before is applied by what follows from it.
+    /// Applies the messages that the attempt took before the present step.
     pub(super) fn apply_messages(&mut self, task: TaskKey, before: &[Observed]) {
         for observed in before {
             let agents = self.state.task(task).agents.as_ref();
@@ -59,7 +59,7 @@ impl Decider<'_> {
         }
     }
 
-    /// A call has begun: what its attempt had heard before is applied, and a tool's call is told as one.
+    /// A call has begun: applies the messages before it, and reports the call of a tool.
     pub(super) fn call_of_agent(&mut self, task: TaskKey, call: &CallRecord) {
         self.apply_messages(task, &call.before);
         if let Some(agent) = call.agent.as_ref().filter(|_| *call.interface == *BuiltIn::Tools.name()) {
@@ -70,7 +70,7 @@ impl Decider<'_> {
         }
     }
 
-    /// A call of an agent run has ended: what its model said, and what that took; or what its tool answered.
+    /// Reports the end of a call of an agent run: the model's reply and its usage, or the tool's answer.
     pub(super) fn call_of_agent_ended(
         &mut self,
         task: TaskKey,
@@ -115,7 +115,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Somebody writes to an agent run, which is given by its id or by the address of its task.
+    /// Writes to an agent run, which is given by its id or by the address of its task.
     pub(super) fn write_to(&mut self, to: &str, message: Option<String>, value: Value) -> Result<(), HubError> {
         let (task, id) = self.agent_run(to).ok_or(HubError::AgentNotActive)?;
         let agents = self.state.task(task).agents.as_ref();
@@ -136,7 +136,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Somebody asks an agent run to finish.
+    /// Asks an agent run to finish.
     pub(super) fn close_agent(&mut self, to: &str) -> Result<(), HubError> {
         let (task, id) = self.agent_run(to).ok_or(HubError::AgentNotActive)?;
         let agents = self.state.task(task).agents.as_ref();

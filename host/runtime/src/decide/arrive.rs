@@ -1,4 +1,4 @@
-//! What comes in from outside: answers of attempts, timers, people, other runs.
+//! Inputs from outside: answers of attempts, timers, people, other runs.
 
 use flowcell_contract::{Failure, Json, Pause, Step, StepResult, Value, Wake, code};
 use flowcell_flow::graph::{Jitter, NodeIx, Retry, RetryOn};
@@ -197,7 +197,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// A named event wakes every task that waits for it; if there is none, it is kept.
+    /// Wakes every task that waits for a named event. Without such a task the event is kept.
     fn named_event(&mut self, name: String, payload: Value) -> Result<(), HubError> {
         let waits = |key: &TaskKey| {
             let rest = self.state.task(*key).rest.as_ref()?;
@@ -230,8 +230,8 @@ impl Decider<'_> {
         }
     }
 
-    /// The input of a task that failed, as the task got it, if an edge may carry it on: of one that failed because it cannot
-    /// be rendered, the members that can. A task that never became ready got none.
+    /// The input of a failed task, if an edge may carry it. If the input could not be rendered: the members that can.
+    /// None for a task that never became ready.
     pub(super) fn input_for_edges(&self, node: NodeIx, key: TaskKey) -> Option<Json> {
         use flowcell_flow::graph::On;
         let graph = &self.state.graph;
@@ -271,7 +271,7 @@ fn delay(retry: &Retry, attempt: u32, failure: &Failure, random: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A thousand runs whose server is down at the same moment do not ask again at the same moment.
+    /// A thousand runs that fail at the same moment, because their server is down, do not retry at the same moment.
     #[test]
     fn r29_the_next_tries_of_many_runs_are_spread() {
         let retry = Retry { backoff_ms: 1_000, ..Retry::default() };

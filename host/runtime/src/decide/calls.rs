@@ -56,7 +56,7 @@ impl Decider<'_> {
 
     fn end_call(&mut self, task: TaskKey, (attempt, ordinal): (u32, u32), reply: Reply) {
         let agent = self.agent_of(task, (attempt, ordinal));
-        // How a call ended that nobody knows the end of is told when somebody has said so.
+        // An unknown end is reported only after a person has resolved it.
         let open = self.state.task(task).phase != Phase::Closing && call_log::is_ambiguous(&reply);
         let said = (agent.is_some() && !open).then(|| reply.clone());
         self.emit(Fact::CallEnded { task, attempt, ordinal, reply });
@@ -111,8 +111,8 @@ impl Decider<'_> {
         }
     }
 
-    /// An attempt that has answered does not wait for its calls; those that must not be made twice have ended by then,
-    /// or its time is over.
+    /// Ends the calls that an answered attempt did not wait for. Its `once` calls have ended by then, or the task has
+    /// timed out.
     pub(super) fn abandon_calls(&mut self, key: TaskKey) {
         self.withdraw_asked(key);
         self.end_calls(key, |effect| {
@@ -121,13 +121,13 @@ impl Decider<'_> {
         });
     }
 
-    /// Nobody waits any longer.
+    /// Ends all calls, because the task no longer waits for them.
     pub(super) fn give_up_calls(&mut self, key: TaskKey) {
         let code = |effect| if effect == Effect::Once { code::AMBIGUOUS } else { code::ABANDONED };
         self.end_calls(key, |effect| Some(Failure::new(code(effect), "there was no reply after the task was over")));
     }
 
-    /// What has not left does not leave any more.
+    /// Withdraws the calls that have not left yet.
     pub(super) fn withdraw_asked(&mut self, key: TaskKey) {
         let asked = self.state.task(key).calls.iter().flat_map(|calls| calls.asked()).map(|(call, ..)| call);
         for call in asked.collect::<Vec<_>>() {
@@ -148,7 +148,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The process that made the calls is gone. A running attempt makes them again, but for those that must not be.
+    /// The process that made the calls is gone. A running attempt makes them again, except for `once` calls.
     pub(super) fn lose_calls(&mut self) {
         let live = self.state.scopes.iter().flat_map(|(id, scope)| {
             let nodes = &self.state.graph.body(scope.body).nodes;

@@ -1,4 +1,4 @@
-//! Ending what has not ended by itself: cancelled scopes, tasks whose time is over.
+//! Ending tasks that have not ended by themselves: in cancelled scopes, or after their timeout.
 
 use flowcell_contract::Failure;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Decider<'_> {
-    /// Nothing starts in this scope any more; what has not ended is cancelled, bodies and children first.
+    /// Closes a scope. Its tasks no longer start, and unfinished ones are cancelled, after their bodies and children.
     pub(super) fn close_scope(&mut self, id: ScopeId) {
         let Some(scope) = self.state.scopes.get(&id).filter(|scope| !scope.closing) else { return };
         let graph = self.state.graph.clone();

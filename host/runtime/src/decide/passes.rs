@@ -50,7 +50,7 @@ impl Decider<'_> {
         }
     }
 
-    /// What the end of a pass means to its owner.
+    /// Tells the owner of a pass that the pass has ended.
     pub(super) fn pass_ended(&mut self, owner: TaskKey, outcome: PassOutcome) {
         let task = self.state.task(owner);
         let rest = task.rest.as_deref();
@@ -69,7 +69,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The output of a node, with what its passes gave if it collects that.
+    /// The output of a node. If the node collects them, the results of its passes are included.
     pub(super) fn with_collected(&self, owner: TaskKey, output: Value) -> Result<Value, Failure> {
         let node = self.state.graph.node(owner.node);
         let (Some(member), Some(members)) = (&node.collects, output.json().as_object()) else { return Ok(output) };

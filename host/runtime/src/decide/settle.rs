@@ -134,7 +134,7 @@ impl Decider<'_> {
         self.ended.push_back(key);
     }
 
-    /// Ends a scope in which nothing can happen any more, or first skips what waits on cycles (rule 5).
+    /// Ends a scope without active tasks, or first skips the tasks that wait on cycles (rule 5).
     fn check_scope(&mut self, id: ScopeId) {
         let Some(scope) = self.state.scopes.get(&id) else { return };
         if scope.active > 0 {
@@ -147,7 +147,7 @@ impl Decider<'_> {
         let waiting = |node: &&NodeIx| self.state.task(TaskKey { scope: id, node: **node }).phase == Phase::Waiting;
         let nodes: Vec<_> = graph.body(scope.body).nodes.iter().filter(waiting).copied().collect();
         let on_cycles: Vec<_> = nodes.iter().filter(|node| graph.node(**node).on_cycle).copied().collect();
-        // Whatever waits outside of cycles waits behind one.
+        // Tasks that wait outside of cycles wait behind one.
         for node in if on_cycles.is_empty() { nodes } else { on_cycles } {
             self.skip(TaskKey { scope: id, node }, SkipReason::Unreached);
         }
@@ -187,7 +187,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Notes in a failure which node of which pass it comes from, and with which item.
+    /// Adds the node, the pass and the item of a failure to its details.
     fn placed_in_body(&self, id: ScopeId, task: Option<TaskKey>, failure: Failure) -> Failure {
         let scope = self.state.scope(id);
         let mut place = vec![("pass", Json::from(scope.index))];

@@ -13,17 +13,17 @@ use crate::{
     ports::{Journal, Record, StoreError},
 };
 
-/// Addresses that are named of a node that ran in other passes than the one that was asked for.
+/// Maximum number of addresses in [`TaskInputs::elsewhere`].
 const NAMED: usize = 5;
 
 /// The part of a task's attempts that a page has.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// The first attempt, counted from 0; one that was resumed after a pause counts again.
+    /// The first attempt, counted from 0. A resumption after a pause counts as a further attempt.
     pub from: u64,
-    /// At most so many.
+    /// Maximum number of attempts.
     pub limit: usize,
-    /// At most so many bytes of JSON text, about; a page has one attempt at least.
+    /// Approximate maximum bytes of JSON text. A page has at least one attempt.
     pub bytes: u64,
 }
 
@@ -31,19 +31,20 @@ pub struct Window {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskInputs {
-    /// Which run.
+    /// The id of the run.
     pub run_id: RunId,
     /// The address of the task.
     pub task: String,
-    /// The type of its node; none: it made no attempt.
+    /// The type of its node. `None`: it made no attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_type: Option<Arc<str>>,
-    /// Its attempts, in order. One that was resumed after a pause is there again.
+    /// Its attempts, in order. A resumption after a pause is a further entry.
     pub attempts: Vec<AttemptInput>,
-    /// Where the next page begins; none: this is the last.
+    /// The start of the next page. `None`: this is the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// The first addresses at which the same node made attempts, by the numbers of their passes, if it made none at this one.
+    /// If the task made no attempt at this address: the first addresses at which its node did, in the order of their
+    /// passes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<String>,
 }
@@ -52,18 +53,18 @@ pub struct TaskInputs {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptInput {
-    /// Which attempt, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// How often it had been resumed after a pause.
+    /// The number of resumptions after a pause.
     pub resumes: u32,
-    /// When it began or was resumed, in milliseconds since 1970.
+    /// The time at which it began or was resumed, in milliseconds since 1970.
     pub began: u64,
-    /// What came of it: `succeeded`, `failed`, `cancelled`, `paused`, `retried`, `abandoned` or `running`.
+    /// The outcome: `succeeded`, `failed`, `cancelled`, `paused`, `retried`, `abandoned` or `running`.
     pub status: &'static str,
     /// The input.
     #[serde(flatten)]
     pub input: Input,
-    /// How it compares with the digest in the journal.
+    /// The comparison with the digest in the journal.
     pub input_digest: InputDigest,
     /// The calls that left the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -82,21 +83,21 @@ pub enum Input {
         #[serde(skip_serializing_if = "Option::is_none")]
         config: Option<Value>,
     },
-    /// The same as that of the attempt right before it on this page.
+    /// The same as that of the previous attempt on this page.
     Same {
         /// Always true.
         same_input: bool,
     },
-    /// It could not be rendered, and the attempt failed for that.
+    /// The input could not be rendered, so the attempt failed.
     Failed {
-        /// Why.
+        /// The reason.
         input_error: Json,
         /// The members that can be rendered.
         input: Value,
     },
-    /// Its parts are shared, and as text it would be larger than a value may be.
+    /// The text would be larger than a value may be, because its parts are shared.
     TooLarge {
-        /// What to read instead.
+        /// A hint to another way to read it.
         input_error: Json,
     },
 }

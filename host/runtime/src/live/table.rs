@@ -45,7 +45,7 @@ struct Live {
 }
 
 impl Live {
-    /// Whether the run may end without another run getting a place.
+    /// Returns true if the run may end before another run gets a place.
     fn may_end(&self) -> bool {
         self.below == 0 && self.waiting == 0 && !self.rests
     }
@@ -82,14 +82,14 @@ struct Waiter {
 }
 
 impl Share {
-    /// Whether the policy leaves a place; some of them are spare ones.
+    /// Returns true if the policy leaves a place. Some of the places are spare ones.
     fn has_place(&self, spare: bool) -> bool {
         let kept = |most: u64| if spare { 0 } else { SPARE.min(most / 2) };
         self.most.is_none_or(|most| self.runs < most - kept(most))
     }
 
     fn may_take(&self, tree: &Tree, all: u64) -> bool {
-        // No tenant takes more than is left after that; a few are always there.
+        // No tenant takes more than remain free after that; a few are always available.
         let is_fair = self.children < SPARE || self.children < MAX_LIVE_CHILDREN.saturating_sub(all + 1);
         tree.children < MAX_TREE_CHILDREN && is_fair && self.has_place(false)
     }
@@ -190,7 +190,7 @@ impl Table {
         Some((parent, order))
     }
 
-    /// A run waits no more.
+    /// Removes a waiting run.
     pub(super) fn give_up(&mut self, parent: Key, order: Order) {
         let Some(live) = self.runs.get(&parent) else { return };
         let (tenant, tree) = (live.tenant.clone(), live.tree);
@@ -217,7 +217,7 @@ impl Table {
             share.children -= child;
             if let Some(tree) = share.trees.get_mut(&live.tree) {
                 (tree.runs, tree.children) = (tree.runs - 1, tree.children - child);
-                // Runs that wait below one that has gone are not wanted any more.
+                // The child runs of a removed run no longer need places.
                 let gone: Vec<_> =
                     tree.waiting.iter().filter(|(_, waiter)| waiter.parent == key).map(|(order, _)| *order).collect();
                 self.waiting -= gone.len() as u64;

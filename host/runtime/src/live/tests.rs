@@ -1,4 +1,4 @@
-//! The places of live runs: limits, turns, fairness, and trees in which every run waits.
+//! The places of live runs: limits, turns, fairness, and trees with only waiting runs.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

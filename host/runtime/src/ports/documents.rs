@@ -5,7 +5,7 @@ use flowcell_contract::{Json, Tenant};
 
 use super::StoreError;
 
-/// The kind of the documents that say how far a trigger has come. A store that is restored from an older copy drops them.
+/// The kind of the documents with the progress of triggers. A store that is restored from an older copy drops them.
 pub const MARK: &str = "trigger-mark";
 
 /// A stored document.

@@ -29,7 +29,7 @@ pub struct Entry {
     pub rows: Vec<Change>,
     /// The new status of the run, if the unit changes it.
     pub standing: Option<StoredStatus>,
-    /// Whether the driver waits for this unit, and is about to force the journal.
+    /// True if the driver waits for this unit and is about to force the journal.
     pub force: bool,
     /// The progress that the store reports to once the unit is durable.
     pub durable: Arc<Durable>,

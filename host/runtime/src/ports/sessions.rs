@@ -83,7 +83,7 @@ pub struct StepState {
     pub args: Json,
     /// The output as text, or the reason of a failure.
     pub output: Option<String>,
-    /// Whether the output is JSON that was checked against a schema.
+    /// True if the output is JSON that was checked against a schema.
     pub is_struct_output: bool,
     /// The time of the step's first start, in milliseconds since 1970.
     pub created: u64,
@@ -138,7 +138,7 @@ pub enum Change {
         status: StepStatus,
         /// The output.
         output: String,
-        /// Whether that is JSON that was checked against a schema.
+        /// True if the output is JSON that was checked against a schema.
         is_struct_output: bool,
     },
 }

@@ -49,7 +49,7 @@ pub trait StateStore: Send + Sync {
     fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError>;
 }
 
-/// Why writes were not accepted.
+/// The reason why writes were not accepted.
 #[derive(Clone, Debug)]
 pub enum StageError {
     /// This key does not have the expected version.

@@ -11,7 +11,7 @@ pub enum StoredStatus {
     Parked {
         /// The time of its next timer, in milliseconds since 1970; none: only an answer or an event moves it on.
         due: Option<u64>,
-        /// Whether a person has to decide something.
+        /// True if a person has to decide something.
         needs_attention: bool,
     },
     /// It has ended.

@@ -45,7 +45,7 @@ pub struct Again {
     pub run: RunId,
     /// The node of the flow itself from which the run repeats.
     pub from: NodeId,
-    /// Whether the repeated nodes ask people their questions again. Runs of older versions keep the answers.
+    /// True if the repeated nodes ask people their questions again. Runs of older versions keep the answers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asks_again: bool,
 }

@@ -13,15 +13,15 @@ use crate::{
 /// Bytes of a tool's answer that its event shows.
 const SUMMARY_BYTES: usize = 1_024;
 
-/// The label of a node that says of which step of a flow its agent runs are.
+/// The label of a node that names the step of a flow to which its agent runs belong.
 pub(crate) const FLOW_STEP: &str = "flowStepId";
 
-/// What the events of an agent run's calls are made of: a call as it began, and its end.
+/// The basis of the events of an agent run's call: the call at its beginning, and its end.
 #[derive(Default)]
 pub(super) struct Said {
     call: Option<Box<CallRecord>>,
     reply: Option<Reply>,
-    /// Nobody knows how it ended.
+    /// True if the end of the call is unknown.
     ambiguous: bool,
 }
 
@@ -40,7 +40,7 @@ impl Projector {
         }
     }
 
-    /// Nobody knows how a call ended.
+    /// The end of a call is unknown.
     pub(super) fn agent_blocked(&mut self, task: TaskKey, reason: &BlockReason) {
         if let BlockReason::Ambiguous { ordinal, .. } = reason
             && let Some(said) = self.said.get_mut(&(task, *ordinal))
@@ -49,7 +49,7 @@ impl Projector {
         }
     }
 
-    /// Somebody has said how it ended.
+    /// A person has resolved an unknown end.
     pub(super) fn agent_resolved(&mut self, task: TaskKey, resolution: &Resolution) {
         for (_, said) in self.said.iter_mut().filter(|((of, _), said)| *of == task && said.ambiguous) {
             said.ambiguous = false;
@@ -90,7 +90,7 @@ impl Projector {
         (kind, members)
     }
 
-    /// Of which step of a flow the agent runs of a task are, if they are of one.
+    /// The step of a flow to which the agent runs of a task belong, if any.
     pub(super) fn step_of(&self, task: TaskKey) -> Option<(&'static str, Json)> {
         self.graph.node(task.node).labels.get(FLOW_STEP).map(|step| (FLOW_STEP, step.clone()))
     }
@@ -103,7 +103,7 @@ impl Projector {
         [("call", Json::from(ordinal))].into_iter().chain(members).collect()
     }
 
-    /// Which tool, as the call was told: it is the capability that says what people are shown.
+    /// The tool of a call. The capability determines the description for people.
     fn tool(&self, task: TaskKey, ordinal: u32) -> Members {
         let call = self.said.get(&(task, ordinal)).and_then(|said| said.call.as_deref());
         let mut members = vec![("call", Json::from(ordinal))];
@@ -125,7 +125,7 @@ impl Projector {
         members
     }
 
-    /// Where somebody answers whether a call may leave.
+    /// The address at which a person allows or denies a call.
     pub(super) fn permission_address(&self, task: TaskKey, ordinal: u32) -> String {
         format!("{}#{ordinal}", self.path(task.scope).address(&self.graph.node(task.node).id))
     }
@@ -150,7 +150,7 @@ impl Projector {
 }
 
 impl AgentFact {
-    /// Which agent run it is about.
+    /// The id of the agent run of a report.
     pub fn agent_run(&self) -> &Arc<str> {
         match self {
             AgentFact::Opened { id, .. }
@@ -180,7 +180,7 @@ fn closed(outcome: &Result<Json, Box<Failure>>, discarded: &[Arc<str>]) -> (&'st
     (kind, members)
 }
 
-/// The members that agent runs tell by these names; others stand in `more`.
+/// Sorts the data of an agent run: members with these names stay, others go into `more`.
 fn members_of(data: &Json) -> Members {
     const NAMES: [&str; 14] = [
         "agent",

@@ -18,7 +18,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// The stored row of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptRun {
-    /// The row's number. Rows have the order in which the runs began.
+    /// The row's number. Rows are in the order of the beginnings of the runs.
     pub number: i64,
     /// The tenant.
     pub tenant: Tenant,
@@ -36,7 +36,7 @@ pub struct KeptRun {
     pub standing: String,
     /// The time of its next timer.
     pub due: Option<u64>,
-    /// Whether a person has to decide something.
+    /// True if a person has to decide something.
     pub attention: bool,
     /// The time of its start, in milliseconds since 1970.
     pub created: u64,

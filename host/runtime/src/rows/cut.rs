@@ -1,14 +1,14 @@
-//! Large values: cut out of the text of a row, kept once by their content, and put back in place.
+//! Large values: cut out of the text of a row, stored once for each content, and put back on reading.
 //!
-//! Values that a row repeats are written once in it: a pass that ends hands its value to its owner in the same row. See
-//! [`Repeat`].
+//! Values that a row repeats are written once in it. For example, a pass that ends passes its value to its owner in the
+//! same row. See [`Repeat`].
 //!
-//! A value is cut if its text is larger than [`INLINE_BYTES`], not counting what was cut inside of it. So what is cut is as
-//! small as can be, and a large part is the same blob wherever it stands: in an output, in the input of the next node, in an
-//! item of a list. Blobs hold plain JSON, with `null` in the place of what was cut inside of them; where that is, the row
-//! says.
+//! A value is cut if its text is larger than [`INLINE_BYTES`], not counting the parts that were cut inside of it. So
+//! the cut values are as small as possible, and a large part is the same blob in every place: in an output, in the
+//! input of the next node, in an item of a list. Blobs hold plain JSON, with `null` in place of the parts that were cut
+//! inside of them; the row has the positions.
 //!
-//! Texts are cut and put together as text: nothing is parsed, and what is put together is the same to the byte.
+//! Values are cut and put back as text, without parsing. The result is the same to the byte.
 
 use std::{
     borrow::Cow,
@@ -30,9 +30,9 @@ type Blob = (Arc<str>, String);
 /// The placeholder of a cut value.
 const HOLE: &str = "null";
 
-/// The list of facts, each fact, and its members stand around a value: `[{"TaskSucceeded":{"output":…}}]`.
+/// The levels around a value: the list of facts, the fact, and its members: `[{"TaskSucceeded":{"output":…}}]`.
 const LEVELS_OF_FACTS: usize = 3;
-/// Levels below those of facts that are searched for repeated values, so that deep values cost no more than flat ones.
+/// Levels below those that are searched for repeated values, so that deep values cost no more than flat ones.
 const LEVELS_OF_REPEATS: usize = 16;
 
 /// The row of a text whose large values are in blobs.
@@ -53,7 +53,7 @@ struct Cut {
     at: usize,
     /// The content's hash.
     blob: Arc<str>,
-    /// How many of the following were made inside of this one.
+    /// The number of following cuts inside of this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     inside: usize,
 }
@@ -84,7 +84,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl ExternalizedRow {
-    /// Cuts a list of facts, of which only members of facts leave the row.
+    /// Cuts a list of facts. Only members of facts leave the row.
     pub(crate) fn of_facts(text: String) -> Result<ExternalizedRow, serde_json::Error> {
         let (text, cuts, blobs) = cut(text, LEVELS_OF_FACTS);
         let repeats = find_repeats(&text, &cuts);
@@ -117,7 +117,7 @@ impl ExternalizedRow {
     }
 }
 
-/// Cuts the large values that stand at least so deep out of a text.
+/// Cuts large values that are at least this deep out of a text.
 fn cut(text: String, depth: usize) -> (String, Vec<Cut>, Vec<Blob>) {
     if text.len() <= INLINE_BYTES {
         return (text, Vec::new(), Vec::new());
@@ -180,8 +180,8 @@ fn find_repeats(text: &str, cuts: &[Cut]) -> Vec<(usize, usize, usize)> {
     repeats
 }
 
-/// Calls `close` with the start, the end and the depth of each text, list and object of a JSON text that is no key. Inner
-/// values come before outer ones.
+/// Calls `close` with the start, the end and the depth of each text, list and object of a JSON text, except for keys.
+/// Inner values come before outer ones.
 fn walk(text: &str, mut close: impl FnMut(usize, usize, usize)) {
     let bytes = text.as_bytes();
     let mut open = Vec::new();
@@ -206,10 +206,10 @@ fn walk(text: &str, mut close: impl FnMut(usize, usize, usize)) {
     }
 }
 
-/// Cuts values of which the end is found.
+/// Cuts values as their ends are found.
 struct Cutter<'a> {
     text: &'a str,
-    /// What was cut and is in no other hole, in order.
+    /// The outermost cuts so far, in order.
     holes: Vec<Hole>,
     blobs: Vec<Blob>,
 }
@@ -249,13 +249,13 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
         if bytes[at] == b'"' {
             return at + 1;
         }
-        // Whatever is escaped is no quote that ends it.
+        // An escaped character does not end the string.
         at += 2;
     }
     bytes.len()
 }
 
-/// A part of a text without what was cut out of it, and the cuts as they are seen from its beginning.
+/// A part of a text without its cut values, and the cuts with positions relative to its beginning.
 fn without(text: &str, start: usize, end: usize, holes: Vec<Hole>) -> (String, Vec<Cut>) {
     let (mut left, mut cuts) = (String::new(), Vec::new());
     let mut at = start;
@@ -271,7 +271,7 @@ fn without(text: &str, start: usize, end: usize, holes: Vec<Hole>) -> (String, V
     (left, cuts)
 }
 
-/// Puts back into a text what was left out of it.
+/// Puts the cut values back into a text.
 pub(crate) fn fill(
     text: &str,
     cuts: &str,
@@ -293,7 +293,7 @@ fn does_not_fit() -> String {
     "its list of large values does not fit".to_owned()
 }
 
-/// Puts back what the row repeats. None: the places are not those of the text.
+/// Puts the repeated values back. `None`: the positions do not fit the text.
 fn repeat<'a>(text: &'a str, repeats: &[Repeat]) -> Option<Cow<'a, str>> {
     if repeats.is_empty() {
         return Some(Cow::Borrowed(text));
@@ -311,7 +311,7 @@ fn repeat<'a>(text: &'a str, repeats: &[Repeat]) -> Option<Cow<'a, str>> {
     Some(Cow::Owned(whole))
 }
 
-/// Puts back so many cuts, and those inside of them, and takes them from the list.
+/// Puts this number of cuts back, with the cuts inside of them, and removes them from the list.
 fn fill_part(
     whole: &mut String,
     text: &str,

@@ -39,15 +39,15 @@ struct Waiting<T> {
     facts: usize,
     /// The time at which the first item came.
     since: Option<Instant>,
-    /// Whether a caller waits for the items.
+    /// True if a caller waits for the items.
     forced: bool,
-    /// Whether the writer found no items at its last look.
+    /// True if the writer found no items at its last look.
     idle: bool,
-    /// Whether the next item has to wake the writer.
+    /// True if the next item has to wake the writer.
     asleep: bool,
     closed: bool,
     abandoned: bool,
-    /// Whether items stay until a caller waits for them.
+    /// True if items stay until a caller waits for them.
     held_back: bool,
 }
 

@@ -17,8 +17,8 @@ use crate::{
 /// The prefix of the last part of a tool run's id, before the key of the call that made it.
 const TOOL: &str = "tool-";
 
-/// Returns the nodes of the flow itself at which a person has decided something, in the run or in those that it repeats a
-/// part of. If one of these is gone, nobody can tell any more, and it is every node.
+/// Returns the nodes of the flow itself at which a person has decided something, in the run or in the runs that it
+/// partly repeats. If one of these runs is gone, their decisions are unknown, and the result is all nodes.
 pub(super) fn decided(world: &World, graph: &Graph, run: &RunId) -> Result<HashSet<NodeIx>, StoreError> {
     let mut found = HashSet::new();
     let (mut next, mut left) = (Some(run.clone()), MAX_REPEATS);
@@ -48,7 +48,7 @@ fn of_flow(graph: &Graph) -> impl Iterator<Item = NodeIx> + '_ {
     graph.body(BodyIx::ROOT).nodes.iter().copied()
 }
 
-/// Whether a person has decided something in a run, or in one below it.
+/// Returns true if a person has decided something in a run, or in one below it.
 fn asks(world: &World, run: &RunId, depth: u32) -> Result<bool, StoreError> {
     if !Trace::read(world, run)?.decided.is_empty() {
         return Ok(true);
@@ -64,7 +64,7 @@ fn asks(world: &World, run: &RunId, depth: u32) -> Result<bool, StoreError> {
     Ok(false)
 }
 
-/// What a journal tells of decisions, by the nodes of the flow itself.
+/// The decisions in a journal, by the nodes of the flow itself.
 #[derive(Default)]
 struct Trace {
     decided: HashSet<NodeIx>,

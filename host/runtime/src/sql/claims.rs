@@ -21,7 +21,7 @@ pub(super) type Key = (Tenant, RunId);
 /// The claims of this process.
 pub(super) struct Claims {
     held: Mutex<Held>,
-    /// Whether it writes to lost trees. For tests that must notice.
+    /// True if it writes to lost trees. For tests that must notice.
     unfenced: bool,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Commit<'a> {
     pub(super) shared: &'a Shared,
     pub(super) connection: &'a mut Connection,
     pub(super) rows: &'a mut Rows,
-    /// Whether an earlier attempt may have succeeded.
+    /// True if an earlier attempt may have succeeded.
     pub(super) in_doubt: bool,
 }
 

@@ -44,7 +44,7 @@ struct Waiting {
     tenant: Tenant,
     run: RunId,
     command: RunCommand,
-    /// Whether this process drives the run.
+    /// True if this process drives the run.
     mine: bool,
 }
 

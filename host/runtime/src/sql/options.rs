@@ -21,7 +21,7 @@ pub struct Options {
     pub spared: Duration,
     /// The reaction to a commit that fails finally.
     pub on_failure: fn(&StoreError),
-    /// Whether it writes to runs that another process may have taken. Only for tests that must notice.
+    /// True if it writes to runs that another process may have taken. Only for tests that must notice.
     #[doc(hidden)]
     pub unfenced: bool,
 }

@@ -9,15 +9,15 @@ use super::{
 /// The version that this program writes: the number of migrations.
 pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
 
-/// Append only: a migration that was released is never changed. A server that ends a transaction with every table that is
-/// made may be left in the middle of one, so that each statement can be done again.
+/// Append only: a released migration is never changed. A server that ends a transaction with every created table may be
+/// left in the middle of a migration, so each statement must be repeatable.
 const MIGRATIONS: [&[&str]; 4] = [FIRST, SESSIONS, REGISTRY, REPEATS];
 
-/// Rows may repeat values (`rows/cut.rs`), and passes name what the pass before gave: older programs read neither.
+/// Rows may repeat values (`rows/cut.rs`), and passes name the value of the previous pass. Older programs read neither.
 const REPEATS: &[&str] = &[];
 
 const FIRST: &[&str] = &[
-    // Processes, each of which drives its runs until this time.
+    // Processes. Each drives its runs until this time.
     "CREATE TABLE IF NOT EXISTS flowcell_owners (id {id}, name {bytes} NOT NULL, until BIGINT NOT NULL) {table}",
     // `top` is the top run above this one: its owner owns all runs of the tree. `owner` writes
     // only while `epoch` is the one that it was given. Claims are counted until something is appended.
@@ -85,7 +85,7 @@ const FIRST: &[&str] = &[
         expires BIGINT,
         CONSTRAINT flowcell_cached UNIQUE (tenant, name)
     ) {table}",
-    // What is asked of runs that another process drives, until it has an outcome.
+    // Commands to runs that another process drives, until they have an outcome.
     "CREATE TABLE IF NOT EXISTS flowcell_inbox (
         id {id},
         tenant {name} NOT NULL,
@@ -100,8 +100,8 @@ const FIRST: &[&str] = &[
 ];
 
 const SESSIONS: &[&str] = &[
-    // What steps of flows go on with, run after run: a tree for each flow and prefix, under the first step's. `run` wrote
-    // to it last.
+    // The sessions that steps of flows continue in later runs: a tree for each flow and prefix, with the first step's
+    // at the root. `run` is the last writer.
     "CREATE TABLE IF NOT EXISTS flowcell_sessions (
         tenant {name} NOT NULL,
         id {name} NOT NULL,
@@ -135,7 +135,7 @@ const SESSIONS: &[&str] = &[
 ];
 
 const REGISTRY: &[&str] = &[
-    // What operators keep beside the runs: tenants, tokens, the audit log. The version counts the writes.
+    // Documents of operators beside the runs: tenants, tokens, the audit log. The version counts the writes.
     "CREATE TABLE IF NOT EXISTS flowcell_registry (
         tenant {name} NOT NULL,
         kind {name} NOT NULL,

@@ -1,4 +1,4 @@
-//! Errors of statements, by what the caller can do about them.
+//! Errors of statements, by the possible reaction of the caller.
 
 use sqlx::mysql::MySqlDatabaseError;
 
@@ -8,7 +8,7 @@ use crate::ports::StoreError;
 /// The number by which MySQL refuses an index whose name exists.
 const INDEX_EXISTS: u16 = 1061;
 
-/// Why a statement failed.
+/// The reason why a statement failed.
 #[derive(Debug)]
 pub(super) enum SqlError {
     /// The connection is gone. The statement may have been executed.

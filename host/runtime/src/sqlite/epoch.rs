@@ -1,4 +1,4 @@
-//! The epoch: the detection of a database that was restored from an older copy, and whose runs have done more than it says.
+//! The epoch: detects a database that was restored from an older copy, whose runs have done more than it records.
 //!
 //! A number counts up while the store is written. It is in the database and, written after that, in a file beside it. So a
 //! database with a smaller number than the file is an older copy. After a crash the file may be behind, which is harmless.

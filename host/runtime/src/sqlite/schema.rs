@@ -9,7 +9,7 @@ const APPLICATION: u32 = 0x466c_6f77;
 /// Older versions lost data when a checkpoint met a reset of the log.
 const LEAST_SQLITE: i32 = 3_051_003;
 
-/// Statements that a connection keeps prepared: all that there are.
+/// Statements that a connection keeps prepared. This includes all statements of the store.
 const STATEMENTS: usize = 128;
 
 /// The version that this program writes: the number of migrations.
@@ -205,7 +205,8 @@ INSERT INTO places SELECT run, first_seq, place FROM units ORDER BY run, first_s
 CREATE TABLE noted (upto INTEGER NOT NULL) STRICT;
 INSERT INTO noted SELECT coalesce(max(place), 0) FROM units;
 ",
-    // Rows may repeat values (`rows/cut.rs`), and passes name what the pass before gave: older programs read neither.
+    // Rows may repeat values (`rows/cut.rs`), and passes name the value of the previous pass. Older programs read
+    // neither.
     "",
 ];
 
@@ -213,7 +214,8 @@ INSERT INTO noted SELECT coalesce(max(place), 0) FROM units;
 pub(super) fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
     assert!(rusqlite::version_number() >= LEAST_SQLITE, "SQLite is too old to be trusted with a journal");
     let connection = Connection::open(file)?;
-    // What the disk refuses is told after the row that says how it went; without it the store would stay in another mode.
+    // SQLite reports a refusal of the disk after the row with the result. Without reading on, the store would stay in
+    // another mode.
     let mut mode = String::new();
     connection.pragma(None, "journal_mode", "wal", |row| row.get(0).map(|now| mode = now))?;
     if mode != "wal" {
@@ -259,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    /// A file as the tenth version left it: two runs whose units lie apart, and one that has lost its end.
+    /// A file of the tenth version: two runs whose units are not adjacent, and one that has lost its end.
     #[test]
     fn units_move_into_the_order_of_the_commits_with_what_was_lost_of_them() {
         let mut connection = Connection::open_in_memory().unwrap();

@@ -32,7 +32,7 @@ pub(super) fn write(connection: &Connection, tenant: &Tenant, staged: &Staged) -
     Ok(())
 }
 
-/// Why a value cannot be read.
+/// The reason why a value cannot be read.
 enum ReadError {
     /// The database cannot be read.
     Database(rusqlite::Error),

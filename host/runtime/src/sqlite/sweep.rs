@@ -1,9 +1,9 @@
 //! The sweep: the removal of runs, and of blobs that nothing names.
 //!
-//! A sweep searches all stored texts for hashes: rows of runs, state and files, and the blobs that they name. So a blob stays
-//! in whatever way a text names it: as a large value of a row, as a pin of a run, as a file in a value. There are no
-//! reference counts that a crash could leave wrong, and the next sweep removes the leftovers of a crash. The writer sweeps
-//! between two commits, so that no text changes meanwhile.
+//! A sweep searches all stored texts for hashes: rows of runs, state and files, and the blobs that they name. So a blob
+//! stays if any text names it: as a large value of a row, as a pin of a run, or as a file in a value. The store keeps
+//! no reference counts, which a crash could leave wrong; the next sweep removes the leftovers of a crash. The writer
+//! sweeps between two commits, so no text changes meanwhile.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,4 +1,4 @@
-//! What a run keeps in memory of what others send it, and what the runs of a test keep together.
+//! The memory that a run uses for input from outside, and the shared budget of the runs of a test.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn runs_of_a_world_with_a_budget_end_when_it_is_used_up() {
     }
 }
 
-/// A run with one attempt that runs, and what comes of more input to it.
+/// A run with one running attempt, and a function that gives it more input.
 fn begun() -> (RunState, TaskKey, impl FnMut(&mut RunState, Input) -> Result<(), HubError>) {
     let scripted = lower(&chain(vec![Plan::Hang]), FlowPolicy::default());
     let mut state = RunState::new(Arc::new(scripted.graph), FlowPolicy::default());

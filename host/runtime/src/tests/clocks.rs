@@ -1,4 +1,5 @@
-//! Clocks that jump while a run is driven: whatever they show, each timer fires once and no wait is below zero.
+//! Clocks that jump while a run is driven. Each timer fires once and no wait is below zero, for any times of the
+//! clocks.
 
 use std::sync::{
     Arc,
@@ -19,13 +20,13 @@ use crate::{
 
 const HOUR: i64 = 3_600_000;
 const YEARS: i64 = 10 * 365 * 24 * HOUR;
-/// When the run begins: all clocks show a time after 1970.
+/// The beginning of the run: all clocks show a time after 1970.
 const BEGIN: u64 = 2 * YEARS as u64;
 /// A wait below zero would be longer than this.
 const LONGEST: u64 = 1_000 * YEARS as u64;
 
-/// A clock with an error that changes from one look at it to the next. The last error is repeated. If the clock swings, each
-/// look has one of the errors, in an order without a period: the number of looks of a driver must not matter.
+/// A clock whose error changes from one look to the next. The last error is repeated. If the clock swings, each look
+/// has one of the errors, in an order without a period, so that the number of a driver's looks does not matter.
 struct Jumping {
     true_time: VirtualTimers,
     wrong: Vec<i64>,

@@ -1,5 +1,5 @@
-//! Random graphs, and a power failure after every so many appends: whatever was told to somebody outside stays true, every
-//! outcome is recorded once, and the run ends as the naive reference says.
+//! Random graphs, with a power failure after a given number of appends. Everything that was seen outside stays true,
+//! every outcome is recorded once, and the run ends as the naive reference says.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -32,12 +32,12 @@ use crate::{
 /// Runs a test run crashes, times `FLOWCELL_TEST_SCALE`.
 const RUNS: u32 = 100_000;
 
-/// Nodes that do what they are planned to do, and write down that they did.
+/// Nodes that follow their plans, and record that they ran.
 struct Workers {
     plans: HashMap<String, Vec<Plan>>,
-    /// Which attempts ran: flow, scope, node, attempt, resumes.
+    /// The attempts that ran: flow, scope, node, attempt, resumes.
     ran: Mutex<Vec<(RunId, String, String, u32)>>,
-    /// What each attempt was given last, as text: run, address, attempt, resumes.
+    /// The last input of each attempt, as text: run, address, attempt, resumes.
     given: Mutex<HashMap<(RunId, String, u32, u32), String>>,
 }
 
@@ -75,7 +75,7 @@ async fn count(calls: &dyn Calls) -> StepResult {
     Ok(Step::Done(Value::null()))
 }
 
-/// What somebody outside has seen, in whatever life of the process.
+/// The events that a watcher outside has seen, in all lives of the process.
 #[derive(Default)]
 struct Witness(Mutex<BTreeMap<(RunId, u64), Event>>);
 
@@ -86,7 +86,7 @@ impl Channel for Witness {
     }
 }
 
-/// A flow, what happens to it, and what is left.
+/// A flow, the events around it, and their traces.
 struct Story {
     graphs: HashMap<String, Arc<Graph>>,
     workers: Arc<Workers>,
@@ -126,7 +126,7 @@ impl Story {
         Arc::new(world)
     }
 
-    /// One life of the process: it does what the command line does when the same command is given again.
+    /// One life of the process. It does the same as the command line when the same command is given again.
     fn live(&mut self, fails_after: u64) -> Option<RunResult> {
         self.lives += 1;
         let world = self.world();
@@ -136,7 +136,7 @@ impl Story {
             session_id: Some("run-1".into()),
             channels: vec![self.witness.clone()],
             answers: nodes.map(|node| (node.id.to_string(), yes.clone())).collect(),
-            // Whatever the random graphs do to the process, they are not to blame.
+            // The random graphs are not to blame for the deaths of the process.
             by_hand: true,
             without_events: true,
             ..RunOptions::default()
@@ -147,7 +147,7 @@ impl Story {
         self.powered(runner.run())
     }
 
-    /// What comes of something, if the power does not fail.
+    /// The result of a future, if the power does not fail.
     fn powered<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         let disk = self.disk.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -160,7 +160,7 @@ impl Story {
         })
     }
 
-    /// A person looks outside whether the calls happened of which the run does not know it.
+    /// A person checks outside whether the calls with an unknown end happened.
     fn decide(&self, waiting: &[Waiting]) {
         for waiting in waiting {
             let Waiting::Decision { address, reason } = waiting else { continue };
@@ -177,7 +177,7 @@ impl Story {
         }
     }
 
-    /// People allow calls, and write to agent runs; whoever is not sure whether a message was taken sends it again.
+    /// People allow calls, and write to agent runs. A person who is not sure about a message sends it again.
     fn attend(&self, waiting: &[Waiting]) {
         for waiting in waiting {
             let requests = match waiting {
@@ -230,7 +230,7 @@ impl Story {
         child.max_by_key(|run| run.to_string()).unwrap()
     }
 
-    /// What may be said of the disk after every life.
+    /// Checks the disk after every life.
     fn check(&self) {
         let told = self.witness.0.lock().unwrap();
         for (run, units) in self.disk.runs() {
@@ -268,7 +268,7 @@ impl Story {
         let projector = || Projector::new(Tenant::local(), run.clone(), self.graphs[graph].clone());
         let mut whole = projector();
         let events: Vec<_> = units.iter().flat_map(|unit| whole.project(unit)).collect();
-        // Whoever wants only the later ones sees the same.
+        // A reader of only the later events sees the same.
         let (passed_over, wanted) = units.split_at(units.len() / 2);
         let mut later = projector();
         passed_over.iter().for_each(|unit| later.pass_over(unit));
@@ -277,7 +277,7 @@ impl Story {
         events
     }
 
-    /// What is shown of the inputs is what the attempts were given that have ended, in whatever life.
+    /// The shown inputs of ended attempts are those that the attempts got, in all lives.
     fn check_inputs(&self) {
         for (run, units) in self.disk.runs() {
             let graph = self.graphs[if run.as_str() == "run-1" { "planned" } else { "child" }].clone();
@@ -317,7 +317,7 @@ impl Story {
         finished
     }
 
-    /// How often the tasks that count have succeeded.
+    /// Number of successes of the counting tasks.
     fn counted(&self, flow: &str) -> u64 {
         let counts = |fact: &&Fact| match fact {
             Fact::TaskSucceeded { task, .. } => self.workers.plans[flow][task.node.0 as usize] == Plan::Count,
@@ -464,7 +464,7 @@ proptest! {
     }
 }
 
-/// The checks are worth something: they notice a disk that forgets what it was told to keep.
+/// The checks notice a disk that loses forced data.
 #[test]
 fn r4_a_disk_that_lies_is_noticed() {
     let noticed = (0..200).filter(|seed| {

@@ -1,4 +1,4 @@
-//! A disk that loses power: what was not forced may be gone.
+//! A disk that loses power: data that was not forced may be lost.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,18 +23,18 @@ type States = HashMap<(String, String), (Value, u64)>;
 struct Platters {
     runs: HashMap<RunId, (Option<Record>, Vec<Arc<Unit>>)>,
     durable_state: States,
-    /// What the living process sees.
+    /// The data that the living process sees.
     state: States,
     /// Appended and not durable.
     pending: VecDeque<Entry>,
-    /// How many of them somebody waits for.
+    /// Number of entries that a caller waits for.
     forced: usize,
     appends: u64,
-    /// After so many appends the power fails.
+    /// The power fails after this number of appends.
     fails_at: u64,
     dice: Counter,
     waker: Option<Waker>,
-    /// A disk that forgets what it was told to keep, to see that the tests notice.
+    /// A disk that loses forced data, to check that the tests notice.
     pub(super) lies: bool,
 }
 
@@ -64,8 +64,8 @@ impl Disk {
         disk.fails_at = disk.appends.saturating_add(fails_after);
     }
 
-    /// Writes what is waited for, sooner or later. Ready when the power fails; what was not forced is then lost from
-    /// some point on.
+    /// Writes the entries that a caller waits for, sooner or later. Ready when the power fails: then the entries that
+    /// were not forced are lost from some point on.
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut disk = self.lock();
         disk.waker = Some(context.waker().clone());

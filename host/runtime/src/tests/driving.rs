@@ -1,4 +1,4 @@
-//! The driver with scripted nodes under virtual time: what is published, in order.
+//! The driver with scripted nodes under virtual time: the published events, in order.
 
 use std::{
     collections::HashMap,
@@ -34,7 +34,7 @@ impl Timers for VirtualTimers {
 
     fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
         let clock = self.0.clone();
-        // What takes long waits longer, so that what is under way can come to its end first.
+        // Long timers wait longer, so that work in progress can end first.
         let mut patience = if due.saturating_sub(self.now()) < 1_000 { 16 } else { 2_000 };
         Box::pin(future::poll_fn(move |context| {
             if patience > 0 {
@@ -113,7 +113,7 @@ fn run(main: &PlannedBody, options: RunOptions) -> RunResult {
     block(start(main, None, FlowPolicy::default(), options).run())
 }
 
-/// Events as lines: time, type, and what they are about; the noise of readiness left out.
+/// Events as lines: time, type and subject, without the events of readiness.
 fn told(result: &RunResult) -> Vec<String> {
     let boring = ["task:ready", "task:woken", "task:due", "phase:start", "phase:complete", "phase:failed"];
     let interesting = result.events.iter().filter(|event| !boring.contains(&event.kind));
@@ -350,12 +350,12 @@ fn y9_a_fan_out_over_ten_million_items_ends_and_stays_small() {
     assert!(scopes <= CONCURRENCY as usize + 1 && queue <= CONCURRENCY as usize, "{scopes} scopes, {queue} queued");
 }
 
-/// A run that meets a limit, and what it ends with.
+/// A run that meets a limit, and the failure that ends it.
 fn ended_by(limit: impl FnOnce(&mut RunState)) -> (RunState, flowcell_contract::Failure) {
     ended_with(100, 1, limit, |_| {})
 }
 
-/// A run over so many items that meets a limit. `look` sees it after each answer.
+/// A run over this many items that meets a limit. `look` sees it after each answer.
 fn ended_with(
     items: u32,
     concurrency: u32,

@@ -10,7 +10,7 @@ use flowcell_flow::graph::{
     Body, BodyIx, Bound, Edge, EdgeIx, FlowPolicy, Graph, Join, Node, NodeIx, NodePolicy, On, Outcome, Reference,
 };
 
-/// What a node does when it runs.
+/// The behaviour of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Plan {
     Done,
@@ -45,7 +45,7 @@ pub(crate) enum Plan {
     InPassing(&'static [&'static str]),
     /// Makes them all at a time.
     AtATime(&'static [&'static str]),
-    /// An agent run: it makes calls, one of which somebody has to allow, and waits for two messages.
+    /// An agent run. It makes calls, one of which needs the approval of a person, and waits for two messages.
     Agent,
 }
 
@@ -133,7 +133,7 @@ fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>
     body_ix
 }
 
-/// Whether a path of at least one edge leads from one node to another.
+/// Returns true if a path of at least one edge leads from one node to another.
 pub(crate) fn reaches(body: &PlannedBody, from: usize, to: usize) -> bool {
     let mut seen = vec![false; body.nodes.len()];
     let mut open = vec![from];
@@ -150,7 +150,7 @@ pub(crate) fn reaches(body: &PlannedBody, from: usize, to: usize) -> bool {
     false
 }
 
-/// What a node names: the flow's input, what its edges bring, the pass that it is in, and the passes of its own body.
+/// The references of a node: the flow's input, its incoming edges, its own pass, and the passes of its body.
 fn names(ix: NodeIx, owner: Option<NodeIx>, planned: &Planned) -> Bound<Binding> {
     let mut references = vec![Reference::Flow, Reference::Inbound, Reference::Inbounds];
     let mut members = vec![
@@ -208,7 +208,7 @@ fn node_type() -> Arc<NodeType> {
     Arc::new(node)
 }
 
-/// What a planned node answers; none: it hangs.
+/// The answer of a planned node, or none if it hangs.
 pub(crate) fn perform(plan: &Plan, attempt: u32, woken: Option<&Value>, state: Option<&Value>) -> Option<StepResult> {
     let pause =
         |wake: Wake, state: u64| Ok(Step::Pause(Pause { until: vec![wake], state: Value::from(Json::from(state)) }));

@@ -34,7 +34,7 @@ impl Outside {
         self.ledger.lock().unwrap().iter().position(|(made, _)| &**made == key)
     }
 
-    /// What may be said of the ledger at any time.
+    /// Checks the ledger; it may be called at any time.
     pub(super) fn check(&self) {
         let ledger = self.ledger.lock().unwrap();
         let mut once = HashSet::new();
@@ -116,7 +116,7 @@ pub(super) fn capabilities(outside: &Arc<Outside>) -> Arc<HashMap<Arc<str>, Arc<
     Arc::new(HashMap::from([("outside".into(), outside.clone() as Arc<dyn Capability>)]))
 }
 
-/// What is to be done, one after the other: what is asked shows what was replied before, and what others wrote.
+/// Makes calls one after the other. The arguments of each show the replies before it, and the writes of others.
 pub(super) async fn in_turn(calls: &dyn Calls, functions: &[&str]) -> StepResult {
     let mut replies = Vec::new();
     for function in functions {
@@ -129,7 +129,7 @@ pub(super) async fn in_turn(calls: &dyn Calls, functions: &[&str]) -> StepResult
     Ok(Step::Done(Value::from(Json::array(replies))))
 }
 
-/// What is to be done, all at a time; what arrives first is followed by another call.
+/// Makes calls concurrently. Another call follows the first arrival.
 pub(super) async fn at_a_time(calls: &dyn Calls, functions: &[&str]) -> StepResult {
     let mut replies = Vec::new();
     for function in functions {
@@ -150,7 +150,7 @@ pub(super) async fn at_a_time(calls: &dyn Calls, functions: &[&str]) -> StepResu
     Ok(Step::Done(Value::from(Json::array(replies))))
 }
 
-/// What is to be done without waiting for it.
+/// Makes calls without waiting for them.
 pub(super) async fn in_passing(calls: &dyn Calls, functions: &[&str]) -> StepResult {
     for function in functions {
         calls.start(outside(function, Json::Null)).await?;
@@ -158,7 +158,7 @@ pub(super) async fn in_passing(calls: &dyn Calls, functions: &[&str]) -> StepRes
     Ok(Step::Done(Value::null()))
 }
 
-/// An agent run that makes calls, one of which somebody has to allow, and acts on two messages.
+/// An agent run that makes calls, one of which needs the approval of a person, and acts on two messages.
 pub(super) async fn as_agent(calls: &dyn Calls) -> StepResult {
     let agent = |function: &str, members: Vec<(&str, Json)>| {
         calls.call(Call { interface: "agent".into(), function: function.into(), args: Json::object(members).into() })
@@ -203,7 +203,7 @@ pub(super) async fn as_agent(calls: &dyn Calls) -> StepResult {
     Ok(Step::Done(Value::from(Json::object([("heard", Json::array(heard))]))))
 }
 
-/// An agent run begins before anything else is told of it, and nothing is told of it after its one end.
+/// An agent run begins before its other events, and has no events after its one end.
 pub(super) fn check_agents(events: &[Event]) {
     let mut open = HashMap::new();
     for event in events {

@@ -192,7 +192,7 @@ fn a_refusal_says_why() {
     }
 }
 
-/// What older versions have written.
+/// Facts that older versions have written.
 #[test]
 fn answers_without_attempt_and_digest_are_read() {
     let replied = r#"{"Replied":{"task":{"scope":0,"node":0},"answer":{"content":"yes"}}}"#;

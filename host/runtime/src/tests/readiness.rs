@@ -1,5 +1,5 @@
-//! Random graphs with bodies and cycles: the deciders end every node as the naive reference does, every journal folds
-//! back to the same state, and what is outstanding is what the facts have begun.
+//! Random graphs with bodies and cycles. The deciders end every node as the naive reference does, every journal folds
+//! to the same state, and the outstanding items are those that the facts have begun.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -125,7 +125,7 @@ impl Bench {
         self.check_outstanding();
     }
 
-    /// Notes what a fact begins or ends, without looking at the state.
+    /// Notes the beginnings and ends in a fact, without looking at the state.
     fn observe(&mut self, fact: &Fact) {
         let ended = match fact {
             Fact::AttemptStarted { task } => {

@@ -1,10 +1,10 @@
-//! The rules of readiness, written as naively as they are told: recompute everything until nothing changes.
+//! The rules of readiness in their simplest form: recompute everything until nothing changes.
 
 use flowcell_flow::graph::{Join, On};
 
 use super::graphs::{Plan, PlannedBody, reaches};
 
-/// How a node ends.
+/// The end of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Succeeded,
@@ -12,7 +12,7 @@ pub(crate) enum End {
     Skipped,
 }
 
-/// How every node of a scope ends, without `failFast`, and whether a failure stays unhandled.
+/// The end of every node of a scope, without `failFast`, and true if a failure stays unhandled.
 pub(crate) fn run(body: &PlannedBody) -> (Vec<End>, bool) {
     let mut ends: Vec<Option<End>> = vec![None; body.nodes.len()];
     loop {
@@ -43,7 +43,7 @@ fn is_handled(body: &PlannedBody, node: usize) -> bool {
     body.nodes[node].continue_on_error || body.edges.iter().any(|(from, _, on)| *from == node && *on != On::Success)
 }
 
-/// Whether an edge fired or was skipped; none: neither yet.
+/// True if an edge fired, false if it was skipped, none if neither happened yet.
 fn edge(body: &PlannedBody, ends: &[Option<End>], (from, _, on): (usize, usize, On)) -> Option<bool> {
     let end = ends[from]?;
     let continued = end == End::Failed && body.nodes[from].continue_on_error;

@@ -27,7 +27,7 @@ fn is_parked(facts: &[Fact]) -> bool {
 /// Resumes after which a run that gets nowhere is parked by the next.
 const LIVES: u32 = MAX_IDLE_RESUMES + MAX_LONE_DEATHS;
 
-/// A run of two nodes, of which the first is running.
+/// A run of two nodes. The first one is running.
 fn begun() -> RunState {
     let nodes = [Plan::Hang, Plan::Hang].map(Planned::new).into();
     let edges = vec![(0, 1, flowcell_flow::graph::On::Success)];
@@ -117,7 +117,7 @@ fn a_run_that_only_waits_is_not_why_its_process_died() {
     for _ in 0..=LIVES {
         assert!(bring(Input::Resume { by_hand: false, alone: true }, 500).held().is_none());
     }
-    // The timer is due: what comes of it may be what kills the process.
+    // The timer is due, and its consequences may kill the process.
     for _ in 0..MAX_LONE_DEATHS {
         assert!(bring(Input::Resume { by_hand: false, alone: true }, 2_000).held().is_none());
     }

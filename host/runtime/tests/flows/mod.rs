@@ -1,4 +1,4 @@
-//! Small flows, and the nodes of which they are made.
+//! Small flows, and the nodes that they use.
 
 use std::sync::Arc;
 

@@ -77,7 +77,7 @@ pub(crate) fn a_message_that_is_sent_a_hundred_times_is_taken_in_once(place: &Pl
     assert_eq!(send(2, "m", hello()).join().unwrap(), Ok(()));
 }
 
-/// A parked run takes in what any process finds for it; whoever drives it next acts on that.
+/// Any process that finds a message for a parked run can record it. The next driver of the run acts on it.
 pub(crate) fn a_run_that_nobody_drives_takes_messages_in_too(place: &Place) {
     let (one, two) = (open(place), open(place));
     assert_eq!(block_on(runner(&one, options("r")).run()).status, RunStatus::Parked);

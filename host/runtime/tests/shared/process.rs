@@ -1,4 +1,4 @@
-//! Another process: this test binary once more, which does what it is told on its input.
+//! Another process: this test binary again, which follows the commands on its input.
 
 use std::{
     io::{BufRead, BufReader, Write},

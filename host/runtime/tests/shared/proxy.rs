@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-/// What the wire does.
+/// The behaviour of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Does {
@@ -27,7 +27,7 @@ pub(crate) enum Does {
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     does: Arc<AtomicU8>,
-    /// How often it was cut.
+    /// Number of cuts.
     cuts: Arc<AtomicU32>,
 }
 

@@ -63,11 +63,11 @@ pub(crate) fn work_is_shared_out_once(place: &Place) {
     stores[0].settle();
     stores[0].let_go();
     stores[0].settle();
-    // Each gets as much as it asks for, of what is left.
+    // Each gets the requested number, as long as runs are left.
     let work = |store: &Arc<Store>, limit| store.server.as_ref().unwrap().work(&tenant(), 7, limit).unwrap();
     let first: Vec<_> = stores.iter().map(|store| work(store, 3)).collect();
     assert!(first.iter().all(|mine| mine.len() == 3));
-    // All at once: what another is about to claim is passed over, and nothing is claimed twice.
+    // Concurrently: a run that another process is about to claim is skipped, and nothing is claimed twice.
     let left = Arc::new(AtomicUsize::new(41 - 12));
     let take = |store: &Arc<Store>| {
         let (store, left) = (store.clone(), left.clone());
@@ -88,7 +88,7 @@ pub(crate) fn work_is_shared_out_once(place: &Place) {
     found.extend(first);
     let runs: BTreeSet<_> = found.iter().flatten().map(|offer| offer.run.as_str().to_owned()).collect();
     assert_eq!(runs.len(), 41);
-    // What nobody drives is given back.
+    // Runs that are not driven are given back.
     drop(found);
     stores.iter().for_each(|store| store.settle());
     assert_eq!(stores[1].server.as_ref().unwrap().work(&tenant(), 7, 100).unwrap().len(), 41);
@@ -108,7 +108,7 @@ pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(place: &Place)
     }
 }
 
-/// What one process writes, another reads by its number.
+/// Another process reads the writes of a process by their numbers.
 pub(crate) fn events_are_read_in_any_process(place: &Place) {
     let (one, two) = (open(place), open(place));
     let reader = thread::spawn(move || {

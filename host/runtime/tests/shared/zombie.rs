@@ -1,4 +1,4 @@
-//! Processes that stand still, and what they had claimed.
+//! Processes that stop, and the runs that they had claimed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ fn open(place: &Place) -> Arc<SharedStore> {
     Arc::new(SharedStore::open(&url(place), Options { lease: LEASE, ..Options::default() }).unwrap())
 }
 
-/// Appends a unit, and waits for what becomes of it. Answers whether it is durable.
+/// Appends a unit and waits for its end. Returns true if it is durable.
 fn write(store: &SharedStore, run: &str, seq: u64, durable: &Arc<Durable>) -> bool {
     let until = unit(seq).next_seq();
     store.append(Entry { force: true, durable: durable.clone(), ..entry(run, unit(seq)) });
@@ -74,7 +74,7 @@ pub(crate) fn without_fences_a_stopped_process_is_noticed_to_write(place: &Place
     assert_eq!(stop_and_go_on(place, true).unwrap_err(), "the stopped process says `durable`");
 }
 
-/// The epoch alone refuses, whatever the process believes.
+/// The epoch alone refuses a write, even if the process believes that it owns the run.
 pub(crate) fn what_somebody_else_has_claimed_is_not_written(place: &Place) {
     let store = open(place);
     let (lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
@@ -82,18 +82,18 @@ pub(crate) fn what_somebody_else_has_claimed_is_not_written(place: &Place) {
     place.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
     assert!(!write(&store, "r", 1, &durable));
     assert_eq!(everything(&*store, "r").len(), 1);
-    // What comes later is refused too, until the run is claimed again.
+    // Later writes are refused too, until the run is claimed again.
     assert!(!write(&store, "r", 1, &Arc::default()));
     assert!(store.claim(&tenant(), &"r".into()).is_none(), "it is driven here");
     drop(lease);
     let _lease = wait_for("a new claim", || store.claim(&tenant(), &"r".into()));
     assert!(write(&store, "r", 1, &Arc::default()));
-    // Nobody appends without a claim.
+    // A process without a claim cannot append.
     assert!(!write(&store, "unclaimed", 0, &Arc::default()));
     assert_eq!(store.find(&tenant(), &"unclaimed".into()).unwrap(), None);
 }
 
-/// Whatever a driver has come to that the store did not take has not happened.
+/// Progress of a driver that the store refused has not happened.
 pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(place: &Place) {
     let store = place.open_with(Options { lease: LEASE, ..Options::default() });
     let block_on = |runner: FlowRunner| {
@@ -133,8 +133,7 @@ pub(crate) fn a_run_of_somebody_who_died_is_taken_over(place: &Place) {
     drop(lease);
 }
 
-/// State that two processes write from the same version: one of them is refused, and with it whoever may have seen what
-/// it has not written.
+/// Two processes write state from the same version. One is refused, and so is every run that may have seen its write.
 pub(crate) fn what_was_seen_and_never_written_takes_its_readers_with_it(place: &Place) {
     let (one, two) = (open(place), open(place));
     let set = |store: &SharedStore, run: &str, value: u64, durable: &Arc<Durable>| {

@@ -195,7 +195,7 @@ fn a_large_value_that_is_damaged_or_gone_is_told_with_its_place() {
     assert_eq!(told(), format!("the journal of run `r` is damaged: at event 1: the blob {hash} is missing"));
 }
 
-/// Texts that are short, or about as long as what is cut, or in need of escapes.
+/// Texts that are short, or about as long as cut values, or in need of escapes.
 fn texts() -> impl Strategy<Value = Json> {
     let around = INLINE_BYTES - 40..INLINE_BYTES + 40;
     let filled = (around, prop::sample::select(vec!["x", "ü", "\"", "\\", "\u{1}", "🦀", "{[", ":null"]));
@@ -296,7 +296,7 @@ fn units_of_one_moment_that_are_committed_together_are_one_row() {
     }
 }
 
-/// A text from outside has at most 1,000,000 values; what the host has put together from several has more.
+/// A text from outside has at most 1,000,000 values. A value that the host has combined from several may have more.
 #[test]
 fn what_has_more_values_than_a_text_from_outside_is_read_again() {
     let folder = tempfile::tempdir().unwrap();

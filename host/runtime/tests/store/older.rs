@@ -10,7 +10,7 @@ use flowcell_runtime::{
 
 use super::{ASKS, COUNTS, answered, database, everything, open, options, run, tenant};
 
-/// Copies what a store holds into one of version 1, as that version kept it.
+/// Copies the content of a store into one of version 1, in the form of that version.
 fn as_version_1(from: &Path, to: &Path) {
     let old = database(to);
     old.execute_batch(include_str!("version-1.sql")).unwrap();

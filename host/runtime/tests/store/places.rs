@@ -1,4 +1,4 @@
-//! Where the units of a run are found, whatever lies between them and whatever was removed before.
+//! The units of a run are found, also with other units between them and after removals.
 
 use std::sync::Arc;
 

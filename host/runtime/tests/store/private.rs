@@ -1,4 +1,4 @@
-//! Nobody but its owner may enter, read or lock what a store writes.
+//! Only its owner may enter, read or lock the files of a store.
 
 use std::{
     fs::{self, File, Permissions},
@@ -10,7 +10,7 @@ use flowcell_runtime::ports::Journal;
 
 use super::{COUNTS, open, options, run};
 
-/// The modes of a folder and of what is in it that let others in.
+/// The modes of a folder and its content that give access to others.
 fn open_to_others(folder: &Path) -> Vec<(String, u32)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let modes = entries.chain([folder.to_owned()]).map(|path| {

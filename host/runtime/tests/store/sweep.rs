@@ -1,4 +1,4 @@
-//! Blobs that nothing names any more, and those that somebody does.
+//! Blobs that no text names any more, and blobs that a text names.
 
 use std::{path::Path, sync::Arc};
 
@@ -46,7 +46,7 @@ fn what_only_removed_runs_have_named_is_removed_with_them() {
     assert_eq!(store.sweep(&Tenant::from("other")).unwrap(), swept(&[]));
     assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[INLINE_BYTES + 3]));
     assert_eq!(everything(store.reader(), "b").len(), 1);
-    // What was removed is written again when it comes again.
+    // A removed blob is written again when its content is stored again.
     append(&store, "c", Json::array([text(INLINE_BYTES + 1)]));
     assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[]));
     assert_eq!(everything(store.reader(), "c").len(), 1);
@@ -97,7 +97,7 @@ fn state_keeps_its_latest_value() {
     assert_eq!(value.json(), &text(INLINE_BYTES + 5));
 }
 
-/// Somebody may be about to name what this process has put; nobody is going to name what another has put.
+/// This process may be about to name a blob that it has put. No process is going to name a blob that another has put.
 #[test]
 fn what_was_put_just_now_is_spared() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ fn what_was_put_just_now_is_spared() {
     assert_eq!(Blobs::get(&*store, &tenant(), &early).unwrap(), Some(Arc::from(*b"early")));
 }
 
-/// Blobs go all at once or not at all, and whoever waits for it is told.
+/// A sweep removes all of its blobs or none, and a waiting caller gets the error.
 #[test]
 fn a_sweep_that_fails_removes_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -53,7 +53,7 @@ fn whole(store: &Store) -> &dyn Whole {
     }
 }
 
-/// What a store tells, without the order in which its rows were made.
+/// The content of a store, without the order of its rows.
 fn told(store: &Store) -> Vec<String> {
     let mut told = Vec::new();
     for run in ["r", "r.child", "s", "gone"] {

@@ -113,7 +113,7 @@ impl Subject {
         store.append(entry);
     }
 
-    /// Does something, and answers what came of it.
+    /// Performs an operation and returns its result.
     fn apply(&mut self, operation: &Operation) -> Result<Vec<u64>, String> {
         match operation.clone() {
             Operation::Append { run, sizes, standing } => {
@@ -179,7 +179,7 @@ impl Subject {
         (journals.to_vec(), records.to_vec(), state, blobs)
     }
 
-    /// What lists say.
+    /// The content of the lists.
     fn lists(&self) -> Vec<String> {
         let runs = self.store().runs();
         let mut told = Vec::new();
@@ -207,7 +207,8 @@ fn hash(content: u8) -> Arc<str> {
     sha2::Sha256::digest([content]).iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
-/// Memory is what the others are compared with; of lists, which it does not have, the first that has them.
+/// The other stores are compared with memory. Lists, which memory does not have, are compared with the first store that
+/// has them.
 fn compare(operations: &[Operation]) {
     let servers = [Dialect::MySql, Dialect::Postgres].into_iter().filter_map(Place::server);
     let mut subjects: Vec<_> = [Place::Memory, Place::sqlite()].into_iter().chain(servers).map(Subject::new).collect();

@@ -18,7 +18,7 @@ use super::{
 const RUNS: u32 = 11_000;
 /// Runs of one question.
 const PAGE: usize = 500;
-/// A generous bound for opening a store and one question, whatever the scale.
+/// A generous bound for opening a store and one query, at every scale.
 const BOUND: Duration = Duration::from_secs(10);
 
 #[test]

@@ -1,4 +1,4 @@
-//! A place where a store is, of whatever kind, and what every kind can do.
+//! A place for a store of any kind, and the operations that every kind has.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ use super::{
     servers::{Server, server},
 };
 
-/// Where a store is.
+/// The place of a store.
 pub(crate) enum Place {
     Memory,
     Folder(tempfile::TempDir),
@@ -53,7 +53,7 @@ impl Place {
         Some(Place::Server(server, server.database()))
     }
 
-    /// Whether what is written is there after the process.
+    /// Returns true if the data outlive the process.
     pub(crate) fn lasts(&self) -> bool {
         !matches!(self, Place::Memory)
     }
@@ -129,7 +129,7 @@ impl Place {
 }
 
 impl Store {
-    /// A world in which flows of these nodes run.
+    /// A world that runs flows of these nodes.
     pub(crate) fn world(&self, nodes: &str) -> Arc<World> {
         let mut world = World::in_memory(Arc::new(Nodes), Arc::new(Shelf(graph(nodes))));
         world.journal = self.journal.clone();
@@ -161,7 +161,7 @@ impl Store {
         self.claimed.lock().unwrap().clear();
     }
 
-    /// Waits until what was written is durable.
+    /// Waits until all writes are durable.
     pub(crate) fn settle(&self) {
         match (&self.sqlite, &self.server) {
             (Some(store), _) => store.settle().unwrap(),

@@ -22,14 +22,14 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 pub(crate) struct Server {
     pub(crate) dialect: Dialect,
     pub(crate) port: u16,
-    /// Its end of this pipe closes with the process, and whoever reads the other ends the server.
+    /// Its end of this pipe closes with the process; the watcher at the other end then stops the server.
     _watched: Child,
 }
 
 /// The user that servers run as when the tests run as root, which they refuse.
 const NOBODY: u32 = 65_534;
 
-/// Runs a server until nobody holds its input open any more, and removes its folder.
+/// Runs a server until no process holds its input open any more, and removes its folder.
 const WATCHER: &str = r#"folder=$1; signal=$2; shift 2; exec 3<&0
 "$@" </dev/null >"$folder/log" 2>&1 &
 server=$!
@@ -39,7 +39,7 @@ kill -s "$signal" "$server"; wait "$server"; rm -rf "$folder""#;
 static MYSQL: OnceLock<Result<Server, String>> = OnceLock::new();
 static POSTGRES: OnceLock<Result<Server, String>> = OnceLock::new();
 
-/// The server, which is started if nobody has. None: it is not installed, and the test is skipped by name.
+/// Returns the server, starting it the first time. `None`: it is not installed, and the test is skipped by name.
 pub(crate) fn server(dialect: Dialect) -> Option<&'static Server> {
     let (started, start): (_, fn() -> Result<Server, String>) = match dialect {
         Dialect::MySql => (&MYSQL, start_mysql),
@@ -86,7 +86,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
 }
 
-/// The words before a program that let it run as somebody else than root.
+/// The words before a program that run it as another user than root.
 fn unprivileged() -> Vec<String> {
     match is_root() {
         true => ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(str::to_owned).into(),
@@ -215,7 +215,7 @@ impl Server {
         let _ = self.execute_in(database, &[statement]);
     }
 
-    /// Does something while a transaction of somebody else has done this.
+    /// Calls `meanwhile` while another transaction has executed the statement.
     pub(crate) fn locking(&self, database: &str, statement: &str, meanwhile: impl FnOnce()) {
         let (url, dialect, sql) = (self.url(database), self.dialect, AssertSqlSafe(statement.to_owned()));
         alone(async move {

@@ -87,7 +87,7 @@ pub(crate) fn states_go_with_their_sessions(place: &Place) {
     write(&store, 3, vec![begun(ROOT, StepStatus::Failed, Json::Null), Change::Clear { root: ROOT.into() }]);
     assert!(states(&store).is_empty() && store.sessions.sessions(&tenant(), ROOT).unwrap().is_empty());
     fill_again(&store);
-    // Somebody removes sessions past the store: their states are gone, too.
+    // Sessions that are removed without the store lose their states, too.
     place.execute(
         "PRAGMA foreign_keys = ON; DELETE FROM sessions WHERE id = 'p-f-second'",
         "DELETE FROM flowcell_sessions WHERE id = 'p-f-second'",

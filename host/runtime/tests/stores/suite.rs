@@ -25,7 +25,7 @@ pub(crate) fn run(store: &Store, nodes: &str, options: RunOptions) -> RunResult 
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(runner.run())
 }
 
-/// What the next process sees; of a store in memory there is no next.
+/// The store of the next process. A store in memory has no next process.
 pub(crate) fn next(place: &Place, store: Store) -> Store {
     if !place.lasts() {
         return store;

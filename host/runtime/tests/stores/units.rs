@@ -11,7 +11,7 @@ use flowcell_runtime::{
 
 use super::flows::tenant;
 
-/// What is known of a run that a person began.
+/// The record of a run that a person began.
 pub(crate) fn record(run: &str) -> Record {
     Record {
         flow: "f".into(),

@@ -1,4 +1,4 @@
-//! What an agent begins with: input, config, preset, session.
+//! The first messages of an agent: input, config, preset, session.
 
 use flowcell_sdk::testing::Script;
 use serde_json::{Value, json};

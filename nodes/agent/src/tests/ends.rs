@@ -1,4 +1,4 @@
-//! Why agents end: limits, refusals, and models that fail.
+//! The ends of agents: limits, refusals, and models that fail.
 
 use flowcell_sdk::{
     Failure,
@@ -28,7 +28,7 @@ fn the_model_says_why_it_ends() {
         let played = play(|| Script::new().reply(reply(&[text("Well")], stop)), &json!({}));
         assert_eq!((&output(&played)["result"], &output(&played)["stopReason"]), (&json!("Well"), &json!(reason)));
     }
-    // What was refused does not have to fit a schema.
+    // A refusal does not have to fit a schema.
     let schema = json!({ "output": { "schema": { "type": "object" } }, "inbox": {} });
     let refused = play(|| Script::new().reply(reply(&[text("No")], "refusal")), &schema);
     assert_eq!(output(&refused)["stopReason"], "refusal");
@@ -82,7 +82,7 @@ fn budgets_end_a_run_before_the_next_call() {
             (&json!(1.0), &json!("list"), &json!(20))
         );
     }
-    // Nobody waits for messages that could not be answered.
+    // The agent does not wait for messages that it could not answer.
     let waiting = play(|| Script::new().says("Done"), &json!({ "inbox": {}, "budget": { "tokens": 15 } }));
     assert_eq!(output(&waiting)["stopReason"], "budget");
 }

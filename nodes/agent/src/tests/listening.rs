@@ -1,4 +1,4 @@
-//! The inbox: when messages are applied, and how waiting ends.
+//! The inbox: the moments at which messages are applied, and the ends of waiting.
 
 use flowcell_sdk::testing::Script;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn a_message_after_an_answer_is_a_new_turn() {
     assert_eq!(last_messages(&played), ["user: Go", "assistant: One", "user: And?"]);
     assert_eq!((&output(&played)["result"], &output(&played)["stopReason"]), (&json!("Two"), &json!("closed")));
     assert_eq!(states(&played), ["running", "idle", "running", "idle"]);
-    // Without a time to wait it waits as long as something can arrive.
+    // Without a timeout it waits as long as a message can arrive.
     let waits = played.of("queue.next-event");
     assert!(waits.iter().all(|wait| wait.get("timeoutMs").is_none()), "{waits:?}");
 }
@@ -111,7 +111,7 @@ fn every_shape_of_a_message_is_understood() {
             json!({ "type": "user", "message": { "role": "user", "content": "Hello" }, "session_id": "s" }),
             "user: Hello",
         ),
-        // Nobody but the model speaks for the model.
+        // Only the model speaks for the model.
         (json!({ "role": "assistant", "content": "Hello" }), "user: Hello"),
         (json!({ "odd": true }), "user: {\"odd\":true}"),
         (json!(5), "user: 5"),

@@ -1,4 +1,4 @@
-//! What the manifest says, and what the code does.
+//! The manifest agrees with the code.
 
 use flowcell_contract::{Effect, Manifest, Trait};
 use serde_json::json;

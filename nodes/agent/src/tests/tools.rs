@@ -1,4 +1,4 @@
-//! Tools: at once, in order, and whatever goes wrong with them.
+//! Tools: concurrent calls, the order of results, and failures.
 
 use flowcell_sdk::{Failure, testing::Script};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn offered() -> Value {
     json!({ "tools": ["*"] })
 }
 
-/// The results that the last request brings.
+/// The tool results in the last request.
 fn results(played: &Played) -> Vec<Value> {
     let messages = requests(played).last().unwrap()["messages"].as_array().unwrap();
     messages.last().unwrap()["content"].as_array().unwrap().clone()
@@ -98,7 +98,7 @@ fn a_reply_that_was_cut_off_calls_nothing() {
     assert_eq!(output(&played)["stopReason"], "max_tokens");
     assert_eq!(output(&played)["result"], "Well");
     assert!(played.of("tools.start-call").is_empty());
-    // Nobody would answer the wish, so that it is no part of the conversation.
+    // The tool use would get no result, so it is not part of the conversation.
     let again = play(
         || cut().message("m1", "Go on").says("Done").silence(),
         &json!({

@@ -1,4 +1,4 @@
-//! The pack `csv`: tables as text.
+//! The pack `csv`: converts between tables as text and lists of objects.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ struct Read {
     delimiter: char,
 }
 
-/// What is in a column.
+/// The type of a column.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Type {
@@ -37,7 +37,7 @@ fn comma() -> char {
     ','
 }
 
-/// An object for each row.
+/// Returns an object for each row.
 fn read(input: Read) -> Result<Value> {
     let mut reader = ReaderBuilder::new().delimiter(delimiter(input.delimiter)?).from_reader(input.text.as_bytes());
     let columns = reader.headers()?.clone();
@@ -72,7 +72,7 @@ impl Type {
         }
     }
 
-    /// What a field means; none: it is nothing of this type.
+    /// Parses a field. Returns none if it is not a value of this type. An empty field is null, except in a text column.
     fn value(self, field: &str) -> Option<Value> {
         match self {
             Type::Text => Some(field.into()),
@@ -84,7 +84,7 @@ impl Type {
     }
 }
 
-/// A table of objects.
+/// Writes objects as a table.
 fn write(input: Write) -> Result<Value> {
     let first = || input.rows.first().map(|row| row.keys().cloned().collect());
     let columns: Vec<String> = input.columns.clone().or_else(first).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The pack `report`: two tools for `flows/example_report.json`, which always give the same for the same input.
+//! The pack `report`: two tools for `flows/example_report.json`. The same input always gives the same result.
 
 use flowcell_sdk::prelude::*;
 
-/// Rows that are made up for a range of days.
+/// Rows of a range of days.
 const ROWS: u64 = 3;
-/// Characters of a summary, unless the input says otherwise.
+/// Characters of a summary, by default.
 const LENGTH: usize = 80;
 
 #[derive(Deserialize)]
@@ -19,7 +19,7 @@ struct Row {
     amount: u64,
 }
 
-/// Makes rows up. The amounts follow from the dates.
+/// Invents rows. The amounts depend only on the dates.
 fn fetch(range: Range) -> Result<Value> {
     let sum = |date: &str| date.bytes().map(u64::from).sum::<u64>();
     let rows: Vec<_> = (0..ROWS)
@@ -38,7 +38,7 @@ struct Text {
     length: Option<usize>,
 }
 
-/// The beginning of a text, and how many words it has.
+/// Returns the beginning of a text and its number of words.
 fn summarize(input: Text) -> Result<Value> {
     let length = input.length.unwrap_or(LENGTH);
     let mut summary: String = input.text.chars().take(length).collect();

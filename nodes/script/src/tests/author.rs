@@ -1,11 +1,11 @@
-//! What authors write: `setup`, `run`, and the objects that they are given.
+//! The parts that authors write: `setup` and `run`, and the objects that these get.
 
 use flowcell_sdk::{Given, testing::Script};
 use serde_json::{Value, json};
 
 use super::{failure, host, logged, output, play, play_on};
 
-/// The example of the first description of script flows, to the letter.
+/// The example of the first description of script flows, unchanged.
 const LOGO: &str = r#"function setup(flow) {
   flow.title("Logo overlay");
   flow.inImg("logo", "Logo");

@@ -1,4 +1,4 @@
-//! What passes between a script and its services.
+//! The values that scripts and services exchange.
 
 use flowcell_sdk::Failure;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn what_json_cannot_carry_is_refused_with_its_place() {
                 why.into()
             };
             assert!(failure.message.contains(&why), "{call}: {}", failure.message);
-            // What is thrown and no `Error` has no place.
+            // A thrown value that is not an `Error` has no place.
             let line = if call.contains("throw 'form'") { json!(null) } else { json!(2) };
             assert_eq!(failure.details.unwrap()["line"], line, "{call}: {}", failure.message);
         }

@@ -1,5 +1,4 @@
-//! Scripts that mean harm. They fail by themselves, or harm nobody but themselves; what needs the sandbox's limits is tested
-//! with the real program.
+//! Hostile scripts. They fail, or affect only themselves. The limits of the sandbox are tested with the real program.
 
 use serde_json::{Value, json};
 
@@ -114,7 +113,7 @@ fn j10_a_text_that_is_too_deep_is_not_read_to_its_end() {
             assert_eq!(output(&play(&nested(20), json!({})))["outputs"], json!({}), "{open}");
             failure(&play(&nested(100_000), json!({})))
         };
-        // What is read takes more of the stack of this machine than a test has.
+        // Parsing takes more of this machine's stack than a test thread has.
         let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(read);
         let failure = thread.unwrap().join().unwrap();
         assert_eq!(failure.code, "limit_exceeded", "{open}: {}", failure.message);

@@ -1,4 +1,4 @@
-//! The manifest's examples are what happens.
+//! The examples of the manifest give the documented results.
 
 use flowcell_contract::Manifest;
 use flowcell_sdk::{

@@ -1,4 +1,4 @@
-//! How scripts fail: the code, the words, the place.
+//! The failures of scripts: code, message and place.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ fn a_text_that_is_no_javascript_is_told_with_its_place() {
         ("function run() {\n  return 1 +;\n}", (2, 13)),
         ("const a = 'open\n", (1, 16)),
         ("/* open", (1, 8)),
-        // The engine does not say which of the two it is.
+        // The engine does not say which of the two declarations is wrong.
         ("const a = 1;\nconst a = 2;\nfunction run() {}", (1, 1)),
         ("function run() { `open", (1, 23)),
         ("return 1", (1, 1)),
@@ -93,7 +93,7 @@ fn a_script_without_a_run_is_told_so() {
     for source in ["function setup() {}", "const run = 1", "export default function run() {}\n//"] {
         let played = play(source, json!({}));
         match source.contains("default") {
-            // A function that is exported by default has its name all the same.
+            // A function that is exported as default keeps its name.
             true => assert_eq!(super::output(&played)["result"], json!(null)),
             false => assert_eq!(failure(&played).code, "no_run", "{source}"),
         }

@@ -1,4 +1,4 @@
-// Values that may be forgotten at any time, per tenant.
+// A cache for each tenant. The host may drop a value at any time.
 import { get as getText, set as setText } from "flowcell:host/cache@0.1.0";
 import { called } from "../failure.js";
 

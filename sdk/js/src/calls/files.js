@@ -39,7 +39,7 @@ export function remove(path) {
   return called(() => removeAt(path));
 }
 
-// A u64 is a number for one engine and a bigint, which JSON cannot write, for another.
+// QuickJS gives a u64 as a number, other engines as a bigint, which JSON cannot express.
 function entry({ path, kind, size, modifiedMs }) {
   return { path, kind, size: Number(size), modifiedMs: Number(modifiedMs) };
 }

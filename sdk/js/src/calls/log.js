@@ -1,4 +1,4 @@
-// Text for people.
+// Log lines for people.
 import { log } from "flowcell:host/log@0.1.0";
 
 export function write(level, message) {

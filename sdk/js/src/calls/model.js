@@ -10,12 +10,12 @@ export function startGenerate(request) {
   return called(() => start(JSON.stringify(request)));
 }
 
-// All of a reply's text.
+// The whole text of a reply.
 export function textOf({ content }) {
   return content.filter(({ type }) => type === "text").map(({ text }) => text).join("");
 }
 
-// The tools that a reply wants to be called, in its order.
+// The tool uses of a reply, in its order.
 export function toolUsesOf({ content }) {
   return content.filter(({ type }) => type === "tool_use");
 }

@@ -1,4 +1,4 @@
-// What arrives while a task runs: the ends of calls that it has started, and messages to its agent runs.
+// Events that arrive while a task runs: the ends of its calls, and messages to its agent runs.
 import { nextEvent } from "flowcell:host/queue@0.1.0";
 import { ofHost } from "../failure.js";
 

@@ -1,4 +1,4 @@
-// Services that the operator gives flows under a name, such as `img` and `agent`.
+// Services that the operator offers to flows by name, such as `img` and `agent`.
 import { startCall as start } from "flowcell:host/services@0.1.0";
 import { called } from "../failure.js";
 

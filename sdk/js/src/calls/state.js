@@ -1,4 +1,4 @@
-// Durable values, per tenant and flow name.
+// Durable values for each tenant and flow name.
 import { get as getEntry, set as setText, setIf as setTextIf } from "flowcell:host/state@0.1.0";
 import { called } from "../failure.js";
 

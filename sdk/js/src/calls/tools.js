@@ -1,4 +1,4 @@
-// Tools: node types, flows, and what the operator's MCP servers offer.
+// Tools: node types, flows, and the tools of the operator's MCP servers.
 import { call as callNow, find as findThem, startCall as start } from "flowcell:host/tools@0.1.0";
 import { called } from "../failure.js";
 

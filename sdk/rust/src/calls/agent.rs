@@ -20,21 +20,23 @@ use crate::{
     wit::flowcell::host::agent,
 };
 
-/// Begins an agent run and gives its id. `about` is an object that the event `agent:start` shows. Its member `inbox`,
-/// `{ "capacity": n }`, opens an inbox of at most 1,024 messages; [`next_event`](crate::queue::next_event) hands them over.
+/// Begins an agent run and returns its id. `about` is an object that the event `agent:start` shows. Its member `inbox`,
+/// `{ "capacity": n }`, opens an inbox of at most 1,024 messages; [`next_event`](crate::queue::next_event) returns
+/// them.
 pub fn open(about: &Value) -> Result<String> {
     let args = || json!({ "about": about });
     super::made("agent.open", args, || agent::open(&about.to_string()).map_err(Failure::of_call))
 }
 
-/// Tells of an agent run. The kind `state` is the event `agent:state`, a name with a dot such as `acme.plan` is `agent:event`.
+/// Sends an event of an agent run. The kind `state` becomes the event `agent:state`; a name with a dot, such as
+/// `acme.plan`, becomes `agent:event`.
 pub fn tell(run: &str, kind: &str, data: &impl Serialize) -> Result<()> {
     let args = || json!({ "agentRunId": run, "kind": kind, "data": data });
     super::made("agent.tell", args, || agent::tell(run, kind, &super::text(data)?).map_err(Failure::of_call))
 }
 
-/// Ends an agent run, well with an object for the event `agent:complete`, or badly. What is still open when the attempt ends
-/// is ended by the host.
+/// Ends an agent run: successfully with an object for the event `agent:complete`, or with a failure. When the attempt
+/// ends, the host ends the agent runs that are still open.
 pub fn close(run: &str, outcome: Result<&Value, &Failure>) -> Result<()> {
     let args = || match outcome {
         Ok(result) => json!({ "agentRunId": run, "result": result }),

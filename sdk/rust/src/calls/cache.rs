@@ -1,4 +1,4 @@
-//! Values that may be forgotten at any time, per tenant.
+//! A cache for each tenant. The host may drop a value at any time.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -7,13 +7,13 @@ use crate::{
     wit::flowcell::host::cache,
 };
 
-/// The value; none if there is none, it has expired, or it was forgotten.
+/// Returns the value of a key, or none if it is unknown, expired or dropped.
 pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<T>> {
     let value = cache::get(key).map_err(Failure::of_call)?;
     value.map(|text| super::read(&text)).transpose()
 }
 
-/// Keeps a value. Without a time to live it does not expire by time.
+/// Stores a value for `ttl_ms` milliseconds, or without a limit.
 pub fn set(key: &str, value: &impl Serialize, ttl_ms: Option<u64>) -> Result<()> {
     cache::set(key, &serde_json::to_string(value)?, ttl_ms).map_err(Failure::of_call)
 }

@@ -1,7 +1,8 @@
-//! Outbound HTTP. The flow grants what may be reached: `grants: { http: ["https://api.example.com"] }`.
+//! Outbound HTTP. The flow grants origins, with optional path prefixes:
+//! `grants: { http: ["https://api.example.com"] }`.
 //!
-//! A call is recorded before it leaves, and one whose answer is recorded is not made again when the attempt has to be
-//! repeated. A status of 400 and above is an answer, not an error.
+//! A call is recorded before it is sent. If the attempt is repeated, a call with a recorded answer is not sent again. A
+//! status of 400 and above is an answer, not an error.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -21,9 +22,9 @@ pub struct Request {
     pub url: String,
     /// Names and values.
     pub headers: Vec<(String, String)>,
-    /// What is sent.
+    /// The body.
     pub body: Body,
-    /// From the beginning of the call to the end of the answer; none: 30 seconds.
+    /// Milliseconds from the beginning of the call to the end of the answer. Default: 30 seconds.
     pub timeout_ms: Option<u32>,
 }
 
@@ -32,10 +33,10 @@ pub struct Request {
 pub struct Response {
     /// The status.
     pub status: u16,
-    /// Names, in lower case, and values.
+    /// Names, in lower case, with their values.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
-    /// What came.
+    /// The body.
     #[serde(default)]
     pub body: Body,
 }
@@ -44,36 +45,36 @@ pub struct Response {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Body {
-    /// Nothing.
+    /// No content.
     #[default]
     Empty,
     /// Text.
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// A file value, `{ "kind": "file", "fileId": … }`: what is too large for the sandbox.
+    /// A file value, `{ "kind": "file", "fileId": … }`, for content that is too large for the sandbox.
     File(Value),
 }
 
 impl Request {
-    /// A request without body and headers.
+    /// Creates a request without body and headers.
     pub fn new(method: &str, url: &str) -> Request {
         Request { method: method.into(), url: url.into(), ..Request::default() }
     }
 
-    /// The same with another header.
+    /// Adds a header.
     pub fn header(mut self, name: &str, value: &str) -> Request {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// The same with a JSON body.
+    /// Sets a JSON body and its content type.
     pub fn json(mut self, body: &Value) -> Request {
         self.body = Body::Text(body.to_string());
         self.header("content-type", "application/json")
     }
 
-    /// What a script is told.
+    /// The request as a script gets it.
     fn told(&self) -> Value {
         let Request { method, url, headers, body, timeout_ms } = self;
         json!({ "method": method, "url": url, "headers": headers, "body": body, "timeoutMs": timeout_ms })
@@ -92,7 +93,7 @@ impl Request {
 }
 
 impl Response {
-    /// The body as JSON.
+    /// Parses the body as JSON. Fails with `no_json` if the body is empty or a file.
     pub fn json(&self) -> Result<Value> {
         match &self.body {
             Body::Text(text) => super::read(text),
@@ -113,7 +114,7 @@ impl Response {
     }
 }
 
-/// Sends and waits for the answer.
+/// Sends a request and waits for the answer.
 pub fn send(request: Request) -> Result<Response> {
     super::made(
         "http.send",
@@ -122,17 +123,18 @@ pub fn send(request: Request) -> Result<Response> {
     )
 }
 
-/// Sends and goes on.
+/// Sends a request without waiting for the answer.
 pub fn start_send(request: Request) -> Result<CallId> {
     Ok(CallId(http::start_send(&request.to_wit()).map_err(Failure::of_call)?))
 }
 
-/// The answer of a call that [`next_event`](crate::queue::next_event) has told to have ended well, once.
+/// Takes the answer of a call after [`next_event`](crate::queue::next_event) has reported its success. Works once for
+/// each call.
 pub fn take_response(call: CallId) -> Result<Response> {
     Response::from_wit(http::take_response(call.0).map_err(Failure::of_call)?)
 }
 
-/// Keeps bytes, such as those of an answer, as a file of this media type, and gives its file value.
+/// Stores bytes, such as those of an answer, as a file of this media type. Returns the file value.
 pub fn keep(bytes: Vec<u8>, mime: &str) -> Result<Value> {
     let keep = || super::answered(http::keep(&bytes, mime));
     super::made("http.keep", || json!({ "size": bytes.len(), "mime": mime }), keep)

@@ -1,4 +1,4 @@
-//! Text for people. Nothing that a flow computes depends on it.
+//! Log lines for people. The results of a flow do not depend on them.
 
 use std::fmt;
 

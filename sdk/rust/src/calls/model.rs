@@ -1,7 +1,7 @@
-//! Turns of language models. The flow grants which: `grants: { model: ["anthropic/*"] }`.
+//! Turns of language models. The flow grants models: `grants: { model: ["anthropic/*"] }`.
 //!
-//! A turn is recorded before it leaves, and one whose reply is recorded is not paid for again when the attempt has to be
-//! repeated. Requests and replies are the same for every provider.
+//! A turn is recorded before it is sent. If the attempt is repeated, a turn with a recorded reply is not paid for
+//! again. Requests and replies are the same for every provider.
 //!
 //! ```
 //! use flowcell_sdk::model::{Message, Request};
@@ -27,98 +27,98 @@ use crate::{
     wit::flowcell::host::model,
 };
 
-/// What a model is asked. What is none or empty is left out, and the profile or the provider decides.
+/// A request to a model. Members that are none or empty are left out; the profile or the provider then decides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
-    /// The name of one of the operator's profiles.
+    /// The name of a profile of the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The provider's name of the model.
+    /// The model's name, as the provider spells it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What stands above the messages.
+    /// The system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// At least one; the last is the user's.
+    /// At least one message. The last must be the user's.
     pub messages: Vec<Message>,
-    /// What the model may call.
+    /// The tools that the model may call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Offer>,
-    /// Whether it has to.
+    /// The model's freedom to call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// JSON Schema that the text is to match, as far as the provider can make it.
+    /// JSON Schema for the text of the reply, enforced as far as the provider supports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// How it writes.
+    /// Sampling settings.
     #[serde(flatten)]
     pub sampling: Sampling,
-    /// Members handed to the provider as they are, if its profile allows them.
+    /// Members passed to the provider unchanged, if its profile allows them.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub params: Map<String, Value>,
-    /// The agent run whose turn this is: partial text is told to its subscribers.
+    /// The agent run of this turn. Its subscribers get the text while it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_run_id: Option<String>,
 }
 
-/// How a model writes.
+/// Sampling settings of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Sampling {
-    /// The most tokens of a reply.
+    /// Maximum number of tokens in the reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// From 0.
+    /// At least 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     /// From 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// Texts at which it stops.
+    /// Texts at which the reply ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// For providers that can repeat themselves.
+    /// Seed for providers with reproducible replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// How much it thinks: `low`, `medium`, `high` …
+    /// Effort of reasoning: `low`, `medium`, `high` …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
 }
 
-/// A tool, as a model sees it.
+/// A tool, as the model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Offer {
-    /// `[A-Za-z0-9_-]{1,64}`.
+    /// Matches `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
-    /// What it does.
+    /// Description for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON Schema of its input.
     pub input_schema: Value,
 }
 
-/// Whether a model has to call a tool.
+/// The model's freedom to call tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolChoice {
-    /// As it sees fit.
+    /// The model decides.
     Auto,
-    /// One of them.
+    /// The model must call a tool.
     Any,
-    /// None of them.
+    /// The model must not call a tool.
     None,
-    /// This one.
+    /// The model must call this tool.
     #[serde(untagged)]
     Tool {
-        /// Its name.
+        /// The tool's name.
         tool: String,
     },
 }
 
 impl Request {
-    /// A request with these messages and nothing else.
+    /// Creates a request with these messages and no settings.
     pub fn new(messages: impl Into<Vec<Message>>) -> Request {
         Request { messages: messages.into(), ..Request::default() }
     }
@@ -129,7 +129,7 @@ pub fn generate(request: &Request) -> Result<Reply> {
     super::made("model.generate", || json!(request), || super::answered(model::generate(&super::text(request)?)))
 }
 
-/// Makes a turn and goes on. [`next_event`](crate::queue::next_event) hands the [`Reply`] over.
+/// Makes a turn without waiting. [`next_event`](crate::queue::next_event) returns the [`Reply`].
 pub fn start_generate(request: &Request) -> Result<CallId> {
     let start = || model::start_generate(&super::text(request)?).map_err(Failure::of_call);
     super::made("model.start-generate", || json!(request), start).map(CallId)

@@ -1,4 +1,4 @@
-//! What arrives while a task runs: the ends of calls that it has started, and messages to its agent runs.
+//! Events that arrive while a task runs: the ends of its calls, and messages to its agent runs.
 
 use serde_json::Value;
 
@@ -7,29 +7,30 @@ use crate::{
     wit::flowcell::host::queue,
 };
 
-/// A call under way. [`next_event`] tells when it has ended.
+/// A call in progress. [`next_event`] reports its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub(crate) u32);
 
-/// Something that arrived.
+/// An event that arrived.
 #[derive(Debug)]
 pub enum Event {
-    /// A call has ended, well or not.
+    /// A call has ended, with a result or a failure.
     Ended(CallId, Result<Value>),
     /// A message to an agent run.
     Message {
-        /// Which agent run.
+        /// The id of the agent run.
         agent_run: String,
-        /// What it is recognised by.
+        /// The id of the message.
         id: String,
-        /// What it says.
+        /// The content.
         value: Value,
     },
-    /// Nobody writes to this agent run any more: it is to finish.
+    /// This agent run gets no more messages and has to finish.
     Closing(String),
 }
 
-/// Waits for the next event. None: the time is up, or no time was given and nothing can arrive any more.
+/// Waits up to `timeout_ms` milliseconds for the next event. Without a timeout it waits as long as an event can arrive.
+/// Returns none if the time is up or no event can arrive.
 pub fn next_event(timeout_ms: Option<u32>) -> Result<Option<Event>> {
     #[cfg(not(target_family = "wasm"))]
     if let Some(event) = crate::script::next(timeout_ms) {

@@ -1,4 +1,4 @@
-//! Services that the operator gives flows under a name, such as `img` and `agent`. The flow grants which:
+//! Services that the operator offers to flows by name, such as `img` and `agent`. The flow grants names:
 //! `grants: { services: ["img", "agent"] }`.
 
 use serde::{Deserialize, Serialize};
@@ -13,36 +13,36 @@ use crate::{
 /// A call of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// What the caller knows the call by; it comes back with the answer.
+    /// The caller's id of the call. The answer repeats it.
     pub id: String,
-    /// Which service.
+    /// The name of the service.
     pub service: String,
-    /// What it is given.
+    /// The arguments.
     pub args: Vec<Value>,
 }
 
-/// What a service has answered, whether it could do what it was asked for or not.
+/// The answer of a service, successful or not.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// What the caller knows the call by.
+    /// The caller's id of the call.
     pub call_id: String,
-    /// Whether the service has done what it was asked for.
+    /// True if the service succeeded.
     pub ok: bool,
-    /// What it gives, if it has.
+    /// The result of a successful call.
     #[serde(default)]
     pub result: Value,
-    /// Why it has not.
+    /// The error of a failed call.
     #[serde(default)]
     pub error: Option<Refusal>,
 }
 
-/// Why a service has not done what it was asked for.
+/// The reason why a service failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The failure's code, such as `denied` or `service_not_found`.
     pub code: String,
-    /// What happened, in a sentence.
+    /// A description of the error, as a sentence.
     pub message: String,
 }
 
@@ -54,13 +54,13 @@ impl Call {
 }
 
 impl Answer {
-    /// Reads what [`next_event`](crate::queue::next_event) hands over when a call has ended.
+    /// Reads the value that [`next_event`](crate::queue::next_event) returns when a call has ended.
     pub fn read(value: Value) -> Result<Answer> {
         Ok(serde_json::from_value(value)?)
     }
 }
 
-/// Calls a service and goes on. [`next_event`](crate::queue::next_event) hands the [`Answer`] over.
+/// Calls a service without waiting. [`next_event`](crate::queue::next_event) returns the [`Answer`].
 pub fn start_call(call: &Call) -> Result<CallId> {
     let start = || services::start_call(&call.told().to_string()).map_err(Failure::of_call);
     super::made("services.start-call", || call.told(), start).map(CallId)

@@ -1,7 +1,8 @@
-//! Tools: node types, flows, and what the operator's MCP servers offer. The flow grants which:
+//! Tools: node types, flows, and the tools of the operator's MCP servers. The flow grants patterns:
 //! `grants: { tools: ["data.*", "flow:report", "mcp:files/*"] }`.
 //!
-//! The host asks a person first if the member `permissions` of the task's config says so; the call waits for the answer.
+//! If the member `permissions` of the task's config requires it, the host first asks a person, and the call waits for
+//! the answer.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,14 +17,14 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tool {
-    /// What a model may call it: `[A-Za-z0-9_-]{1,64}`.
+    /// The tool's name for models: `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
-    /// What it is: `data.map`, `flow:report`, `mcp:files/read_file`.
+    /// The tool's name in Flowcell: `data.map`, `flow:report`, `mcp:files/read_file`.
     pub tool: String,
-    /// Two or three words.
+    /// A title of two or three words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does.
+    /// Description for models and people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON Schema of its input.
@@ -34,52 +35,52 @@ pub struct Tool {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
-    /// What is called, as [`Tool::tool`] has it.
+    /// The tool, as in [`Tool::tool`].
     pub tool: String,
-    /// Its input, an object.
+    /// The input, an object.
     pub input: Value,
-    /// The id of the block with which a model asked for it.
+    /// The id of the model's tool use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
-    /// The agent run whose call this is: its subscribers are told of it.
+    /// The agent run that makes the call. Its subscribers see the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_run_id: Option<String>,
 }
 
-/// What a tool answers.
+/// The answer of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Answer {
-    /// Its output.
+    /// The tool's output.
     #[serde(default)]
     pub output: Value,
 }
 
 impl Call {
-    /// A call of a tool by nobody in particular.
+    /// Creates a call that belongs to no tool use and no agent run.
     pub fn new(tool: impl Into<String>, input: Value) -> Call {
         Call { tool: tool.into(), input, tool_use_id: None, agent_run_id: None }
     }
 }
 
 impl Answer {
-    /// Reads what [`next_event`](crate::queue::next_event) hands over when a call has ended well.
+    /// Reads the value that [`next_event`](crate::queue::next_event) returns when a call ends successfully.
     pub fn read(value: Value) -> Result<Answer> {
         Ok(serde_json::from_value(value)?)
     }
 }
 
-/// The tools that these patterns name, that are granted and not denied. `*` stands for anything.
+/// Finds the tools that match these patterns, are granted and are not denied. `*` matches any text.
 pub fn find(patterns: &[String]) -> Result<Vec<Tool>> {
     super::made("tools.find", || json!({ "patterns": patterns }), || super::answered(tools::find(patterns)))
 }
 
-/// Calls a tool, waits, and gives its output.
+/// Calls a tool, waits, and returns its output.
 pub fn call(call: &Call) -> Result<Value> {
     let answer = super::made("tools.call", || json!(call), || super::answered(tools::call(&super::text(call)?)));
     answer.and_then(Answer::read).map(|answer| answer.output)
 }
 
-/// Calls a tool and goes on. [`next_event`](crate::queue::next_event) hands the [`Answer`] over.
+/// Calls a tool without waiting. [`next_event`](crate::queue::next_event) returns the [`Answer`].
 pub fn start_call(call: &Call) -> Result<CallId> {
     let start = || tools::start_call(&super::text(call)?).map_err(Failure::of_call);
     super::made("tools.start-call", || json!(call), start).map(CallId)

@@ -1,8 +1,8 @@
-//! The node types of this pack. `node.yaml` says what they take and give.
+//! The node types of this pack. `node.yaml` describes their inputs and outputs.
 
 use flowcell_sdk::{log, prelude::*};
 
-/// How long somebody may take to answer.
+/// The time that a person has to answer.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 #[derive(Deserialize)]
@@ -27,7 +27,7 @@ struct Approve {
     text: String,
 }
 
-/// The node gives its instance up while it waits, and runs again when it is woken.
+/// The node gives up its instance while it waits, and runs again when it is woken.
 fn approve(task: &Task, input: Approve) -> Result<Step> {
     let Some(woken) = task.woken()? else {
         let question = Question::new(format!("Is this good? {}", input.text)).choice("yes").choice("no");

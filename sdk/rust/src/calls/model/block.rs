@@ -1,4 +1,4 @@
-//! Messages and what they are made of.
+//! Messages and their parts.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,62 +6,62 @@ use serde_json::{Value, json};
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Whose it is.
+    /// The author.
     pub role: Role,
-    /// What it says.
+    /// The content.
     pub content: Content,
 }
 
-/// Whose message it is.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// A person's, or the results of tools.
+    /// A person, or the results of tools.
     User,
-    /// The model's.
+    /// The model.
     Assistant,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// Just text.
+    /// Only text.
     Text(String),
-    /// Text, tools, images.
+    /// Text, tool uses, tool results and images.
     Blocks(Vec<Block>),
 }
 
-/// A part of a message, as JSON: a model is handed its own blocks back exactly as they came.
+/// A part of a message, as JSON. A model's own blocks go back to it unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Block(pub Value);
 
-/// A model's wish to call a tool.
+/// A model's request to call a tool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ToolUse<'a> {
-    /// What the result is recognised by.
+    /// The id that the result must repeat.
     pub id: &'a str,
     /// The tool's name.
     pub name: &'a str,
-    /// Its input; an object, if the model did well.
+    /// The tool's input. An object, unless the model made a mistake.
     pub input: &'a Value,
 }
 
 impl Message {
-    /// A person's message.
+    /// Creates a message of a person.
     pub fn user(content: impl Into<Content>) -> Message {
         Message { role: Role::User, content: content.into() }
     }
 
-    /// A model's message.
+    /// Creates a message of a model.
     pub fn assistant(content: impl Into<Content>) -> Message {
         Message { role: Role::Assistant, content: content.into() }
     }
 }
 
 impl Content {
-    /// Whether it says nothing. Providers refuse such messages.
+    /// Returns true if the content is empty. Providers refuse empty messages.
     pub fn is_empty(&self) -> bool {
         match self {
             Content::Text(text) => text.is_empty(),
@@ -69,7 +69,7 @@ impl Content {
         }
     }
 
-    /// The same as blocks.
+    /// Converts the content into blocks.
     pub fn into_blocks(self) -> Vec<Block> {
         match self {
             Content::Text(text) => vec![Block::text(text)],
@@ -97,27 +97,27 @@ impl From<Vec<Block>> for Content {
 }
 
 impl Block {
-    /// Text.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Block {
         Block(json!({ "type": "text", "text": text.into() }))
     }
 
-    /// What a tool gave.
+    /// Creates a block with the result of a tool.
     pub fn tool_result(tool_use_id: &str, content: impl Into<String>) -> Block {
         Block(json!({ "type": "tool_result", "toolUseId": tool_use_id, "content": content.into() }))
     }
 
-    /// Why a tool gave nothing.
+    /// Creates a block with the error of a tool.
     pub fn tool_error(tool_use_id: &str, content: impl Into<String>) -> Block {
         Block(json!({ "type": "tool_result", "toolUseId": tool_use_id, "content": content.into(), "isError": true }))
     }
 
-    /// The text, if it is text.
+    /// Returns the text of a text block.
     pub fn as_text(&self) -> Option<&str> {
         self.is("text").then(|| self.0.get("text")?.as_str()).flatten()
     }
 
-    /// The wish, if it is one to call a tool.
+    /// Returns the tool use, if the block is one.
     pub fn as_tool_use(&self) -> Option<ToolUse<'_>> {
         let text = |key| self.0.get(key).and_then(Value::as_str);
         let input = self.0.get("input").unwrap_or(&Value::Null);

@@ -1,4 +1,4 @@
-//! What a model answers.
+//! Replies of models.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,103 +10,103 @@ use crate::failure::Result;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reply {
-    /// The provider's id of it.
+    /// The provider's id of the reply.
     #[serde(default)]
     pub id: String,
-    /// The profile that answered.
+    /// The profile of the provider that answered.
     #[serde(default)]
     pub provider: String,
     /// The model that answered.
     #[serde(default)]
     pub model: String,
-    /// What it says.
+    /// The content.
     pub content: Vec<Block>,
-    /// Why it ended.
+    /// The reason why the reply ended.
     pub stop: Stop,
-    /// The provider's word for that.
+    /// The provider's own word for the reason.
     #[serde(default)]
     pub raw_stop: Option<String>,
-    /// What it took.
+    /// Tokens and cost.
     #[serde(default)]
     pub usage: Usage,
-    /// By which the provider finds it again.
+    /// The provider's id of the request, for its support.
     #[serde(default)]
     pub request_id: Option<String>,
 }
 
-/// Why a reply ended.
+/// The reason why a reply ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// Nothing more to say.
+    /// The model finished.
     End,
-    /// Tools are to be called.
+    /// The model wants to call tools.
     ToolCalls,
-    /// The reply was as long as it may be.
+    /// The reply reached the maximum length.
     MaxTokens,
-    /// One of the texts at which it stops.
+    /// The reply reached one of the stop texts.
     StopSequence,
-    /// The model does not want to.
+    /// The model refuses to answer.
     Refusal,
-    /// The provider does not want it to.
+    /// The provider blocks the reply.
     ContentFilter,
     /// The conversation is longer than the model can read.
     ContextExceeded,
-    /// Not done yet: the same conversation with this reply goes on.
+    /// The reply is incomplete. Send the same conversation with this reply to continue.
     Paused,
-    /// Something that this version does not know.
+    /// A reason that this version does not know.
     #[serde(other)]
     Other,
 }
 
-/// What turns took, in tokens.
+/// Use of models, in tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
-    /// Read.
+    /// Input tokens.
     pub input: u64,
-    /// Written.
+    /// Output tokens.
     pub output: u64,
-    /// Read from the provider's cache.
+    /// Input tokens read from the provider's cache.
     pub cache_read: u64,
-    /// Written to the provider's cache.
+    /// Input tokens written to the provider's cache.
     pub cache_write: u64,
-    /// Thought.
+    /// Reasoning tokens.
     pub reasoning: u64,
-    /// Whether the provider did not say all of it.
+    /// True if the provider did not report all of the usage.
     pub estimated: bool,
-    /// US dollars, as far as a price is known.
+    /// US dollars, if a price is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// Where the price is from: `list`, `managed` or `unknown`.
+    /// The source of the price: `list`, `managed` or `unknown`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_basis: Option<String>,
 }
 
 impl Reply {
-    /// Reads what [`next_event`](crate::queue::next_event) hands over when a turn has ended well.
+    /// Reads the value that [`next_event`](crate::queue::next_event) returns when a turn ends successfully.
     pub fn read(value: Value) -> Result<Reply> {
         Ok(serde_json::from_value(value)?)
     }
 
-    /// All of its text.
+    /// The text of all text blocks, concatenated.
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Block::as_text).collect()
     }
 
-    /// The tools that it wants to be called, in its order.
+    /// The tool uses, in the model's order.
     pub fn tool_uses(&self) -> impl Iterator<Item = ToolUse<'_>> {
         self.content.iter().filter_map(Block::as_tool_use)
     }
 }
 
 impl Usage {
-    /// Tokens that were read and written.
+    /// Input and output tokens.
     pub fn tokens(&self) -> u64 {
         self.input.saturating_add(self.output)
     }
 
-    /// Adds what another turn took. The basis of the cost is `unknown` as soon as one of them is.
+    /// Adds the usage of another turn. The basis of the cost becomes `unknown` if either basis is.
     pub fn add(&mut self, other: &Usage) {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);

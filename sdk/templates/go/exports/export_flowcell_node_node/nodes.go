@@ -1,4 +1,4 @@
-// The node types of this pack. `node.yaml` says what they take and give. The border finds the package by this name.
+// The node types of this pack. `node.yaml` describes their inputs and outputs. The bindings expect this package name.
 package export_flowcell_node_node
 
 import (
@@ -11,10 +11,10 @@ import (
 	"go.bytecodealliance.org/pkg/wit/types"
 )
 
-// How long somebody may take to answer.
+// The time that a person has to answer.
 const dayMs = 24 * 60 * 60 * 1000
 
-// What a node answers: a step, or why there is none.
+// The result of a node: a step or a failure.
 type answer = types.Result[node.Step, node.Failure]
 
 func greet() answer {
@@ -25,7 +25,7 @@ func greet() answer {
 	return done(map[string]any{"text": "Hello " + input.Name})
 }
 
-// The node gives its instance up while it waits, and runs again when it is woken.
+// The node gives up its instance while it waits, and runs again when it is woken.
 func approve() answer {
 	if context.Len(context.Part_Woken, "").Tag() == types.OptionNone {
 		input := read[struct{ Text string }](context.Part_Input)
@@ -33,7 +33,7 @@ func approve() answer {
 			Prompt:  "Is this good? " + input.Text,
 			Choices: []node.Choice{{Value: "yes"}, {Value: "no"}},
 		}
-		// As its state it would find what it wrote there when it is woken; here it needs nothing.
+		// The state is what the node gets when it is woken. This node needs none.
 		until := []node.Wake{node.MakeWakeAnswer(question), node.MakeWakeAfter(dayMs)}
 		return types.Ok[node.Step, node.Failure](node.MakeStepPause(node.Pause{Until: until, State: "null"}))
 	}
@@ -47,7 +47,7 @@ func approve() answer {
 	return done(map[string]any{"approved": woken.Value.Content == "yes"})
 }
 
-// Run is what the border calls.
+// Run is called by the host.
 func Run(nodeType string) answer {
 	switch nodeType {
 	case "acme.greet":
@@ -58,7 +58,7 @@ func Run(nodeType string) answer {
 	return fail("unknown_node_type", "this pack has no code for it")
 }
 
-// A part of the task. The host has compared the input with the manifest, so that it fits.
+// Reads a part of the task. The host has checked the input against the manifest, so it fits.
 func read[T any](part context.Part) (value T) {
 	text := context.GetJson(part, "").Some()
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
