@@ -15,7 +15,7 @@ use crate::{
     Limits,
     bindings::EverythingPre,
     cache::Cache,
-    compiler::{Compilers, Uncompiled},
+    compiler::{Compiler, Uncompiled},
     link::{Capabilities, Linkers},
     machine::{CORE_INSTANCES_PER_SLOT, TABLES_PER_SLOT},
     pack::{self, Author, Bytes, Facts, Offer, Refusal},
@@ -74,6 +74,11 @@ impl Loaded {
         self.offers.values().any(|offer| self.linked(offer.capabilities).is_none())
     }
 
+    /// Returns the sets of capabilities of the node types.
+    pub(crate) fn sets(&self) -> Vec<Capabilities> {
+        self.offers.values().map(|offer| offer.capabilities).collect()
+    }
+
     fn bad(&self, error: impl std::fmt::Display) -> Failure {
         Failure::new(code::BAD_PACK, format!("the pack {} cannot be used: {error:#}", self.digest))
     }
@@ -89,8 +94,8 @@ pub(crate) struct Workshop {
     pub(crate) engine: wasmtime::Engine,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<Cache>,
-    /// The compiler processes for packs from outside this program. `None`: this process compiles everything.
-    pub(crate) compilers: Option<Compilers>,
+    /// The compiler for packs from outside this program. `None`: this process compiles everything.
+    pub(crate) compiler: Option<Compiler>,
     pub(crate) limits: Limits,
     pub(crate) slots: u32,
 }
@@ -177,11 +182,16 @@ impl Workshop {
         component.inspect_err(|error| tracing::warn!("cached code cannot be loaded: {error:#}")).ok()
     }
 
+    /// Returns whether a compiler process makes the code of a pack, unless the cache has it.
+    pub(crate) fn compiles_elsewhere(&self, pack: &Loaded) -> bool {
+        self.compiler.is_some() && pack.author == Author::Stranger && pack.component.get().is_none()
+    }
+
     fn compile(&self, pack: &Loaded, name: &str) -> Result<Component, Failure> {
         let bytes = pack.bytes.lock().clone();
         let bytes = bytes.ok_or_else(|| pack.bad("its bytes are gone"))?;
-        if let Some(compilers) = self.compilers.as_ref().filter(|_| pack.author == Author::Stranger) {
-            return self.compile_elsewhere(compilers, pack, &bytes, name);
+        if let Some(compiler) = self.compiler.as_ref().filter(|_| pack.author == Author::Stranger) {
+            return self.compile_elsewhere(compiler, pack, &bytes, name);
         }
         let component = Component::from_binary(&self.engine, &bytes).map_err(|error| pack.unusable(&error))?;
         self.keep(name, || component.serialize());
@@ -190,12 +200,12 @@ impl Workshop {
 
     fn compile_elsewhere(
         &self,
-        compilers: &Compilers,
+        compiler: &Compiler,
         pack: &Loaded,
         bytes: &[u8],
         name: &str,
     ) -> Result<Component, Failure> {
-        let code = compilers.compile(bytes, &self.limits).map_err(|why| match why {
+        let code = compiler.compile(bytes, &self.limits).map_err(|why| match why {
             Uncompiled::Shortage(why) => Failure::retryable(code::HOST_SHORTAGE, why),
             Uncompiled::Refused(why) => pack.bad(why),
         })?;

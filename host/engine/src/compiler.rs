@@ -12,7 +12,6 @@ use std::{
 };
 
 use anyhow::Context;
-use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -20,8 +19,9 @@ use crate::{
     text::{cut, single_line},
 };
 
-/// The maximum number of concurrent compilers. Further packs wait.
-const AT_A_TIME: usize = 2;
+/// The number of compilers that run at the same time for attempts. Tenants share them: one alone may have two, and
+/// leaves two for others.
+pub(crate) const COMPILERS: u64 = 4;
 /// The part of a compiler's error output that a message shows, in bytes.
 const LAST_WORDS: usize = 1 << 10;
 /// Seconds on the clock that a compiler may take for each second of computing, since other processes have priority.
@@ -38,13 +38,6 @@ pub struct Compiler {
     pub arguments: Vec<OsString>,
     /// The complete environment of the process. It inherits no variables.
     pub environment: Vec<(OsString, OsString)>,
-}
-
-/// Starts compilers, at most [`AT_A_TIME`] at the same time.
-pub(crate) struct Compilers {
-    compiler: Compiler,
-    at_work: Mutex<usize>,
-    freed: Condvar,
 }
 
 /// The reason why a component was not compiled.
@@ -66,42 +59,16 @@ struct Order {
     seconds: u64,
 }
 
-impl Compilers {
-    pub(crate) fn new(compiler: Compiler) -> Compilers {
-        Compilers { compiler, at_work: Mutex::new(0), freed: Condvar::new() }
-    }
-
-    /// Returns the code of a component. Blocks until a compiler is free and has made the code.
+impl Compiler {
+    /// Returns the code of a component. Blocks until a process has made it.
     pub(crate) fn compile(&self, component: &[u8], limits: &Limits) -> Result<Vec<u8>, Uncompiled> {
-        let _place = self.wait();
         let order = Order { stack: limits.stack, memory: limits.compile_memory, seconds: limits.compile_seconds };
         let not_started = |error: io::Error| Uncompiled::Shortage(format!("no compiler can be started: {error}"));
-        let child = self.compiler.start().map_err(not_started)?;
+        let child = self.start().map_err(not_started)?;
         let ended = order.converse(child, component).map_err(not_started)?;
         order.judge(ended)
     }
 
-    fn wait(&self) -> Place<'_> {
-        let mut at_work = self.at_work.lock();
-        while *at_work >= AT_A_TIME {
-            self.freed.wait(&mut at_work);
-        }
-        *at_work += 1;
-        Place(self)
-    }
-}
-
-/// The permit to run one compiler.
-struct Place<'a>(&'a Compilers);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        *self.0.at_work.lock() -= 1;
-        self.0.freed.notify_one();
-    }
-}
-
-impl Compiler {
     /// Starts a compiler. It inherits neither the environment nor the folder, and no open file but its three pipes.
     fn start(&self) -> io::Result<Child> {
         Command::new(&self.program)
@@ -335,7 +302,7 @@ mod tests {
         let program = PathBuf::from("/bin/sh");
         let compiler = Compiler { program, arguments: vec!["-c".into(), script.into()], environment: Vec::new() };
         let limits = Limits { compile_memory: 1 << 20, compile_seconds: seconds, ..Limits::default() };
-        Compilers::new(compiler).compile(&vec![0; 1 << 20], &limits).map_err(|uncompiled| match uncompiled {
+        compiler.compile(&vec![0; 1 << 20], &limits).map_err(|uncompiled| match uncompiled {
             Uncompiled::Shortage(why) => format!("shortage: {why}"),
             Uncompiled::Refused(why) => format!("refused: {why}"),
         })

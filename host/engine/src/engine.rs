@@ -14,7 +14,7 @@ use crate::{
     Config, Pack, PackError,
     cache::Cache,
     code::{Loaded, Workshop},
-    compiler::Compilers,
+    compiler::COMPILERS,
     link::Linkers,
     machine,
     pack::{self, Author, Bytes},
@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) memory: Room,
     /// The places for long schema checks.
     pub(crate) checks: Room,
+    /// The permits for compiler processes.
+    pub(crate) compilers: Room,
     /// The scheduler of the tenants' computing time.
     pub(crate) turns: Turns,
     /// The number of unfinished attempts.
@@ -83,6 +85,7 @@ impl Engine {
             slots: Room::new(u64::from(machine.slots)),
             memory: Room::new(machine.memory),
             checks: Room::new(CHECKS),
+            compilers: Room::new(COMPILERS),
             turns: Turns::new(runtime.handle().clone()),
             attempts: AtomicUsize::new(0),
             ticker: Ticker::new(&machine.engine),
@@ -91,7 +94,7 @@ impl Engine {
                 linkers: Linkers::new(&machine.engine),
                 engine: machine.engine,
                 cache,
-                compilers: config.compiler.map(Compilers::new),
+                compiler: config.compiler,
                 limits: config.limits,
                 slots: machine.slots,
             },
@@ -124,7 +127,7 @@ impl Engine {
     }
 
     /// Compiles a pack now, or loads its code from the cache, so that no attempt waits for it. Blocks the thread until
-    /// done.
+    /// done. It does not wait for other compilers.
     pub fn prepare(&self, digest: &Digest) -> Result<(), Failure> {
         let pack = self.0.packs.get(digest);
         let pack = pack.ok_or_else(|| Failure::new(code::BAD_PACK, format!("the pack {digest} is not loaded")))?;

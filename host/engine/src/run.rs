@@ -20,6 +20,7 @@ use crate::{
     Engine, answer,
     code::{Linked, Loaded},
     engine::Inner,
+    link::Capabilities,
     pack::Offer,
     room::Place,
     sandbox::Sandbox,
@@ -44,22 +45,20 @@ impl NodeRunner for Engine {
         }
     }
 
-    fn prepare(&self, packs: Vec<Digest>) -> BoxFuture<'static, ()> {
+    fn prepare(&self, tenant: &Tenant, packs: Vec<Digest>) -> BoxFuture<'static, ()> {
         let cold = |pack: &Digest| self.inner().packs.get(pack).is_some_and(|pack| pack.is_cold());
         let packs: Vec<_> = packs.into_iter().filter(cold).collect();
-        if packs.is_empty() { Box::pin(std::future::ready(())) } else { Box::pin(prepare(self.clone(), packs)) }
+        if packs.is_empty() {
+            return Box::pin(std::future::ready(()));
+        }
+        let (inner, tenant) = (self.inner().clone(), tenant.clone());
+        Box::pin(async move {
+            let cold = packs.iter().filter_map(|pack| inner.packs.get(pack));
+            let linked = cold.map(|pack| inner.link(&tenant, pack, pack.sets()));
+            // A pack that cannot be prepared fails the attempts that need it, with the reason.
+            let _ = futures_util::future::join_all(linked).await;
+        })
     }
-}
-
-/// Compiles packs, or loads their code, all at the same time.
-async fn prepare(engine: Engine, packs: Vec<Digest>) {
-    let prepared = packs.into_iter().map(|pack| {
-        let runtime = engine.inner().runtime().clone();
-        let engine = engine.clone();
-        runtime.spawn_blocking(move || engine.prepare(&pack))
-    });
-    // A pack that cannot be prepared fails the attempts that need it, with the reason.
-    let _ = futures_util::future::join_all(prepared.collect::<Vec<_>>()).await;
 }
 
 type Running = BoxFuture<'static, Over>;
@@ -188,7 +187,7 @@ impl Inner {
                 self.check(&attempt.tenant, offer, Part::Config, attempt.config.json()).await?;
             }
         }
-        self.link(pack, offer).await?;
+        self.link(&attempt.tenant, pack, vec![offer.capabilities]).await?;
         let linked = match pack.linked(offer.capabilities) {
             Some(Ok(linked)) => linked,
             Some(Err(failure)) => return Err(failure.clone()),
@@ -223,14 +222,28 @@ impl Inner {
         checking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("a check was lost: {error}")))?
     }
 
-    /// Links a pack's code on a thread that may block, since compiling takes long.
-    async fn link(self: &Arc<Inner>, pack: &Arc<Loaded>, offer: &Offer) -> Result<(), Failure> {
-        let set = offer.capabilities;
-        if pack.linked(set).is_some() {
+    /// Links a pack's code for sets of capabilities on a thread that may block, since compiling takes long. A pack that
+    /// may have to be compiled by another process first waits for one of the permits that tenants share.
+    async fn link(
+        self: &Arc<Inner>,
+        tenant: &Tenant,
+        pack: &Arc<Loaded>,
+        mut sets: Vec<Capabilities>,
+    ) -> Result<(), Failure> {
+        sets.retain(|set| pack.linked(*set).is_none());
+        if sets.is_empty() {
             return Ok(());
         }
+        let place = match self.workshop.compiles_elsewhere(pack) {
+            true => Some(self.compilers.take(tenant, 1).await),
+            false => None,
+        };
         let (inner, pack) = (self.clone(), pack.clone());
-        let linking = self.runtime().spawn_blocking(move || inner.workshop.link(&pack, set).map(|_| ()));
+        // The permit belongs to the work, which goes on even if the attempt is dropped.
+        let linking = self.runtime().spawn_blocking(move || {
+            let _place = place;
+            sets.into_iter().try_for_each(|set| inner.workshop.link(&pack, set).map(|_| ()))
+        });
         linking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("linking was lost: {error}")))?
     }
 

@@ -245,7 +245,7 @@ impl Driver {
     pub(crate) async fn drive(&mut self, begin: Begin, park: bool) {
         self.parks = park;
         if self.state.end().is_none() {
-            self.world.runner.prepare(self.packs()).await;
+            self.world.runner.prepare(&self.identity.tenant, self.packs()).await;
         }
         match begin {
             Begin::New(input) => {

@@ -3,11 +3,14 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use flowcell_contract::{Attempt, Call, Calls, Failure, NodeRunner, Value, code};
-use flowcell_engine::{Config, Engine, Pack};
+use flowcell_engine::{Compiler, Config, Engine, Pack};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{sync::Notify, task::JoinSet};
 
-use crate::support::{Memory, attempt, engine, run};
+use crate::{
+    guests::HOSTILE,
+    support::{Memory, attempt, engine, run},
+};
 
 /// A time limit that is longer than any step here takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -98,4 +101,43 @@ impl Calls for Held {
         self.reached.notify_one();
         pending().boxed()
     }
+}
+
+/// Returns the hostile pack with a custom section, and so with a digest of its own.
+fn marked(mark: &str) -> Vec<u8> {
+    let mut section = vec![4];
+    section.extend(b"mark");
+    section.extend(mark.as_bytes());
+    let mut bytes = HOSTILE.to_vec();
+    bytes.extend([0, u8::try_from(section.len()).unwrap()]);
+    bytes.extend(section);
+    bytes
+}
+
+#[tokio::test]
+async fn packs_of_one_tenant_that_take_long_to_compile_leave_compilers_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    // A compiler that does not end while it has a slow pack, and refuses the others.
+    let script = format!("grep -q slow - && while [ ! -e '{}' ]; do sleep 0.05; done; exit 1", done.display());
+    let program = "/bin/sh".into();
+    let compiler = Compiler { program, arguments: vec!["-c".into(), script.into()], environment: Vec::new() };
+    let engine = Engine::new(Config { compiler: Some(compiler), ..Config::default() }).unwrap();
+    let pack = |mark: &str| engine.add_pack(marked(mark), mark).unwrap();
+    let mut slow = JoinSet::new();
+    for number in 0..6 {
+        let pack = pack(&format!("slow{number}"));
+        match number % 2 {
+            0 => slow.spawn(engine.run(of("a", &pack, "hostile.echo"), Arc::new(Memory::default())).map(drop)),
+            _ => slow.spawn(NodeRunner::prepare(&engine, &"a".into(), vec![pack.digest])),
+        };
+    }
+    for mark in ["quick1", "quick2"] {
+        let quick = run(&engine, of("b", &pack(mark), "hostile.echo"));
+        let failure = tokio::time::timeout(LONG, quick).await.expect("a compiler is free").0.unwrap_err();
+        assert_eq!(failure.code.as_str(), code::BAD_PACK, "{failure}");
+    }
+    assert!(slow.try_join_next().is_none(), "the slow ones still wait");
+    std::fs::write(done, "").unwrap();
+    tokio::time::timeout(LONG, async { while slow.join_next().await.is_some() {} }).await.expect("all are served");
 }

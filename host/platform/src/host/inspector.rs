@@ -90,7 +90,7 @@ impl Inspector {
             let runtime = runtime.map_err(|error| Failure::new(code::LOST_WORKER, error.to_string()))?;
             let ended = runtime.block_on(async {
                 // The compilation of the pack does not count against the script's time.
-                NodeRunner::prepare(&self.engine, vec![attempt.pack.clone()]).await;
+                NodeRunner::prepare(&self.engine, &attempt.tenant, vec![attempt.pack.clone()]).await;
                 let since = Instant::now();
                 let ended = tokio::time::timeout(left, self.engine.run(attempt, Arc::new(Nothing))).await;
                 *self.left.lock() = if ended.is_ok() { left.saturating_sub(since.elapsed()) } else { Duration::ZERO };

@@ -210,8 +210,8 @@ impl NodeRunner for Rehearsal {
         })
     }
 
-    fn prepare(&self, packs: Vec<Digest>) -> BoxFuture<'static, ()> {
-        self.runner.prepare(packs)
+    fn prepare(&self, tenant: &Tenant, packs: Vec<Digest>) -> BoxFuture<'static, ()> {
+        self.runner.prepare(tenant, packs)
     }
 }
 

@@ -91,8 +91,8 @@ impl NodeRunner for CountedRunner {
         }
     }
 
-    fn prepare(&self, packs: Vec<Digest>) -> BoxFuture<'static, ()> {
-        NodeRunner::prepare(&self.engine, packs)
+    fn prepare(&self, tenant: &Tenant, packs: Vec<Digest>) -> BoxFuture<'static, ()> {
+        NodeRunner::prepare(&self.engine, tenant, packs)
     }
 }
 
