@@ -12,7 +12,7 @@ use flowcell::{
 
 use crate::{
     options::{PackArgs, Place, StoreArgs},
-    problem::Problem,
+    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -112,7 +112,7 @@ pub(crate) fn local() -> flowcell::contract::Tenant {
 }
 
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> Problem {
-    Problem::internal(format!("the store cannot be read: {error}"))
+    Problem::ending(Exit::Unreadable, format!("the store cannot be read: {error}"))
 }
 
 impl From<StartError> for Problem {

@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     Wrong,
     /// The run is parked, and waits for an answer, an event or a decision.
     Parked,
+    /// The store could not be read or written.
+    Unreadable,
     /// The user has interrupted the command.
     Interrupted,
     /// A signal has ended the command. Another process may drive the run.
@@ -42,6 +44,7 @@ impl Exit {
             Exit::Failed => 1,
             Exit::Wrong => 2,
             Exit::Parked => 3,
+            Exit::Unreadable => 74,
             Exit::Interrupted => 130,
             Exit::Stopped => 143,
         }
@@ -143,7 +146,7 @@ impl Problem {
             Exit::Parked => paint.odd("parked"),
             Exit::Interrupted => paint.odd("interrupted"),
             Exit::Stopped => paint.odd("stopped"),
-            Exit::Good | Exit::Failed | Exit::Wrong => paint.bad("error"),
+            Exit::Good | Exit::Failed | Exit::Wrong | Exit::Unreadable => paint.bad("error"),
         };
         let _ = write!(text, "{head}: {}", inert(&self.message));
         for cause in &self.causes {

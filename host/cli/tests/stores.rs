@@ -5,14 +5,23 @@
 #![cfg(unix)]
 
 mod kit;
+#[allow(dead_code, reason = "the runtime's tests cut more")]
+#[path = "../../runtime/tests/shared/proxy.rs"]
+mod proxy;
 #[allow(dead_code, reason = "the runtime's tests ask servers for more")]
 #[path = "../../runtime/tests/stores/servers.rs"]
 mod servers;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use flowcell_runtime::sql::Dialect;
 use kit::{done, events, flowcell, said, told};
+use proxy::{Does, Proxy};
 use serde_json::Value;
 use servers::Server;
 
@@ -82,6 +91,51 @@ fn runs_on(dialect: Dialect) {
     assert!(told(&refused).contains("the run `a` exists, and its input is another"), "{}", told(&refused));
     let checked = json(&good(folder, &["store", "check", "--store", &url]));
     assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
+}
+
+/// Cuts the connection to the server for longer than a process waits for an answer. The process stays, says so, and
+/// drives again afterwards.
+fn outlives_an_outage_of(dialect: Dialect, command: &[&str]) {
+    let Some(server) = servers::server(dialect) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let database = server.database();
+    let (url, proxy) = (server.url(&database), Proxy::to(server.port));
+    fs::write(folder.join("asks.yaml"), ASKS).unwrap();
+    good(folder, &["store", "migrate", "--store", &url]);
+    let mut driver = flowcell(folder);
+    driver.args(command).args(["--store", &server.url_by(proxy.port, &database)]).stderr(Stdio::piped());
+    let mut driver = driver.spawn().unwrap();
+    let mut lines = BufReader::new(driver.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut wait_for = |text: &str| {
+        let mut seen = Vec::new();
+        let found = lines.by_ref().any(|line| {
+            seen.push(line);
+            seen.last().is_some_and(|line| line.contains(text))
+        });
+        assert!(found, "{command:?} has ended, and did not say `{text}`: {seen:?}");
+    };
+    // A run that is driven shows that the process has begun.
+    let begin = |run: &str| {
+        good(
+            folder,
+            &["run", "asks.yaml", "--run-id", run, "--answer", "ask=no", "--detach", "--quiet", "--store", &url],
+        )
+    };
+    let ends = |run: &str| {
+        let shown = || good(folder, &["runs", "show", run, "--json", "--store", &url]);
+        assert!((0..2_000).any(|_| shown().contains("\"succeeded\"")), "{run} is not driven");
+    };
+    begin("a");
+    ends("a");
+    proxy.does(Does::Hole);
+    wait_for("the store cannot be read, so its runs wait");
+    proxy.does(Does::Carry);
+    wait_for("the store can be read again");
+    begin("b");
+    ends("b");
+    assert!(Command::new("kill").args(["-TERM", &driver.id().to_string()]).status().unwrap().success());
+    assert_eq!(driver.wait().unwrap().code(), Some(0), "{command:?}");
 }
 
 /// Copies the secrets of a folder to a server, which encrypts them under another key.
@@ -163,6 +217,16 @@ fn is_copied_from(dialect: Dialect) {
         let checked = json(&good(folder, &["store", "check", store[0], store[1]]));
         assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
     }
+}
+
+#[test]
+fn w5_a_driver_outlives_an_outage_of_mariadb() {
+    outlives_an_outage_of(Dialect::MySql, &["drive"]);
+}
+
+#[test]
+fn w5_a_server_outlives_an_outage_of_postgresql() {
+    outlives_an_outage_of(Dialect::Postgres, &["serve", "--listen", "127.0.0.1:0"]);
 }
 
 #[test]

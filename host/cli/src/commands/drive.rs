@@ -90,7 +90,10 @@ async fn driven(args: &DriveArgs, drive: &mut Drive, terminal: Terminal) -> Resu
     loop {
         drive.refresh().map_err(|error| unreadable(&error))?;
         if args.once && drive.is_idle() {
-            return Ok(Exit::Good);
+            return match drive.unreadable() {
+                Some(error) => Err(unreadable(error)),
+                None => Ok(Exit::Good),
+            };
         }
         tokio::select! {
             () = drive.wait() => {}

@@ -6,9 +6,11 @@
 //! | room | contents |
 //! |---|---|
 //! | [`entrance`] | the admission of runs |
+//! | outage | the time in which a shared store cannot be read |
 //! | trial | the trial of a suspect run |
 
 pub mod entrance;
+mod outage;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -32,6 +34,7 @@ pub(crate) use self::entrance::Begun;
 pub use self::entrance::{Admission, AdmitError, Entrance, Overflow};
 use self::{
     entrance::{ARRIVALS, Arrival, Entered},
+    outage::Outage,
     trial::Trial,
 };
 use crate::{Host, StartError};
@@ -46,6 +49,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(200);
 /// Interval between checks of a driver that receives no signals.
 const REST: Duration = Duration::from_secs(3_600);
+
+/// Interval between checks whether a shared store can be read again.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// A run of a tenant.
 type Key = (Tenant, RunId);
@@ -118,6 +124,9 @@ pub struct Drive {
     more: bool,
     /// The time of the next look without a signal, in milliseconds since 1970 by the clock of timers.
     next_look: u64,
+    outage: Outage,
+    /// The error of a shared store when it last opened a run.
+    unopened: Option<StoreError>,
 }
 
 /// A run that is ready.
@@ -159,6 +168,8 @@ impl Drive {
             stale: true,
             more: false,
             next_look: 0,
+            outage: Outage::default(),
+            unopened: None,
         }
     }
 
@@ -178,14 +189,44 @@ impl Drive {
     }
 
     /// Begins the ready runs if anything has happened since the last call.
+    ///
+    /// A shared store may be away while its database restarts, so it is tried again after [`AWAY`]. Until it can be
+    /// read, [`Drive::unreadable`] returns the error. The error of any other store is returned.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
-        if self.stale {
-            self.look()?;
-            self.begin();
-            self.next_look = self.host.now() + self.pause()?.as_millis() as u64;
-            self.stale = false;
+        if !self.stale {
+            return Ok(());
         }
+        let pause = match self.look_and_begin() {
+            Err(error) if self.host.shared().is_some() => {
+                self.outage.add(error);
+                AWAY
+            }
+            looked => {
+                let pause = looked?;
+                if self.outage.end() {
+                    tracing::warn!("the store can be read again");
+                }
+                pause
+            }
+        };
+        self.next_look = self.host.now() + pause.as_millis() as u64;
+        self.stale = false;
         Ok(())
+    }
+
+    /// Returns the error of a shared store that cannot be read at present.
+    pub fn unreadable(&self) -> Option<&StoreError> {
+        self.outage.error.as_ref()
+    }
+
+    /// Returns the time until the next look.
+    fn look_and_begin(&mut self) -> Result<Duration, StoreError> {
+        self.look()?;
+        self.begin();
+        match self.unopened.take() {
+            Some(error) => Err(error),
+            None => self.pause(),
+        }
     }
 
     /// Waits until something has happened. It is safe to cancel.
@@ -298,6 +339,12 @@ impl Drive {
             Err(StartError::Open(OpenError::Driven(_))) => {
                 self.begun.remove(key);
                 self.moved.notify_one();
+                None
+            }
+            // The database may be away. The run is offered again.
+            Err(StartError::Open(OpenError::Store(error))) if self.host.shared().is_some() => {
+                self.begun.remove(key);
+                self.unopened = Some(error);
                 None
             }
             Err(error) => {

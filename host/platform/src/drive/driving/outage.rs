@@ -1,0 +1,32 @@
+//! The time in which a shared store cannot be read.
+
+use std::time::{Duration, Instant};
+
+use flowcell_runtime::ports::StoreError;
+
+/// Interval between two log lines about the same outage.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The current outage of a shared store, if there is one.
+#[derive(Default)]
+pub(super) struct Outage {
+    /// The last error.
+    pub(super) error: Option<StoreError>,
+    logged: Option<Instant>,
+}
+
+impl Outage {
+    /// Records an error. Writes the first to the log, and then one in each [`LOG_INTERVAL`].
+    pub(super) fn add(&mut self, error: StoreError) {
+        if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
+            tracing::warn!("the store cannot be read, so its runs wait; it is tried again each second: {error}");
+            self.logged = Some(Instant::now());
+        }
+        self.error = Some(error);
+    }
+
+    /// Ends the outage. Returns whether there was one.
+    pub(super) fn end(&mut self) -> bool {
+        std::mem::take(self).error.is_some()
+    }
+}
