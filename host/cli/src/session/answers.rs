@@ -7,7 +7,7 @@ use std::{
 };
 
 use flowcell::{
-    Channel, Event, Host, Hub, Json, OpenError, RunId, StartError,
+    Channel, Event, Host, Hub, Json, OpenError, QuestionRef, RunCommand, RunId, StartError,
     contract::{Choice, Question, Trait},
     graph::{Graph, Node},
     similar, waiting,
@@ -19,6 +19,8 @@ use super::{
 };
 use crate::problem::Problem;
 
+/// The length of a question's digest.
+const DIGEST_DIGITS: usize = 32;
 /// Limit of the open questions that an error names.
 const NAMED: usize = 10;
 
@@ -27,6 +29,50 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((gate, value)) if !gate.is_empty() => Ok((gate.to_owned(), value.to_owned())),
         _ => Err("write it as gate=value, for example `--answer approve=yes`".into()),
+    }
+}
+
+/// An answer to a question that a run asks or will ask.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NamedAnswer {
+    pub(crate) gate: String,
+    pub(crate) value: String,
+    /// The digest of the only question that the answer is for.
+    pub(crate) digest: Option<Box<str>>,
+}
+
+/// Splits `gate=value` or `gate@digest=value`.
+pub(crate) fn named(text: &str) -> Result<NamedAnswer, String> {
+    let (gate, value) = pair(text)?;
+    let Some((address, digest)) = gate.split_once('@') else { return Ok(NamedAnswer { gate, value, digest: None }) };
+    let is_digest = digest.len() == DIGEST_DIGITS && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if address.is_empty() || !is_digest {
+        return Err(format!(
+            "`{gate}`: after `@`, write the digest of the question, {DIGEST_DIGITS} hexadecimal digits"
+        ));
+    }
+    Ok(NamedAnswer { gate: address.to_owned(), value, digest: Some(digest.to_ascii_lowercase().into()) })
+}
+
+impl NamedAnswer {
+    /// Returns the command that gives the answer.
+    pub(crate) fn command(&self) -> RunCommand {
+        let question = QuestionRef { attempt: None, digest: self.digest.clone() };
+        RunCommand::reply(&*self.gate, answer(&self.value), question)
+    }
+
+    /// Returns the answer as `gate` and `value`.
+    pub(crate) fn pair(&self) -> (String, String) {
+        (self.gate.clone(), self.value.clone())
+    }
+}
+
+/// Returns the address for `--answer` and `flowcell answer` commands that this program prints. A call of an agent has
+/// its digest, since the model may later ask for another call at the same address.
+pub(crate) fn address_with_digest(address: &str, asked: &QuestionRef) -> String {
+    match &asked.digest {
+        Some(digest) if address.contains('#') => format!("{address}@{digest}"),
+        _ => address.to_owned(),
     }
 }
 
@@ -348,6 +394,8 @@ fn gates(graph: &Graph) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
     use super::*;
 
     #[test]
@@ -362,6 +410,18 @@ mod tests {
         ];
         for (address, node) in cases {
             assert_eq!(node_of(address), node);
+        }
+    }
+
+    #[test]
+    fn an_answer_may_name_its_question() {
+        let digest = "0123456789abcdef0123456789ABCDEF";
+        let answer = named(&format!("bot#3@{digest}=a@b=c")).unwrap();
+        assert_eq!(answer.pair(), ("bot#3".into(), "a@b=c".into()));
+        assert_eq!(answer.digest.as_deref(), Some(&*digest.to_ascii_lowercase()));
+        assert_eq!(named("bot=a@b").unwrap().digest, None);
+        for wrong in ["bot@=a", "bot@12=a", &format!("@{digest}=a"), &format!("bot@{digest}0=a"), "bot", "=a"] {
+            assert!(named(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -5,7 +5,7 @@ use flowcell::{
 };
 use serde_json::{Value, json};
 
-use super::{Plan, interrupt::Interruption, lines::shown_choices, summary};
+use super::{Plan, answers, interrupt::Interruption, lines::shown_choices, summary};
 use crate::{
     duration,
     options::Place,
@@ -156,11 +156,16 @@ fn headline(result: &RunResult) -> String {
 
 /// Returns hints about how to answer the questions of a parked run.
 fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
-    let answers: Vec<_> = result
+    let options: Vec<_> = result
         .waiting
         .iter()
         .filter_map(|waiting| match waiting {
-            Waiting::Answer { address, question, .. } => {
+            Waiting::Answer { address, question, asked } => {
+                let address = match state(plan) {
+                    Some(_) => answers::address_with_digest(address, asked),
+                    // The answer is for a new run, whose questions have other digests.
+                    None => address.clone(),
+                };
                 Some(format!("--answer {}", quoted(&format!("{address}=<{}>", shown_choices(question)))))
             }
             Waiting::Event { .. } | Waiting::Message { .. } | Waiting::Decision { .. } => None,
@@ -170,10 +175,10 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
     let state = state(plan);
     let again = state.as_ref().map(|state| format!("runs resume {run}{state}{}", reach(plan)));
     let mut hints = Vec::new();
-    if !answers.is_empty() {
+    if !options.is_empty() {
         let anew = || format!("run {}{}", word(&plan.flow.display().to_string()), reach(plan));
         let command = again.clone().unwrap_or_else(anew);
-        hints.push(format!("answer on a terminal, or with `flowcell {command} {}`", answers.join(" ")));
+        hints.push(format!("answer on a terminal, or with `flowcell {command} {}`", options.join(" ")));
     }
     let event = result.waiting.iter().find_map(|waiting| match waiting {
         Waiting::Event { name, .. } => Some(name),
@@ -226,7 +231,11 @@ pub(crate) fn say_open(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal
         let text = |name: &str| open[name].as_str().unwrap_or_default().to_owned();
         let (address, state) = (text("address"), state(plan).unwrap_or_default());
         terminal.say(&format!("  {} asks: {}", inert(&address), guarded(&text("prompt"))));
-        let answer = format!("flowcell answer {} {} VALUE{state}", word(run.as_str()), word(&address));
+        let digest = match open["digest"].as_str() {
+            Some(digest) if address.contains('#') => format!(" --digest {digest}"),
+            _ => String::new(),
+        };
+        let answer = format!("flowcell answer {} {} VALUE{digest}{state}", word(run.as_str()), word(&address));
         terminal.say(&terminal.paint().faint(&format!("  answer with `{answer}`")));
     }
     Ok(())

@@ -100,6 +100,29 @@ fn t6_an_approval_counts_once_for_one_call_and_not_for_ever() {
 }
 
 #[test]
+fn w2_a_printed_command_answers_only_the_question_that_it_was_printed_for() {
+    let input = json!({ "prompt": "go", "tools": ["data.set"] });
+    let set = |value: u32| calling(&[("data_set", json!({ "object": {}, "path": "a", "value": value }))]);
+    let place = Place::new(&input, &json!({}), &["data.*"], &[set(1), set(2), saying("done")]);
+    let parked = place.done(&["run", "errand.json", "--run-id", "a"]);
+    assert_eq!(parked.status.code(), Some(3));
+    let asked = &place.events("agent:tool:permission")[0];
+    let (address, digest) = (asked["address"].as_str().unwrap(), asked["digest"].as_str().unwrap());
+    assert!(told(&parked).contains(&format!("--answer '{address}@{digest}=<allow|deny>'")), "{}", told(&parked));
+    let resume = |digest: &str| {
+        place.done(&["runs", "resume", "a", "--answer", &format!("{address}@{digest}=allow"), "--quiet"])
+    };
+    let other = resume(&"0".repeat(32));
+    assert!(!other.status.success() && told(&other).contains("gate_closed"), "{}", told(&other));
+    assert!(place.events("agent:tool:decision").is_empty());
+    // The next call asks at another address, so the run is parked again.
+    assert_eq!(resume(digest).status.code(), Some(3));
+    assert_eq!(place.events("agent:tool:decision").len(), 1);
+    assert!(!resume(digest).status.success(), "an answer with a digest is not kept for later questions");
+    assert_eq!(place.events("agent:tool:decision").len(), 1);
+}
+
+#[test]
 fn w3_a_question_shows_every_argument_and_marks_what_is_cut() {
     let note = "harmless ".repeat(300);
     let arguments = json!({ "object": { "aaa": note, "to": "mallory" }, "path": "a", "value": 1_000_000 });

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use flowcell::{
-    Closed, FlowRunner, Host, HubError, Json, QuestionRef, RunCommand, RunId, RunOptions, StartError,
+    Closed, FlowRunner, Host, HubError, Json, RunId, RunOptions, StartError,
     control::{Ask, AskError},
 };
 
@@ -12,6 +12,7 @@ use crate::{
     problem::{Exit, Problem},
     session::{
         self, Plan, answers,
+        answers::NamedAnswer,
         follow::{self, HandOver},
     },
     terminal::Terminal,
@@ -23,9 +24,10 @@ pub(crate) struct ResumeArgs {
     /// Which run
     #[arg(value_name = "RUN", value_parser = run_id)]
     pub(super) run: RunId,
-    /// Answer a gate, or an agent's call as in assistant#3=allow; may be repeated
-    #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
-    pub(super) answers: Vec<(String, String)>,
+    /// Answer a gate, or an agent's call as in assistant#3=allow; may be repeated. `assistant#3@DIGEST=allow` answers
+    /// only the question with this digest
+    #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::named)]
+    pub(super) answers: Vec<NamedAnswer>,
     /// Print one JSON object for whatever comes of the run
     #[arg(long)]
     json: bool,
@@ -47,15 +49,13 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Prob
             let (folder, run, reach) = (folder.to_owned(), args.run.clone(), args.packs.reach());
             // Check all answers before the first one is given.
             let reading = args.packs.reading_host(&args.store)?;
-            answers::check_in(&reading, &run, &args.answers)?;
-            let recorded = answers::Recorded::read(&reading, &run, &args.answers)?;
-            recorded.check_open(&run, &args.answers)?;
-            recorded.check(&run, &args.answers)?;
+            let given = args.pairs();
+            answers::check_in(&reading, &run, &given)?;
+            let recorded = answers::Recorded::read(&reading, &run, &given)?;
+            recorded.check_open(&run, &given)?;
+            recorded.check(&run, &given)?;
             let flow = reading.graph_of_run(&run)?.name.to_string();
-            let reply = |(gate, value): &(String, String)| Ask::Command {
-                run: run.clone(),
-                command: RunCommand::reply(gate, answers::answer(value), QuestionRef::default()),
-            };
+            let reply = |answer: &NamedAnswer| Ask::Command { run: run.clone(), command: answer.command() };
             let before = args.answers.iter().map(reply).collect();
             let handed = HandOver { before, ask: Ask::Resume { run, reach }, flow, prints: None };
             let args = ResumeArgs { answers: Vec::new(), ..args };
@@ -63,23 +63,23 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Prob
         }
     };
     let run = args.run.clone();
-    answers::check_in(&host, &run, &args.answers)?;
+    answers::check_in(&host, &run, &args.pairs())?;
     let later = answer_open(&host, &args, terminal)?;
     let args = ResumeArgs { answers: later, ..args };
     go_on(host, args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
 }
 
 /// Answers the open questions. Returns the answers to questions that are not asked yet.
-fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec<(String, String)>, Problem> {
+fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec<NamedAnswer>, Problem> {
     let mut later = Vec::new();
-    for (gate, value) in &args.answers {
-        let reply = RunCommand::reply(gate, answers::answer(value), QuestionRef::default());
-        match block_on(host.ask(&args.run, reply))? {
+    for answer in &args.answers {
+        let NamedAnswer { gate, value, digest } = answer;
+        match block_on(host.ask(&args.run, answer.command()))? {
             Ok(()) if args.quiet => {}
             Ok(()) => terminal.say(&terminal.paint().faint(&format!("answered `{gate}`"))),
             Err(AskError::Refused(
                 HubError::GateClosed | HubError::NotOpen(Closed::NoNode | Closed::NoCall | Closed::NotAsked),
-            )) => later.push((gate.clone(), value.clone())),
+            )) if digest.is_none() => later.push(answer.clone()),
             Err(AskError::Refused(HubError::AnswerRefused(why))) => {
                 return Err(Problem::wrong(format!("`{gate}` did not take the answer `{value}`: {why}")));
             }
@@ -92,9 +92,15 @@ fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec
 }
 
 impl ResumeArgs {
+    /// Returns the answers as gates and values.
+    fn pairs(&self) -> Vec<(String, String)> {
+        self.answers.iter().map(NamedAnswer::pair).collect()
+    }
+
     /// Returns the same options in the form of `flowcell run`.
     pub(super) fn plan(self) -> Plan {
-        let ResumeArgs { run, answers, json, quiet, channels, store, packs } = self;
+        let answers = self.pairs();
+        let ResumeArgs { run, json, quiet, channels, store, packs, .. } = self;
         Plan { run_id: Some(run), answers, json, quiet, channels, packs, store, ..Plan::default() }
     }
 }

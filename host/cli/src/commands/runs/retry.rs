@@ -39,7 +39,7 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, Probl
         Owner::Other(folder) => {
             let folder = folder.to_owned();
             let answers = args.resume.answers.iter();
-            let answers = answers.map(|(gate, value)| (gate.clone(), answers::answer(value)));
+            let answers = answers.map(|given| (given.gate.clone(), answers::answer(&given.value)));
             let ask = Ask::Retry {
                 run: run.clone(),
                 from: args.from.clone(),
