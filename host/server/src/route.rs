@@ -219,29 +219,28 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
         if let Some(permit) = &permit {
             request.extensions_mut().insert(permit.clone());
         }
-        let answered = async {
-            let response = next.run(request).await;
-            match permit {
-                Some(permit) => permit.hold(&method, &app.responses, response).await,
-                None => response,
-            }
-        };
-        let mut response = match tokio::time::timeout(ANSWER, answered).await {
-            Ok(response) => response,
-            Err(_) => {
-                let why = format!("this took longer than {} s", ANSWER.as_secs());
-                Fault::new(StatusCode::GATEWAY_TIMEOUT, "timeout", why).into_response()
-            }
-        };
+        let mut response = in_time(next.run(request)).await;
         if let Some(deed) = deed.filter(|_| response.status().is_success())
-            && let Err(fault) = deed.at(&response).note(app).await
+            && let Err(fault) = deed.at(&response).note(app.clone()).await
         {
             response = fault.into_response();
+        }
+        // After the audit log is written, since the response to a change may wait here.
+        if let Some(permit) = permit {
+            response = in_time(permit.hold(&method, &app.responses, response)).await;
         }
         if let Some(asker) = asker {
             response.extensions_mut().insert(asker);
         }
         response
+    })
+}
+
+/// Waits for a response. Returns 504 if it takes longer than [`ANSWER`].
+async fn in_time(response: impl Future<Output = Response>) -> Response {
+    tokio::time::timeout(ANSWER, response).await.unwrap_or_else(|_| {
+        let why = format!("this took longer than {} s", ANSWER.as_secs());
+        Fault::new(StatusCode::GATEWAY_TIMEOUT, "timeout", why).into_response()
     })
 }
 

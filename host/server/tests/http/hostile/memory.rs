@@ -6,7 +6,7 @@ use std::{
 };
 
 use flowcell_server::Limits;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::household::Household;
 use crate::{
@@ -84,6 +84,14 @@ fn download(house: &Household, token: &str, path: &str) -> (u16, BufReader<TcpSt
     (head(&mut stream).status, stream)
 }
 
+/// Posts a body without reading the response.
+fn post(house: &Household, token: &str, path: &str, body: &Value) -> BufReader<TcpStream> {
+    let stream = connect(house.served.address);
+    let bearer = format!("Bearer {token}");
+    send(&stream, house.served.address, "POST", path, &[("Authorization", &bearer)], &body.to_string());
+    BufReader::new(stream)
+}
+
 #[test]
 fn h5_responses_that_a_tenant_does_not_read_leave_memory_to_others() {
     let house = Household::new(Limits::default());
@@ -100,7 +108,15 @@ fn h5_responses_that_a_tenant_does_not_read_leave_memory_to_others() {
     assert_eq!(statuses, [200, 200, 200, 200, 429, 429], "half of 256 MiB");
     assert_eq!(download(&house, &house.b, &paths[1]).0, 200);
     house.canary();
+    // The response to a change waits. The change is in the audit log before.
+    let mut flow = asks();
+    flow["flow"]["description"] = "x".repeat(100 << 10).into();
+    let mut kept = post(&house, &house.a, "/v1/flows", &json!({ "flow": flow }));
+    let is_noted = || house.tenants.audit("a", 0, 100).unwrap().iter().any(|entry| entry.action == "POST /v1/flows");
+    assert!((0..10_000).any(|_| is_noted()), "the change is not in the audit log");
+    assert!(is_silent(&kept));
     unread.clear();
+    assert_eq!(head(&mut kept).status, 201);
     let again =
         std::iter::repeat_with(|| download(&house, &house.a, &paths[0]).0).take(10_000).find(|status| *status == 200);
     assert!(again.is_some(), "the bytes of closed connections are not free again");
