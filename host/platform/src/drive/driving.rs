@@ -53,6 +53,9 @@ const REST: Duration = Duration::from_secs(3_600);
 /// Interval between checks whether a shared store can be read again.
 const AWAY: Duration = Duration::from_secs(1);
 
+/// Time after which a run of a shared store that could not be opened is tried again.
+const OPEN_AGAIN: Duration = Duration::from_secs(60);
+
 /// A run of a tenant.
 type Key = (Tenant, RunId);
 
@@ -125,8 +128,8 @@ pub struct Drive {
     /// The time of the next look without a signal, in milliseconds since 1970 by the clock of timers.
     next_look: u64,
     outage: Outage,
-    /// The error of a shared store when it last opened a run.
-    unopened: Option<StoreError>,
+    /// The runs of a shared store that could not be opened, each with the time at which it is tried again.
+    unopened: Vec<(u64, Key)>,
 }
 
 /// A run that is ready.
@@ -169,7 +172,7 @@ impl Drive {
             more: false,
             next_look: 0,
             outage: Outage::default(),
-            unopened: None,
+            unopened: Vec::new(),
         }
     }
 
@@ -223,10 +226,7 @@ impl Drive {
     fn look_and_begin(&mut self) -> Result<Duration, StoreError> {
         self.look()?;
         self.begin();
-        match self.unopened.take() {
-            Some(error) => Err(error),
-            None => self.pause(),
-        }
+        self.pause()
     }
 
     /// Waits until something has happened. It is safe to cancel.
@@ -257,6 +257,10 @@ impl Drive {
 
     /// Looks for ready runs that are not driven yet.
     fn look(&mut self) -> Result<(), StoreError> {
+        let now = self.host.now();
+        for (_, key) in self.unopened.extract_if(.., |(again, _)| *again <= now) {
+            self.begun.remove(&key);
+        }
         self.more = false;
         let mut found = VecDeque::new();
         for tenant in self.attendant.tenants() {
@@ -304,8 +308,15 @@ impl Drive {
         self.trial = None;
         let mut ready = Vec::new();
         while let Some(held) = self.held.pop_front() {
-            let Some(runner) = self.runner(&held.key) else { continue };
-            ready.push((held, runner));
+            let unopened = self.unopened.len();
+            match self.runner(&held.key) {
+                Some(runner) => ready.push((held, runner)),
+                // If the database is away, each run would be waited for. The next look finds the others again.
+                None if self.unopened.len() > unopened => {
+                    self.held.drain(..).for_each(|held| _ = self.begun.remove(&held.key));
+                }
+                None => {}
+            }
         }
         let suspects = ready.iter().enumerate().filter(|(_, (_, runner))| runner.is_suspect());
         let Some((suspect, _)) = suspects.min_by_key(|(_, (_, runner))| runner.suspicion()) else {
@@ -341,13 +352,12 @@ impl Drive {
                 self.moved.notify_one();
                 None
             }
-            // The database may be away. The run is offered again.
-            Err(StartError::Open(OpenError::Store(error))) if self.host.shared().is_some() => {
-                self.begun.remove(key);
-                self.unopened = Some(error);
-                None
-            }
             Err(error) => {
+                // The database may be away, or the run damaged.
+                if self.host.shared().is_some() && matches!(error, StartError::Open(OpenError::Store(_))) {
+                    let again = self.host.now() + OPEN_AGAIN.as_millis() as u64;
+                    self.unopened.push((again, key.clone()));
+                }
                 self.attendant.refused(error);
                 None
             }
