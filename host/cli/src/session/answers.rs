@@ -67,8 +67,8 @@ impl NamedAnswer {
     }
 }
 
-/// Returns the address for `--answer` and `flowcell answer` commands that this program prints. A call of an agent has
-/// its digest, since the model may later ask for another call at the same address.
+/// Returns the address for an `--answer` that this program prints. A call of an agent has its digest, since the model
+/// may later ask for another call at the same address.
 pub(crate) fn address_with_digest(address: &str, asked: &QuestionRef) -> String {
     match &asked.digest {
         Some(digest) if address.contains('#') => format!("{address}@{digest}"),

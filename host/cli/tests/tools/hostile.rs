@@ -115,6 +115,9 @@ fn w2_a_printed_command_answers_only_the_question_that_it_was_printed_for() {
     let other = resume(&"0".repeat(32));
     assert!(!other.status.success() && told(&other).contains("gate_closed"), "{}", told(&other));
     assert!(place.events("agent:tool:decision").is_empty());
+    let retried = place.done(&["runs", "retry", "a", "--answer", &format!("{address}@{digest}=allow"), "--quiet"]);
+    assert_eq!(retried.status.code(), Some(2));
+    assert!(told(&retried).contains("have other digests"), "{}", told(&retried));
     // The next call asks at another address, so the run is parked again.
     assert_eq!(resume(digest).status.code(), Some(3));
     assert_eq!(place.events("agent:tool:decision").len(), 1);

@@ -32,6 +32,10 @@ pub(crate) struct RetryArgs {
 }
 
 pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    if let Some(answer) = args.resume.answers.iter().find(|answer| answer.digest.is_some()) {
+        let why = format!("the questions of the new run have other digests than the one for `{}`", answer.gate);
+        return Err(Problem::wrong(why).hint(format!("write `--answer {}={}`", answer.gate, answer.value)));
+    }
     let (run, session_id) = (args.resume.run.clone(), args.run_id);
     let repeat = Repeat { from: args.from.as_deref().map(NodeId::from), keep_answers: args.keep_answers };
     let host = match Owner::of(args.resume.store.place()?, &args.resume.packs)? {
