@@ -55,8 +55,8 @@ pub trait NodeRunner: Send + Sync {
     /// Runs one attempt to its answer. Dropping the future stops the node.
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult>;
 
-    /// Compiles these packs for a tenant, or loads their code, so that the first attempt's time does not include it. A pack that
-    /// cannot be prepared fails the attempts that need it. Does nothing by default.
+    /// Compiles these packs for a tenant, or loads their code, so that the first attempt's time does not include it. A
+    /// pack that cannot be prepared fails the attempts that need it. Does nothing by default.
     fn prepare(&self, _tenant: &Tenant, _packs: Vec<Digest>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
