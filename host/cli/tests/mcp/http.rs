@@ -1,7 +1,6 @@
 //! Tests `/mcp` of a server: the tools that each token can see, and the separation of sessions.
 
 use std::{
-    io::{BufReader, Read},
     net::SocketAddr,
     sync::{Arc, Mutex},
 };
@@ -10,7 +9,7 @@ use flowcell::tenants::Tenants;
 use flowcell_server::{Limits, identity::Identify};
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Served, ask, connect, head, send};
+use crate::client::{Answer, Served, ask};
 
 const SEEN: &str = "flow:read";
 const ALL: [&str; 6] = ["flow:read", "flow:write", "run:create", "run:read", "run:control", "gate:decide"];
@@ -85,20 +84,11 @@ fn hello() -> Value {
 /// Posts a message on a new connection, and reads the whole response.
 fn post(address: SocketAddr, token: &str, session: &str, body: &Value) -> Answer {
     let token = format!("Bearer {token}");
-    let mut headers = vec![
-        ("Authorization", token.as_str()),
-        ("Accept", "application/json, text/event-stream"),
-        ("Connection", "close"),
-    ];
+    let mut headers = vec![("Authorization", token.as_str()), ("Accept", "application/json, text/event-stream")];
     if !session.is_empty() {
         headers.push(("Mcp-Session-Id", session));
     }
-    let stream = connect(address);
-    send(&stream, address, "POST", "/mcp", &headers, &body.to_string());
-    let mut stream = BufReader::new(stream);
-    let mut answer = head(&mut stream);
-    stream.read_to_string(&mut answer.body).unwrap();
-    answer
+    ask(address, "POST", "/mcp", &headers, &body.to_string())
 }
 
 /// Returns the text of a flow with one node.
@@ -181,9 +171,7 @@ fn h3_a_page_in_a_browser_is_no_client() {
         }
     }
     let own = format!("http://{}", served.address);
-    let stream = connect(served.address);
-    send(&stream, served.address, "POST", "/mcp", &[accept, ("Origin", &own)], &body);
-    assert_eq!(head(&mut BufReader::new(stream)).status, 200);
+    assert_eq!(ask(served.address, "POST", "/mcp", &[accept, ("Origin", &own)], &body).status, 200);
 }
 
 #[test]
@@ -222,16 +210,11 @@ fn without_a_session_a_gate_is_named() {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
     let headers = [
         ("Accept", "application/json, text/event-stream"),
-        ("Connection", "close"),
         ("MCP-Protocol-Version", version),
         ("Mcp-Method", "tools/call"),
         ("Mcp-Name", "flowcell_run_flow"),
     ];
-    let stream = connect(served.address);
-    send(&stream, served.address, "POST", "/mcp", &headers, &body.to_string());
-    let mut stream = BufReader::new(stream);
-    let mut answer = head(&mut stream);
-    stream.read_to_string(&mut answer.body).unwrap();
+    let answer = ask(served.address, "POST", "/mcp", &headers, &body.to_string());
     assert_eq!((answer.status, answer.header("mcp-session-id")), (200, None), "{answer:?}");
     assert!(answer.body.contains("\"status\":\"parked\"") && answer.body.contains("Go on?"), "{answer:?}");
 }

@@ -218,13 +218,35 @@ pub(crate) fn send(
     let _ = stream.write_all(text.as_bytes());
 }
 
+/// Reads an answer with its body, which may come in chunks.
 pub(crate) fn read(stream: &mut impl BufRead) -> Answer {
     let mut answer = head(stream);
-    let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).unwrap();
+    let mut body = Vec::new();
+    if answer.header("transfer-encoding") == Some("chunked") {
+        while let Some(chunk) = chunk(stream) {
+            body.extend(chunk);
+        }
+    } else {
+        body.resize(answer.header("content-length").map_or(0, |length| length.parse().unwrap()), 0);
+        stream.read_exact(&mut body).unwrap();
+    }
     answer.body = String::from_utf8(body).unwrap();
     answer
+}
+
+/// Reads the next chunk of a body, or returns `None` at its end.
+pub(crate) fn chunk(stream: &mut impl BufRead) -> Option<Vec<u8>> {
+    let mut size = String::new();
+    stream.read_line(&mut size).unwrap();
+    let size = usize::from_str_radix(size.trim_end(), 16).unwrap_or(0);
+    let mut chunk = vec![0; size + "\r\n".len()];
+    match size {
+        // A connection that is cut has no last chunk.
+        0 => _ = stream.read_line(&mut String::new()).unwrap(),
+        _ => stream.read_exact(&mut chunk).unwrap(),
+    }
+    chunk.truncate(size);
+    (size > 0).then_some(chunk)
 }
 
 /// Reads the head of an answer.

@@ -1,13 +1,10 @@
 //! A client for a live stream of events.
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    net::TcpStream,
-};
+use std::{io::BufReader, net::TcpStream};
 
 use serde_json::Value;
 
-use crate::client::{Served, connect, head, send};
+use crate::client::{Served, chunk, connect, head, send};
 
 /// An open event stream.
 pub(crate) struct Stream {
@@ -48,15 +45,7 @@ impl Stream {
                 let line: String = self.read.drain(..=end).collect();
                 return Some(line.trim_end().to_owned());
             }
-            let mut size = String::new();
-            self.stream.read_line(&mut size).unwrap();
-            let size = usize::from_str_radix(size.trim_end(), 16).unwrap_or(0);
-            if size == 0 {
-                return None;
-            }
-            let mut chunk = vec![0; size + "\r\n".len()];
-            self.stream.read_exact(&mut chunk).unwrap();
-            self.bytes.extend(&chunk[..size]);
+            self.bytes.extend(chunk(&mut self.stream)?);
             // A chunk may end within a character.
             let valid = match std::str::from_utf8(&self.bytes) {
                 Ok(text) => text.len(),
