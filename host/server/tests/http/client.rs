@@ -24,7 +24,7 @@ pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    folder: tempfile::TempDir,
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Served {
@@ -83,12 +83,25 @@ impl Served {
             });
         });
         let address = hears.recv().unwrap();
-        Served { address, stop: Some(stop), thread: Some(thread), folder }
+        Served { address, stop: Some(stop), thread: Some(thread), folder: Some(folder) }
     }
 
     /// Returns the server's temporary folder.
     pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+        self.folder.as_ref().unwrap().path()
+    }
+
+    /// Begins to stop the server, and does not wait for its end.
+    pub(crate) fn begin_stop(&mut self) {
+        // The server may have ended before.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+    }
+
+    /// Stops the server. Returns its folder.
+    pub(crate) fn end(mut self) -> tempfile::TempDir {
+        self.begin_stop();
+        self.thread.take().unwrap().join().unwrap();
+        self.folder.take().unwrap()
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
@@ -106,9 +119,8 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // The server may have ended before.
-        let _ = self.stop.take().unwrap().send(());
-        self.thread.take().unwrap().join().unwrap();
+        self.begin_stop();
+        _ = self.thread.take().map(|thread| thread.join().unwrap());
     }
 }
 

@@ -3,14 +3,18 @@
 use std::{
     io::{BufReader, Read, Write},
     net::TcpStream,
+    sync::mpsc,
+    thread,
 };
 
+use flowcell_platform::policy::Policy;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Served, connect, head, send},
+    client::{Answer, Served, connect, head, send},
     samples::{asks, hello},
     stream::{Sent, Stream},
+    tenants::{call, served},
 };
 
 fn numbers(sent: &[Sent]) -> Vec<u64> {
@@ -109,6 +113,72 @@ fn pages_and_streams_of_large_events_are_bounded_by_bytes_and_complete() {
     let mut late = Stream::open(&served, "/v1/runs/g/events/stream", &[]);
     let again: Vec<_> = std::iter::from_fn(|| late.next()).collect();
     assert_eq!(numbers(&again), all);
+}
+
+/// Starts to read a page of events. Returns the head of the answer, and the rest of the stream.
+fn begin_page(served: &Served, token: &str) -> (Answer, BufReader<TcpStream>) {
+    let stream = connect(served.address);
+    let token = format!("Bearer {token}");
+    let path = "/v1/runs/large/events?limit=1000";
+    send(&stream, served.address, "GET", path, &[("Authorization", &token)], "");
+    let mut stream = BufReader::new(stream);
+    (head(&mut stream), stream)
+}
+
+/// Reads the rest of an answer. Returns its size in bytes.
+fn rest((answer, stream): (Answer, BufReader<TcpStream>)) -> u64 {
+    let length: u64 = answer.header("content-length").unwrap().parse().unwrap();
+    std::io::copy(&mut stream.take(length), &mut std::io::sink()).unwrap()
+}
+
+/// Readers that do not read hold the memory of their pages. A tenant has half of it, and another tenant reads on.
+#[test]
+fn v9_pages_that_nobody_reads_are_bounded_together_and_hold_up_no_other_tenant() {
+    const READERS: usize = 32;
+    // A page of nearly 16 MiB is counted with another 16 MiB while it is read. The tenant may hold 256 MiB.
+    const MOST: usize = 16;
+    let (served, [a, b]) = served(&Policy::default());
+    for token in [&a, &b] {
+        let mut flow = repeats(30);
+        flow["nodes"].as_array_mut().unwrap().remove(0);
+        flow["edges"] = json!([]);
+        flow["flow"].as_object_mut().unwrap().remove("outputs");
+        let body = json!({ "flow": flow, "runId": "large", "input": { "text": "x".repeat(600_000) } });
+        let ended = call(&served, token, "POST", "/v1/runs?wait=true", &body).json();
+        assert_eq!(ended["status"], "succeeded", "{ended}");
+    }
+    let (tells, heads) = mpsc::channel();
+    thread::scope(|scope| {
+        let begin = |index: usize| {
+            let (go, goes) = mpsc::channel::<()>();
+            let (tells, served, a) = (tells.clone(), &served, &a);
+            scope.spawn(move || {
+                let page = begin_page(served, a);
+                assert_eq!(page.0.status, 200, "{:?}", page.0);
+                tells.send(index).unwrap();
+                goes.recv().unwrap();
+                assert!(rest(page) > 15 << 20);
+            });
+            go
+        };
+        let readers: Vec<_> = (0..READERS).map(begin).collect();
+        let mut open: Vec<_> = heads.iter().take(MOST - 2).collect();
+        // The other tenant reads, and meanwhile the others of the first one wait.
+        (0..2).for_each(|_| assert!(rest(begin_page(&served, &b)) > 15 << 20));
+        let mut begun = open.len();
+        while let Some(next) = open.pop() {
+            let more: Vec<_> = heads.try_iter().collect();
+            begun += more.len();
+            open.extend(more);
+            assert!(open.len() < MOST, "{} pages at a time", open.len() + 1);
+            readers[next].send(()).unwrap();
+            if open.is_empty() && begun < READERS {
+                open.push(heads.recv().unwrap());
+                begun += 1;
+            }
+        }
+        assert_eq!(begun, READERS);
+    });
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod access;
 mod approvals;
 mod client;
 mod document;
+mod doors;
 #[path = "../../../cli/tests/services/fake.rs"]
 #[allow(dead_code, reason = "not every test looks at all of it")]
 mod fake;

@@ -1,20 +1,31 @@
 //! Expensive schemas in flows of tenants, and checks whose clients have disconnected.
 
 use std::{
+    fs,
     io::{Read, Write},
     net::SocketAddr,
+    path::Path,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use flowcell_server::Limits;
+use flowcell_platform::{Host, Providers, policy::Policy, tenants::Tenants};
+use flowcell_server::{Limits, identity::Identify};
 use serde_json::{Map, Value, json};
 
-use super::household::Household;
-use crate::client::connect;
+use super::household::{Household, all_scopes};
+use crate::{
+    client::{Answer, Served, connect},
+    doors::{hook, signing_key, tool},
+    samples::hello,
+    tenants::{call, served_with},
+};
 
 /// The longest time for a check and its answer.
 const LATEST: Duration = Duration::from_secs(30);
+/// The code of a check that exceeds its budget.
+const TOO_COSTLY: &str = "schema_too_costly";
 
 fn of(schema: &Value) -> Value {
     json!({ "flow": { "name": "costly", "inputSchema": schema }, "nodes": [{ "id": "a", "type": "control.noop" }], "edges": [] })
@@ -102,14 +113,180 @@ fn y3_a_trigger_with_a_costly_input_holds_up_no_other_tenant() {
     assert_eq!(failed["runs"], json!([]));
 }
 
+/// Returns a flow that passes an input on to the flow of a name.
+fn passes_on(name: &str, called: &str) -> Value {
+    json!({
+        "flow": { "name": name, "input": { "n": "costly", "x": null } },
+        "nodes": [{ "id": "sub", "type": "control.subflow", "input": { "name": called, "input": { "x": "{{ flow.input.x }}" } } }],
+    })
+}
+
+/// An input that reaches its schema through other flows, tools and posts is checked on the same budget.
 #[test]
-fn v2_checks_that_nobody_waits_for_leave_room_to_others() {
-    let house = Household::new(Limits::default());
+fn y3_no_door_leads_past_the_budget_of_a_schema() {
+    let agent = json!({
+        "flow": { "name": "agent" },
+        "nodes": [{ "id": "a", "type": "agent.run", "input": { "prompt": "go", "tools": ["flow:costly"] },
+            "config": { "permissions": { "default": "allow" } }, "grants": { "model": ["*"], "tools": ["flow:costly"] } }],
+    });
+    let calls = json!([{ "name": "flow_costly", "input": { "x": deep(50) } }]);
+    let script = json!([{ "match": "", "toolCalls": calls }, { "match": "", "text": "done" }]);
+    let models =
+        json!({ "default": "one", "profiles": { "one": { "dialect": "simulated", "model": "m", "script": script } } });
+    let providers = Providers::parse(&models.to_string(), Path::new("")).unwrap();
+    let (served, [a, b]) = served_with(&Policy::default(), |builder| builder.providers(providers));
+    let post = |path: &str, body: &Value| call(&served, &a, "POST", path, body);
+    let set = call(&served, &a, "PUT", "/v1/secrets/key", &signing_key());
+    assert_eq!(set.status, 200, "{set:?}");
+    let mut costly = of(&ambiguous());
+    costly["flow"]["triggers"] = json!([{ "id": "hook", "webhook": { "secret": "key" }, "input": { "x": deep(50) } }]);
+    for flow in [&costly, &passes_on("literal", "costly"), &passes_on("computed", "{{ flow.input.n }}"), &agent] {
+        let kept = post("/v1/flows", &json!({ "flow": flow }));
+        assert_eq!(kept.status, 201, "{kept:?}");
+    }
+    assert!((0..20_000).any(|_| call(&served, &a, "GET", "/v1/triggers", &Value::Null).body.contains("hook")));
+    let input = json!({ "x": deep(50) });
+    let run = |flow: &str| post("/v1/runs?wait=true", &json!({ "flow": flow, "input": input }));
+    let events = |run: &Value| {
+        let path = format!("/v1/runs/{}/events?limit=1000", run["runId"].as_str().unwrap());
+        call(&served, &a, "GET", &path, &Value::Null)
+    };
+    let doors: [(&str, &(dyn Fn() -> Answer + Sync)); 9] = [
+        ("start", &|| run("costly")),
+        ("literal name", &|| run("literal")),
+        ("computed name", &|| run("computed")),
+        ("agent", &|| events(&post("/v1/runs?wait=true", &json!({ "flow": "agent" })).json())),
+        ("steps", &|| post("/api/run_flow", &json!({ "flow_name": "costly", "inputs": input }))),
+        ("flow tool", &|| tool(&served, &a, "costly", &input)),
+        ("run tool", &|| tool(&served, &a, "flowcell_run_flow", &json!({ "flow": costly, "input": input }))),
+        ("test tool", &|| tool(&served, &a, "flowcell_test_flow", &json!({ "flow": "costly", "input": input }))),
+        ("webhook", &|| hook(&served, "/v1/hooks/a/costly/hook", "m", "{}")),
+    ];
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        for (door, enter) in &doors {
+            scope.spawn(move || {
+                let answer = enter();
+                // The routes under `/api` have no codes of their own.
+                let told = if *door == "steps" { "than its budget allows" } else { TOO_COSTLY };
+                assert!(answer.body.contains(told), "{door}: {answer:?}");
+            });
+        }
+        let beside = call(&served, &b, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() }));
+        assert_eq!(beside.json()["status"], "succeeded", "{beside:?}");
+    });
+    assert!(begin.elapsed() < LATEST, "{:?}", begin.elapsed());
+}
+
+/// An agent checks its answer in its sandbox, which nobody else waits for.
+#[test]
+fn y3_an_answer_that_costs_much_to_check_holds_up_no_other_tenant() {
+    let script = json!([{ "match": "", "text": deep(50).to_string() }]);
+    let models =
+        json!({ "default": "one", "profiles": { "one": { "dialect": "simulated", "model": "m", "script": script } } });
+    let providers = Providers::parse(&models.to_string(), Path::new("")).unwrap();
+    let (served, [a, b]) = served_with(&Policy::default(), |builder| builder.providers(providers));
+    let agent = |index: usize| {
+        json!({ "id": format!("a{index}"), "type": "agent.run", "input": { "prompt": "go" },
+            "config": { "output": { "schema": ambiguous() } }, "grants": { "model": ["*"] } })
+    };
+    let flow = json!({ "flow": { "name": "agents" }, "nodes": (0..8).map(agent).collect::<Vec<_>>() });
+    let begun = call(&served, &a, "POST", "/v1/runs", &json!({ "flow": flow, "runId": "r" }));
+    assert_eq!(begun.status, 201, "{begun:?}");
+    let begin = Instant::now();
+    for _ in 0..5 {
+        let beside = call(&served, &b, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() }));
+        assert_eq!(beside.json()["status"], "succeeded", "{beside:?}");
+    }
+    assert_eq!(call(&served, &a, "POST", "/v1/runs/r/cancel", &json!({})).status, 200);
+    assert!(begin.elapsed() < LATEST, "{:?}", begin.elapsed());
+}
+
+/// Starts a server with the tenants `a` and `b` over a folder, as after a restart.
+fn restarted(folder: tempfile::TempDir) -> (Served, [String; 2]) {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    let host = Host::builder().cache_dir(cache).instances(4).state_dir(folder.path()).build().unwrap();
+    let tenants = Tenants::of(&host);
+    let tokens = ["a", "b"].map(|name| {
+        // The tenant exists from the second start on.
+        let _ = tenants.create(name);
+        tenants.create_token(name, &all_scopes(), "", None).unwrap().token
+    });
+    let known: Arc<dyn Identify> = Arc::new(tenants);
+    (Served::over(host, folder, known, Limits::default()), tokens)
+}
+
+/// The check of new flows refuses such a schema. These files are as an older version has kept them.
+#[test]
+fn y3_a_server_starts_again_and_again_with_a_costly_schema_in_its_library() {
+    let mut folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("flows/.tenants/a/flows");
+    fs::create_dir_all(&library).unwrap();
+    for (name, schema, x) in [("doubling", doubling(), json!("s")), ("ambiguous", ambiguous(), deep(50))] {
+        let mut flow = of(&schema);
+        flow["flow"]["name"] = json!(name);
+        flow["flow"]["triggers"] = json!([
+            { "id": "each", "cron": "* * * * *", "input": { "x": x } },
+            { "id": "after", "event": { "flow": "hello" }, "input": { "x": x } },
+        ]);
+        fs::write(library.join(format!("{name}.json")), flow.to_string()).unwrap();
+    }
+    fs::write(library.join("hello.json"), hello().to_string()).unwrap();
+    let begin = Instant::now();
+    for _ in 0..2 {
+        let (served, [a, b]) = restarted(folder);
+        let post = |token: &str, path: &str, body: &Value| call(&served, token, "POST", path, body);
+        let listed = || call(&served, &a, "GET", "/v1/triggers", &Value::Null).body;
+        assert!((0..20_000).any(|_| listed().contains("ambiguous")), "{}", listed());
+        for (name, x) in [("doubling", json!("s")), ("ambiguous", deep(50))] {
+            post(&a, &format!("/v1/triggers/{name}/each/fire"), &Value::Null);
+            let refused = post(&a, "/v1/runs", &json!({ "flow": name, "input": { "x": x } }));
+            assert!(refused.status == 422 && refused.body.contains(TOO_COSTLY), "{name}: {refused:?}");
+        }
+        // The end of the run of `a` starts the triggers `after`.
+        for (token, flow) in [(&a, json!("hello")), (&b, hello()), (&a, hello()), (&b, hello())] {
+            let ended = post(token, "/v1/runs?wait=true", &json!({ "flow": flow })).json();
+            assert_eq!(ended["status"], "succeeded", "{ended}");
+        }
+        let runs = call(&served, &a, "GET", "/v1/runs", &Value::Null).json();
+        let costly = runs["runs"].as_array().unwrap().iter().filter(|run| run["flow"] != "hello").count();
+        assert_eq!(costly, 0, "{runs}");
+        folder = served.end();
+    }
+    assert!(begin.elapsed() < 2 * LATEST, "{:?}", begin.elapsed());
+}
+
+/// Returns a flow with this many scripts that do not end.
+fn endless(scripts: usize) -> Value {
     let source = "while (true) {}\nexport async function run(services) { return 1 }";
     let script =
         |index: usize| json!({ "id": format!("s{index}"), "type": "script.run", "input": { "source": source } });
-    let nodes: Vec<_> = (0..60).map(script).collect();
-    let body = json!({ "flow": { "flow": { "name": "endless" }, "nodes": nodes, "edges": [] } }).to_string();
+    json!({ "flow": { "name": "endless" }, "nodes": (0..scripts).map(script).collect::<Vec<_>>(), "edges": [] })
+}
+
+/// With a deadline for each, the scripts of this check would take ten minutes.
+#[test]
+fn v2_the_scripts_of_a_check_share_one_deadline_and_their_time_is_their_tenants() {
+    let house = Household::new(Limits::default());
+    let begin = Instant::now();
+    let checked = house.call(&house.a, "POST", "/v1/validate", &json!({ "flow": endless(60) })).json();
+    assert!(begin.elapsed() < LATEST, "{:?}", begin.elapsed());
+    let found = checked["diagnostics"].as_array().unwrap();
+    let late = found.iter().filter(|found| found.to_string().contains("take more than 10 s")).count();
+    assert_eq!((&checked["valid"], late), (&json!(false), 60), "{checked}");
+    let computed = |token: &str| {
+        let usage = house.call(token, "GET", "/v1/usage", &Value::Null).json();
+        usage["computeMs"].as_f64().unwrap()
+    };
+    // The usage is stored once a second. The scripts share this machine with other tests.
+    assert!((0..20_000).any(|_| computed(&house.a) > 1_000.0), "{}", computed(&house.a));
+    assert!(computed(&house.b) < 1_000.0, "{}", computed(&house.b));
+}
+
+#[test]
+fn v2_checks_that_nobody_waits_for_leave_room_to_others() {
+    let house = Household::new(Limits::default());
+    let body = json!({ "flow": endless(60) }).to_string();
     let address = house.served.address;
     for path in ["/v1/validate", "/v1/runs", "/v1/flows", "/api/create_flow"] {
         let head = format!(

@@ -1,0 +1,216 @@
+//! Every way to start a run, under the quotas of its tenant and while the server drains.
+
+use std::{
+    io::{BufReader, Read, Write},
+    net::TcpListener,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell_platform::{
+    HostBuilder,
+    policy::{PerDay, Policy},
+};
+use ring::hmac;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Answer, Served, ask, connect, head, send},
+    samples::{asks, hello},
+    tenants::{call, served_with},
+};
+
+const KEY: &str = "a-key-of-many-characters";
+
+/// A way to start a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Door {
+    Named,
+    Whole,
+    Retry,
+    Steps,
+    RunTool,
+    FlowTool,
+    Webhook,
+}
+
+const DOORS: [Door; 7] =
+    [Door::Named, Door::Whole, Door::Retry, Door::Steps, Door::RunTool, Door::FlowTool, Door::Webhook];
+
+/// A server with the tenants `a` and `b`. Each has a flow behind every door, and a run `done` to repeat.
+struct House {
+    served: Served,
+    tokens: [String; 2],
+}
+
+impl House {
+    fn new(policy: &Policy, build: impl FnOnce(HostBuilder) -> HostBuilder) -> House {
+        let (served, tokens) = served_with(policy, build);
+        let house = House { served, tokens };
+        let mut flow = hello();
+        flow["flow"]["triggers"] = json!([{ "id": "hook", "webhook": { "secret": "key" } }]);
+        let steps =
+            json!({ "name": "s", "inputs": [], "steps": [{ "id": "a", "tool": "control.noop", "params": {} }] });
+        for tenant in 0..2 {
+            let done = [
+                house.call(tenant, "PUT", "/v1/secrets/key", &signing_key()),
+                house.call(tenant, "POST", "/v1/flows", &json!({ "flow": flow })),
+                house.call(tenant, "POST", "/api/create_flow", &json!({ "flow": steps })),
+                house.call(tenant, "POST", "/v1/runs?wait=true", &json!({ "flow": "hello", "runId": "done" })),
+            ];
+            done.iter().for_each(|answer| assert!(answer.status < 300, "{answer:?}"));
+            let listed = || house.call(tenant, "GET", "/v1/triggers", &Value::Null).body.contains("hook");
+            assert!((0..20_000).any(|_| listed()), "the trigger is not found");
+        }
+        house
+    }
+
+    fn call(&self, tenant: usize, method: &str, path: &str, body: &Value) -> Answer {
+        call(&self.served, &self.tokens[tenant], method, path, body)
+    }
+
+    /// Starts a run. `id` makes the post to a webhook a new one.
+    fn start(&self, tenant: usize, door: Door, id: &str) -> Answer {
+        let post = |path: &str, body: &Value| self.call(tenant, "POST", path, body);
+        match door {
+            Door::Named => post("/v1/runs", &json!({ "flow": "hello" })),
+            Door::Whole => post("/v1/runs", &json!({ "flow": hello() })),
+            Door::Retry => post("/v1/runs/done/retry", &json!({})),
+            Door::Steps => post("/api/run_flow", &json!({ "flow_name": "s" })),
+            Door::RunTool => tool(&self.served, &self.tokens[tenant], "flowcell_run_flow", &json!({ "flow": "hello" })),
+            Door::FlowTool => tool(&self.served, &self.tokens[tenant], "hello", &json!({})),
+            Door::Webhook => {
+                let path = format!("/v1/hooks/{}/hello/hook", ["a", "b"][tenant]);
+                hook(&self.served, &path, id, r#"{"who":"post"}"#)
+            }
+        }
+    }
+
+    /// Checks that a door is closed to the first tenant with this status and reason, and open to the second.
+    #[track_caller]
+    fn is_refused(&self, door: Door, status: u16, why: &str) {
+        let refused = self.start(0, door, "refused");
+        let is_error = match door {
+            Door::RunTool | Door::FlowTool => refused.body.contains("\"isError\":true"),
+            _ => refused.status == status,
+        };
+        assert!(is_error && refused.body.contains(why), "{door:?}: {refused:?}");
+    }
+
+    #[track_caller]
+    fn is_open(&self, tenant: usize, door: Door, id: &str) {
+        let begun = self.start(tenant, door, id);
+        assert!(begun.status < 300 && !begun.body.contains("\"isError\":true"), "{door:?}: {begun:?}");
+    }
+
+    fn runs(&self, tenant: usize) -> usize {
+        self.call(tenant, "GET", "/v1/runs", &Value::Null).json()["runs"].as_array().unwrap().len()
+    }
+}
+
+/// Calls a tool over MCP without a session.
+pub(crate) fn tool(served: &Served, token: &str, name: &str, arguments: &Value) -> Answer {
+    let version = "2026-07-28";
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": { "name": "t", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "name": name, "arguments": arguments, "_meta": meta });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let token = format!("Bearer {token}");
+    let headers = [
+        ("Authorization", token.as_str()),
+        ("Accept", "application/json, text/event-stream"),
+        ("Connection", "close"),
+        ("MCP-Protocol-Version", version),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", name),
+    ];
+    let stream = connect(served.address);
+    send(&stream, served.address, "POST", "/mcp", &headers, &body.to_string());
+    let mut stream = BufReader::new(stream);
+    let mut answer = head(&mut stream);
+    stream.read_to_string(&mut answer.body).unwrap();
+    answer
+}
+
+/// Returns the secret that signs the posts of [`hook`].
+pub(crate) fn signing_key() -> Value {
+    json!({ "value": KEY, "for": ["webhook"] })
+}
+
+/// Posts a signed body to a trigger.
+pub(crate) fn hook(served: &Served, path: &str, id: &str, body: &str) -> Answer {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().to_string();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, KEY.as_bytes());
+    let signed = STANDARD.encode(hmac::sign(&key, format!("{id}.{now}.{body}").as_bytes()));
+    let signature = format!("v1,{signed}");
+    let headers = [("webhook-id", id), ("webhook-timestamp", &now), ("webhook-signature", &signature)];
+    ask(served.address, "POST", path, &headers, body)
+}
+
+#[test]
+fn t1_no_door_leads_past_the_number_of_live_runs() {
+    let house = House::new(&Policy { max_live_runs: Some(1), ..Policy::default() }, |builder| builder);
+    let parked = house.call(0, "POST", "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "rests" }));
+    assert_eq!(parked.json()["status"], "parked", "{parked:?}");
+    for door in DOORS {
+        house.is_refused(door, 429, "as many as it may have");
+        house.is_open(1, door, "open");
+    }
+    assert_eq!(house.runs(0), 2, "a refused run was begun");
+    assert_eq!(house.call(0, "POST", "/v1/runs/rests/cancel", &json!({})).status, 200);
+    // One run at a time may begin, whichever door it takes.
+    for door in DOORS {
+        let begun = || house.start(0, door, "refused");
+        let begun = (0..20_000).map(|_| begun()).find(|begun| !begun.body.contains("as many as it may have")).unwrap();
+        assert!(begun.status < 300 && !begun.body.contains("\"isError\":true"), "{door:?}: {begun:?}");
+    }
+}
+
+#[test]
+fn t2_no_door_leads_past_the_quotas_of_a_day() {
+    let per_day = PerDay { events: Some(1), ..PerDay::default() };
+    let house = House::new(&Policy { per_day, ..Policy::default() }, |builder| builder);
+    for door in DOORS {
+        // The run `done` has used up the quota.
+        house.is_refused(door, 429, "events");
+        house.is_open(1, door, "open");
+    }
+    assert_eq!(house.runs(0), 1, "a refused run was begun");
+}
+
+#[test]
+fn r23_no_door_leads_into_a_server_that_drains() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let loopback = "127.0.0.0/8".parse().unwrap();
+    let mut house = House::new(&Policy::default(), |builder| builder.allow_private([loopback]));
+    let node = json!({ "id": "a", "type": "http.request", "input": { "url": url }, "grants": { "http": [url] } });
+    let hangs = json!({ "flow": { "name": "hangs" }, "nodes": [node] });
+    assert_eq!(house.call(1, "POST", "/v1/runs", &json!({ "flow": hangs })).status, 201);
+    // The server waits some seconds for the end of this call.
+    let (mut pending, _) = listener.accept().unwrap();
+    let asked = read_head(&mut pending);
+    assert!(asked.starts_with("GET / "), "{asked}");
+    house.served.begin_stop();
+    assert!((0..20_000).any(|_| house.served.get("/readyz").status == 503));
+    for door in DOORS {
+        house.is_refused(door, 503, "the server is stopping");
+    }
+    let resumed = house.call(0, "POST", "/v1/runs/done/resume", &json!({}));
+    assert_eq!(resumed.fault(), (503, "draining".to_owned()));
+    assert_eq!(house.runs(0), 1, "a refused run was begun");
+    pending.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+}
+
+/// Reads the head of a request.
+fn read_head(stream: &mut impl Read) -> String {
+    let mut head = Vec::new();
+    let mut bytes = stream.bytes();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(bytes.next().unwrap().unwrap());
+    }
+    String::from_utf8(head).unwrap()
+}
