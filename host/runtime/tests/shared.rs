@@ -54,6 +54,7 @@ on_both! {
     together::of_many_that_begin_the_same_run_one_does
     together::work_is_shared_out_once
     together::r25_a_run_that_was_claimed_in_vain_is_offered_again
+    together::a_run_begins_below_one_that_another_process_has_written
     together::events_are_read_in_any_process
     inbox::a_message_that_is_sent_a_hundred_times_is_taken_in_once
     inbox::a_run_that_nobody_drives_takes_messages_in_too

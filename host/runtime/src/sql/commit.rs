@@ -156,13 +156,29 @@ impl Commit<'_> {
             };
             let now = |entry: &Entry| entry.record.as_ref().is_none_or(|record| above(record, entry));
             let (ready, later): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|(entry, _)| now(entry));
-            if ready.is_empty() {
-                return Err(SqlError::Lasting("a run's parent is unknown".into()));
+            match ready.is_empty() {
+                true => self.find_parents(&later).await?,
+                false => self.make_rows(&ready).await?,
             }
-            self.make_rows(&ready).await?;
             unknown = later;
         }
         Ok(())
+    }
+
+    /// Finds the rows of parents that this writer has not written to, or has forgotten.
+    async fn find_parents(&mut self, runs: &[(&Entry, &Fence)]) -> Result<(), SqlError> {
+        let mut found = false;
+        for (entry, _) in runs {
+            let Some(parent) = entry.record.as_ref().and_then(|record| record.parent.clone()) else { continue };
+            let sql = "SELECT id, next_seq, tail FROM flowcell_runs WHERE tenant = ? AND hash = ?";
+            let row = self.connection.row(sql, args![entry.tenant.as_str(), hash(parent.as_str())]).await?;
+            if let Some(row) = row {
+                let place = Place { next_seq: row.number(1)?, checksum: row.number(2)? as u32 };
+                self.rows.insert((entry.tenant.clone(), parent), At { row: row.int(0)?, place });
+                found = true;
+            }
+        }
+        if found { Ok(()) } else { Err(SqlError::Lasting("a run's parent is unknown".into())) }
     }
 
     async fn make_rows(&mut self, runs: &[(&Entry, &Fence)]) -> Result<(), SqlError> {

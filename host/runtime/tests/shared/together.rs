@@ -12,14 +12,14 @@ use std::{
 use flowcell_runtime::{
     FlowRunner, OpenError, Pinned,
     fact::Fact,
-    ports::{Pin, StoredStatus},
+    ports::{Entry, Pin, Record, StoredStatus},
     sql::Options,
 };
 
 use super::{
     flows::{COUNTS, graph, options, tenant},
     place::{Place, Store},
-    units::{everything, standing, unit},
+    units::{entry, everything, record, standing, unit},
     wait_for,
 };
 
@@ -106,6 +106,31 @@ pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(place: &Place)
         assert_eq!(server.work(&tenant(), 0, 10).unwrap().len(), 1);
         store.settle();
     }
+}
+
+/// A process goes on with a tree of runs, and begins one at the third level before it has written to the second.
+pub(crate) fn a_run_begins_below_one_that_another_process_has_written(place: &Place) {
+    let below = |run: &str, parent: &str, depth: u32| {
+        let record = Record { parent: Some(parent.into()), root: "r".into(), depth, ..record(run) };
+        Entry { record: Some(record), ..entry(run, unit(0)) }
+    };
+    let first = open(place);
+    first.append(entry("r", unit(0)));
+    first.append(below("r.c", "r", 1));
+    first.settle();
+    first.let_go();
+    first.settle();
+    drop(first);
+    let second = open(place);
+    second.hold("r");
+    second.journal.find(&tenant(), &"r.c".into()).unwrap();
+    second.append(below("r.c.g", "r.c", 2));
+    second.settle();
+    assert_eq!(everything(&*second.journal, "r.c.g").len(), 1);
+    // The ends of the journals above are known, too.
+    second.append(entry("r.c", unit(1)));
+    second.settle();
+    assert_eq!(everything(&*second.journal, "r.c").len(), 2);
 }
 
 /// Another process reads the writes of a process by their numbers.
