@@ -296,3 +296,28 @@ fn a_flow_is_inspected_and_tested_and_nothing_of_it_is_kept() {
     assert_eq!(client.leave(), Some(0));
     assert_eq!(said(&done_list(folder.path())).trim(), "[]");
 }
+
+/// Without the bound, the values of this test would take 240 MB.
+#[test]
+fn v13_a_test_of_a_flow_ends_when_its_values_are_too_large() {
+    let folder = place();
+    let mut client = Client::start(folder.path(), None);
+    let each = |items: u32| {
+        let list: Vec<_> = (0..items).collect();
+        json!({
+            "flow": { "name": "large", "input": { "text": "" }, "outputs": { "count": "{{ each.count }}" } },
+            "nodes": [
+                { "id": "each", "type": "control.foreach", "input": { "list": list, "concurrency": 1 }, "body": ["say"],
+                    "bodyOutput": "{{ each.index }}" },
+                { "id": "say", "type": "control.noop", "input": { "value": "{{ flow.input.text }}" } },
+            ],
+        })
+    };
+    let input = json!({ "text": "x".repeat(600_000) });
+    let fits = client.call("flowcell_test_flow", json!({ "flow": each(10), "input": input }));
+    assert_eq!(fits["structuredContent"], json!({ "status": "succeeded", "outputs": { "count": 10 } }));
+    let large =
+        client.call("flowcell_test_flow", json!({ "flow": each(400), "input": input }))["structuredContent"].clone();
+    assert_eq!((&large["status"], &large["error"]["code"]), (&json!("failed"), &json!("run_too_large")), "{large}");
+    assert_eq!(client.leave(), Some(0));
+}

@@ -197,10 +197,14 @@ impl Rehearsal {
 
 impl NodeRunner for Rehearsal {
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
-        if let Some(given) = self.given(&attempt) {
-            return Box::pin(ready(given));
-        }
+        // The node counts as running until its answer is taken.
         let busy = Busy::new(&self.clock);
+        if let Some(given) = self.given(&attempt) {
+            return Box::pin(async move {
+                drop(busy);
+                given
+            });
+        }
         let calls = Idling { calls, clock: self.clock.clone(), started: AtomicUsize::new(0) };
         let answer = self.runner.run(attempt, Arc::new(calls));
         Box::pin(async move {

@@ -110,12 +110,13 @@ impl Driver {
         };
         let done = calls.clone();
         let answered = async move {
-            let result = answer.await;
-            done.finish(&result).await;
+            // Before the node runs, as the virtual time of a test stands still only while a node runs.
             let received = match long {
                 Some(long) => Some(long.await),
                 None => None,
             };
+            let result = answer.await;
+            done.finish(&result).await;
             let (writes, heard) = (done.take_writes(), done.take_heard());
             Answered { task: key, attempt: number, result, writes, heard, received }
         };
