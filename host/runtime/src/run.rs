@@ -305,6 +305,11 @@ impl FlowRunner {
         matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.is_suspect()
     }
 
+    /// Returns whether the run was resumed before, and its process died before the run had made progress.
+    pub fn was_resumed_in_vain(&self) -> bool {
+        matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.deaths.resumed > 0
+    }
+
     /// Which of several suspects is tried first, the least: one whose process has died before while it was alone, then one
     /// that was tried less often. So each of them is tried, whatever the others do.
     pub fn suspicion(&self) -> (Reverse<u32>, u32) {

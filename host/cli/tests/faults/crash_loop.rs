@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::{
     checker,
+    kill_storm::{address, flow, post, serves},
     process::{PACKS, Place, told},
 };
 
@@ -100,4 +103,52 @@ fn r25_a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_proce
     let resumed = place.done(&["runs", "resume", "poison", "--quiet"]);
     assert!(resumed.status.success(), "{}", told(&resumed));
     assert_eq!(place.check(), Vec::<String>::new());
+}
+
+/// R25: runs that were resumed in vain begin 16 in a second. A process that dies at once makes few of them suspects.
+#[test]
+fn r25_a_process_that_dies_at_once_suspects_few_of_its_runs() {
+    // On a machine that stands still for a second, more begin before the process is killed.
+    let mut rounds = (0..3).map(|_| suspects_of_a_process_that_dies());
+    assert!(rounds.any(|suspects| (AT_ONCE..RUNS).contains(&suspects)), "all runs became suspects");
+}
+
+/// The runs of the process, and those of them that begin at once.
+const RUNS: usize = 30;
+const AT_ONCE: usize = 16;
+
+/// Kills a process before its runs have made progress, and the next ones too. Returns the number of suspects.
+fn suspects_of_a_process_that_dies() -> usize {
+    let mut place = Place::new(1, 0);
+    place.ledger.hold(Some(""));
+    let flow = flow(&place.ledger.origin());
+    let serving = place.start(&serves());
+    let address = address(&serving);
+    for run in (0..RUNS).map(|run| format!("r{run}")) {
+        let body = json!({ "flow": flow, "runId": run, "input": { "errand": run } });
+        assert!(post(&address, &body.to_string()));
+        place.claims.accepted.insert(run);
+    }
+    let drives = ["drive", "--packs", PACKS.to_str().unwrap()];
+    let died = |place: &mut Place, driving, arrivals| {
+        assert!(place.ledger.await_arrivals(arrivals, PATIENCE), "{} of {arrivals}", place.ledger.arrived());
+        place.kill(driving);
+    };
+    // Nothing is suspected before the second death.
+    died(&mut place, serving, RUNS);
+    let driving = place.start(&drives);
+    died(&mut place, driving, 2 * RUNS);
+    let driving = place.start(&drives);
+    died(&mut place, driving, 2 * RUNS + AT_ONCE);
+    let resumes = |run: &checker::Run| run.facts().iter().filter(|(name, _)| name == "RunResumed").count();
+    let suspects = checker::runs(&place.store()).iter().filter(|run| resumes(run) > 1).count();
+    place.ledger.hold(None);
+    let driven = place.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
+    assert!(driven.status.success(), "{}", told(&driven));
+    let mut runs = checker::runs(&place.store());
+    runs.retain(|run| run.standing != "succeeded");
+    let left: Vec<_> = runs.iter().map(|run| (&run.name, &run.standing, resumes(run))).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(place.check(), Vec::<String>::new());
+    suspects
 }

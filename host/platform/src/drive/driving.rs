@@ -1,16 +1,19 @@
 //! Drives every run that is ready: interrupted, detached, answered and new runs, and runs with a due timer.
 //!
 //! A run that was executing each time a process died may be the cause, or only a bystander. So a run that would be
-//! parked after the next crash is tried alone. Until it makes progress, no other run begins.
+//! parked after the next crash is tried alone. Until it makes progress, no other run begins. Runs that were resumed in
+//! vain before begin a few at a time, so that the next crash makes few of them suspects.
 //!
 //! | room | contents |
 //! |---|---|
 //! | [`entrance`] | the admission of runs |
 //! | outage | the time in which a shared store cannot be read |
+//! | spread | the pace of resumes that may be in vain |
 //! | trial | the trial of a suspect run |
 
 pub mod entrance;
 mod outage;
+mod spread;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -35,6 +38,7 @@ pub use self::entrance::{Admission, AdmitError, Entrance, Overflow};
 use self::{
     entrance::{ARRIVALS, Arrival, Entered},
     outage::Outage,
+    spread::Spread,
     trial::Trial,
 };
 use crate::{Host, StartError};
@@ -118,6 +122,8 @@ pub struct Drive {
     trial: Option<Trial>,
     /// The run that was tried alone, while no other run is driven.
     lonely: Option<Key>,
+    /// The pace at which runs begin that were resumed in vain before.
+    spread: Spread,
     moved: Arc<Notify>,
     arrivals: mpsc::Receiver<Arrival>,
     entrance: Entrance,
@@ -165,6 +171,7 @@ impl Drive {
             held: VecDeque::new(),
             trial: None,
             lonely: None,
+            spread: Spread::default(),
             moved: entrance.moved().clone(),
             entrance,
             arrivals: queue,
@@ -300,7 +307,7 @@ impl Drive {
         }
     }
 
-    /// Begins the held runs: either one run that is tried alone, or all.
+    /// Begins the held runs: either one run that is tried alone, or all whose turn it is.
     fn begin(&mut self) {
         if self.trial.as_ref().is_some_and(|trial| !trial.is_over()) {
             return;
@@ -320,7 +327,13 @@ impl Drive {
         }
         let suspects = ready.iter().enumerate().filter(|(_, (_, runner))| runner.is_suspect());
         let Some((suspect, _)) = suspects.min_by_key(|(_, (_, runner))| runner.suspicion()) else {
-            return ready.into_iter().for_each(|(held, runner)| self.drive(held.key, held.place, runner));
+            for (held, runner) in ready {
+                match !runner.was_resumed_in_vain() || self.spread.take() {
+                    true => self.drive(held.key, held.place, runner),
+                    false => self.held.push_back(held),
+                }
+            }
+            return;
         };
         let (held, mut runner) = ready.remove(suspect);
         // The others are looked at again when this run has made progress.
@@ -405,6 +418,9 @@ impl Drive {
     fn pause(&self) -> Result<Duration, StoreError> {
         if let Some(trial) = &self.trial {
             return Ok(trial.rest());
+        }
+        if !self.held.is_empty() {
+            return Ok(self.spread.rest());
         }
         // Without timers, only other actors make a run ready. Those in other processes send no signal, so the drive
         // must look.
