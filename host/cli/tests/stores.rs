@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
+mod called;
 mod kit;
 #[allow(dead_code, reason = "the runtime's tests cut more")]
 #[path = "../../runtime/tests/shared/proxy.rs"]

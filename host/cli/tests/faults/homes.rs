@@ -42,6 +42,15 @@ impl Homes {
         fs::write(self.flow(name), flow.to_string()).unwrap();
     }
 
+    /// Writes the settings of a model that calls the flow `kid` as a tool.
+    fn write_models(&self) -> PathBuf {
+        let script = json!([{ "match": "", "toolCalls": [{ "name": "flow_kid", "input": {} }] }, { "match": "", "text": "done" }]);
+        let profile = json!({ "dialect": "simulated", "model": "one", "script": script });
+        let file = self.place.folder().join("models.yaml");
+        fs::write(&file, json!({ "default": "scripted", "profiles": { "scripted": profile } }).to_string()).unwrap();
+        file
+    }
+
     fn flow(&self, name: &str) -> PathBuf {
         self.place.folder().join(format!("{name}.json"))
     }
@@ -133,39 +142,58 @@ fn y16_a_run_that_is_repeated_calls_the_flows_that_it_called_before() {
     }
 }
 
+/// A run is killed at any time before, while and after it calls a flow: by its name, by a computed name, or as the tool
+/// of an agent.
 #[test]
 fn y16_a_run_that_is_killed_calls_the_flows_that_it_was_accepted_with() {
-    let mut kills = 0;
-    for events in (1..).step_by(3) {
-        let homes = Homes::new();
-        homes.write(
-            "straight",
-            &json!({
-                "flow": { "name": "straight", "outputs": { "said": "{{ call.outputs.said }}" } },
-                "nodes": [
-                    { "id": "first", "type": "control.noop", "input": {} },
-                    { "id": "call", "type": "control.subflow", "input": { "name": "kid", "input": {} } },
-                ],
-                "edges": [{ "from": "first", "to": "call" }],
-            }),
-        );
-        let flow = homes.flow("straight");
-        let arguments = ["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet", "--events", "-"];
-        let life = homes.place.start(&arguments);
-        let reached = life.await_lines(events, std::time::Duration::from_secs(60));
-        life.strike();
-        let (_, lines, _) = life.end();
-        let ended = lines.iter().any(|line| line.contains("harness:complete") && line.contains("\"runId\":\"r\""));
-        write_kid(homes.place.folder(), "changed");
-        fs::remove_file(homes.place.folder().join("grand.json")).unwrap();
-        let output = homes.elsewhere(&["runs", "resume", "r", "--quiet"]);
-        assert_eq!(homes.said(&output), "pinned", "after {events} events");
-        kills += usize::from(!ended);
-        if !reached {
-            break;
+    let call = |name: &str| json!({ "id": "call", "type": "control.subflow", "input": { "name": name, "input": {} } });
+    let by_agent = json!({ "id": "call", "type": "agent.run", "input": { "prompt": "Call it.", "tools": ["flow:kid"] },
+        "config": { "permissions": { "default": "allow" } }, "grants": { "model": ["*"], "tools": ["flow:kid"] } });
+    let said = "{{ call.outputs.said }}";
+    // A computed name is looked up at the time of the call, which may be before or after the files change.
+    let table: [(&str, Value, &str, &[&str]); 3] = [
+        ("literal", call("kid"), said, &["pinned"]),
+        ("computed", call("{{ flow.input.n }}"), said, &["pinned", "changed"]),
+        ("agent", by_agent, "{{ call.result }}", &["done"]),
+    ];
+    for (name, node, said, expected) in table {
+        let mut kills = 0;
+        for events in (1..).step_by(3) {
+            let homes = Homes::new();
+            let models = homes.write_models();
+            homes.write(
+                "straight",
+                &json!({
+                    "flow": { "name": "straight", "input": { "n": "kid" }, "outputs": { "said": said } },
+                    "nodes": [{ "id": "first", "type": "control.noop", "input": {} }, node],
+                    "edges": [{ "from": "first", "to": "call" }],
+                }),
+            );
+            let straight = homes.flow("straight");
+            let providers = ["--providers", models.to_str().unwrap()];
+            let begin = ["run", straight.to_str().unwrap(), "--run-id", "r", "--quiet", "--events", "-"];
+            let life = homes.place.start(&[&begin, &providers[..]].concat());
+            let reached = life.await_lines(events, std::time::Duration::from_secs(60));
+            life.strike();
+            let (_, lines, _) = life.end();
+            let ended = lines.iter().any(|line| line.contains("harness:complete") && line.contains("\"runId\":\"r\""));
+            write_kid(homes.place.folder(), "changed");
+            if name != "computed" {
+                fs::remove_file(homes.place.folder().join("grand.json")).unwrap();
+            }
+            let output = homes.elsewhere(&[&["runs", "resume", "r", "--quiet"], &providers[..]].concat());
+            let outcome = homes.said(&output);
+            assert!(expected.contains(&outcome.as_str()), "{name}, after {events} events: {outcome}");
+            let export = String::from_utf8(homes.elsewhere(&["runs", "export", "r"]).stdout).unwrap();
+            assert!(!export.contains("foreign"), "{name}, after {events} events: {export}");
+            assert!(name == "computed" || !export.contains("changed"), "{name}, after {events} events: {export}");
+            kills += usize::from(!ended);
+            if !reached {
+                break;
+            }
         }
+        assert!(kills > 0, "{name}: no process was killed before its run had ended");
     }
-    assert!(kills > 0, "no process was killed before its run had ended");
 }
 
 /// An agent may call a flow, by its name or by a pattern, if a person allows it. The agent is in the flow itself, or in
@@ -174,12 +202,7 @@ fn y16_a_run_that_is_killed_calls_the_flows_that_it_was_accepted_with() {
 fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
     for (granted, below) in [("flow:kid", false), ("flow:k*", false), ("flow:kid", true), ("flow:k*", true)] {
         let homes = Homes::new();
-        let models = json!({ "default": "scripted", "profiles": { "scripted": { "dialect": "simulated", "model": "one", "script": [
-            { "match": "", "toolCalls": [{ "name": "flow_kid", "input": {} }] },
-            { "match": "", "text": "done" },
-        ] } } });
-        let models_file = homes.place.folder().join("models.yaml");
-        fs::write(&models_file, models.to_string()).unwrap();
+        let models_file = homes.write_models();
         homes.write(
             "errand",
             &json!({
@@ -204,6 +227,15 @@ fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
         let ended = homes.elsewhere(&[&["runs", "resume", "r", "--quiet"], &models[..]].concat());
         assert_eq!(homes.said(&ended), "done", "{granted}");
         let export = homes.elsewhere(&["runs", "export", "r"]);
+        let export = String::from_utf8_lossy(&export.stdout).into_owned();
+        assert!(export.contains("grand") && !export.contains("changed"), "{granted}: {export}");
+        // A retry asks again, and calls the same flow.
+        let answers: &[&str] = if below { &["--answer", "ask=yes"] } else { &[] };
+        let allow = format!("{gate}=allow");
+        let retry = ["runs", "retry", "r", "--run-id", "again", "--quiet", "--answer", &allow];
+        let retried = homes.elsewhere(&[&retry, answers, &models[..]].concat());
+        assert_eq!(homes.said(&retried), "done", "{granted}");
+        let export = homes.elsewhere(&["runs", "export", "again"]);
         let export = String::from_utf8_lossy(&export.stdout).into_owned();
         assert!(export.contains("grand") && !export.contains("changed"), "{granted}: {export}");
     }

@@ -2,10 +2,11 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::{Arc, Mutex},
 };
 
-use flowcell_platform::{Host, policy::Policy, tenants::Tenants};
+use flowcell_platform::{Host, Providers, policy::Policy, tenants::Tenants};
 use flowcell_server::{
     Limits,
     identity::{Identify, Scope},
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::Served,
-    tenants::{call, served},
+    tenants::{call, served, served_with},
 };
 
 /// Returns a flow that outputs a text, and that has these grants.
@@ -62,7 +63,19 @@ impl Caller<'_> {
 
     /// Answers the gate, and waits for the end of the run.
     fn end(&self, run: &str) -> Value {
-        self.ask("POST", &format!("/v1/runs/{run}/gates/ok/reply"), &json!({ "answer": "yes" }), 200);
+        self.end_after(run, "ok", "yes")
+    }
+
+    /// Allows an agent's call, which says `pinned`.
+    fn is_allowed(&self, run: &str) {
+        let ended = self.end_after(run, "agent%233", "allow");
+        assert_eq!(ended["status"], "succeeded", "{ended}");
+        let events = self.ask("GET", &format!("/v1/runs/{run}/events?limit=1000"), &Value::Null, 200).to_string();
+        assert!(events.contains("pinned") && !events.contains("changed"), "{events}");
+    }
+
+    fn end_after(&self, run: &str, gate: &str, answer: &str) -> Value {
+        self.ask("POST", &format!("/v1/runs/{run}/gates/{gate}/reply"), &json!({ "answer": answer }), 200);
         let view = || self.ask("GET", &format!("/v1/runs/{run}"), &Value::Null, 200);
         let ended = |view: &Value| !matches!(view["status"].as_str(), Some("running" | "parked"));
         (0..20_000).map(|_| view()).find(ended).unwrap_or_else(|| panic!("the run does not end"))
@@ -88,6 +101,29 @@ fn t4_a_run_that_rests_calls_its_own_tenants_flows_as_they_were() {
         caller.ask("POST", &format!("/v1/runs/{expected}/retry?wait=true"), &body, 201);
         let again = caller.end(&format!("again-{expected}"));
         assert_eq!(again["outputs"]["said"], json!(expected), "{again}");
+    }
+}
+
+/// An agent asks before it calls a flow as a tool. It calls the flow with which its run was accepted.
+#[test]
+fn t4_an_agent_that_rests_calls_the_flow_as_it_was() {
+    let script =
+        json!([{ "match": "", "toolCalls": [{ "name": "flow_kid", "input": {} }] }, { "match": "", "text": "done" }]);
+    let models =
+        json!({ "default": "one", "profiles": { "one": { "dialect": "simulated", "model": "m", "script": script } } });
+    for tool in ["flow:kid", "flow:k*"] {
+        let providers = Providers::parse(&models.to_string(), Path::new("")).unwrap();
+        let (served, [a, b]) = served_with(&Policy::default(), |builder| builder.providers(providers));
+        Caller(&served, &b).keep(&kid("foreign", json!({})));
+        let caller = Caller(&served, &a);
+        caller.keep(&kid("pinned", json!({})));
+        caller.keep(&json!({ "flow": { "name": "parent" }, "nodes": [{ "id": "agent", "type": "agent.run",
+            "input": { "prompt": "Call it.", "tools": [tool] }, "grants": { "model": ["*"], "tools": [tool] } }] }));
+        caller.start("r");
+        caller.keep(&kid("changed", json!({})));
+        caller.is_allowed("r");
+        caller.ask("POST", "/v1/runs/r/retry?wait=true", &json!({ "runId": "again" }), 201);
+        caller.is_allowed("again");
     }
 }
 
