@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use flowcell_contract::{Attempt, Json, NodeRunner, Step, StepResult, Value, code};
 use flowcell_engine::{Config, Engine, Limits, Pack};
 use futures_util::future::{Either, select};
+use serde_json::json;
 
 use crate::{
     guests::{by_hand, with_manifest},
@@ -207,6 +208,48 @@ async fn values_are_held_to_their_schemas() {
     {
         let failure = run(&engine, attempt(&pack, "hostile.typed", input)).await.0.unwrap_err();
         assert_eq!(failure.code, code, "{input}: {failure}");
+    }
+}
+
+/// Returns a value that such a schema looks at in very many ways.
+fn many_ways(depth: usize) -> Value {
+    (0..depth).fold(Json::from("s"), |inner, _| Json::object([("x", inner), ("y", Json::from(1u32))])).into()
+}
+
+/// Y3: the schemas of a pack are checked on a budget, beside a neighbour on the only thread of the engine.
+#[tokio::test]
+async fn y3_schemas_that_cost_much_fail_their_attempt_alone() {
+    let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
+    let way = json!({ "type": "object", "required": ["y"], "properties": { "x": { "$ref": "#/$defs/t" } } });
+    let cyclic = json!({ "$ref": "#/$defs/t", "$defs": { "t": { "oneOf": [way, way, way, { "type": "integer" }] } } });
+    // Its references unfold to 2^40 schemas.
+    let mut doubling = json!({ "$ref": "#/$defs/a0", "$defs": { "a40": { "type": "integer" } } });
+    for index in 0..40 {
+        let next = json!({ "$ref": format!("#/$defs/a{}", index + 1) });
+        doubling["$defs"][format!("a{index}")] = json!({ "anyOf": [next, next] });
+    }
+    let nodes = json!([
+        { "type": "hand.cyclic-input", "title": "X", "input": cyclic },
+        { "type": "hand.cyclic-config", "title": "X", "config": cyclic },
+        { "type": "hand.doubling-input", "title": "X", "input": doubling },
+        { "type": "hand.doubling-config", "title": "X", "config": doubling },
+    ]);
+    let manifest = json!({ "name": "hand", "version": "1.0.0", "nodes": nodes }).to_string();
+    let hand = engine.add_pack(with_manifest(by_hand("", ""), &manifest), "hand").unwrap();
+    let costly = [
+        (&hand, "hand.cyclic-input", "input"),
+        (&hand, "hand.cyclic-config", "config"),
+        (&hand, "hand.doubling-input", "input"),
+        (&hand, "hand.doubling-config", "config"),
+        (&pack, "hostile.costly", "output"),
+    ];
+    for (pack_of, name, part) in costly {
+        let config = if part == "config" { many_ways(100) } else { Value::null() };
+        let attempt = Attempt { input: many_ways(100), config, ..attempt(pack_of, name, "null") };
+        let ((result, _), ()) = tokio::join!(run(&engine, attempt), echo(&engine, &pack));
+        let failure = result.expect_err(name);
+        assert_eq!(failure.code, code::SCHEMA_TOO_COSTLY, "{name}: {failure}");
+        assert!(failure.message.contains(&format!("the {part} of `{name}`")), "{name}: {failure}");
     }
 }
 
