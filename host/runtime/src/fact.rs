@@ -4,16 +4,18 @@
 //! that the run has pinned. What subscribers see is made from facts in [`crate::publish`].
 
 mod agent;
+mod block;
+mod call;
 mod received;
 mod size;
 
-use std::{fmt, sync::Arc};
-
-use flowcell_contract::{Effect, Failure, Json, Pause, Value};
+use flowcell_contract::{Failure, Json, Pause, Value};
 use flowcell_flow::graph::{EdgeIx, NodeIx};
 use serde::{Deserialize, Serialize};
 
 pub use agent::AgentFact;
+pub use block::{BlockReason, Resolution};
+pub use call::{Asked, CallDigest, CallRecord, ForAgent, Observed};
 pub(crate) use size::value_bytes;
 
 /// One pass through a body, or the flow itself; unique within a run and never used again.
@@ -357,141 +359,6 @@ pub enum Received {
     Digest(Box<str>),
     /// Nothing: the node did not run, since its output was kept from the run that this one repeats.
     Nothing,
-}
-
-/// A call as it is recorded before it leaves.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CallRecord {
-    /// Its number within the attempt, from 1.
-    pub ordinal: u32,
-    /// The capability.
-    pub interface: Arc<str>,
-    /// Its function.
-    pub function: Arc<str>,
-    /// Of interface, function and arguments.
-    pub digest: CallDigest,
-    /// What it may do to the world.
-    pub effect: Effect,
-    /// The idempotency key.
-    pub key: Arc<str>,
-    /// What people are shown of it.
-    pub about: Json,
-    /// What it sends, with long texts cut, for those who may read the inputs of tasks.
-    #[serde(default, skip_serializing_if = "Json::is_null")]
-    pub preview: Json,
-    /// The agent run that it is made for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<Box<ForAgent>>,
-    /// What has to be answered before it leaves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ask: Option<Box<Asked>>,
-    /// What the attempt was told since its last recorded call.
-    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
-    pub before: Box<[Observed]>,
-}
-
-/// The agent run that a call is made for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ForAgent {
-    /// Which.
-    pub agent_run: Arc<str>,
-    /// What the model calls its wish, if it is a tool's call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_use: Option<Arc<str>>,
-}
-
-/// What has to be answered before a call leaves.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
-    /// The question.
-    pub prompt: String,
-    /// When it is taken as denied.
-    pub expires: u64,
-    /// The whole arguments, if the question shows only a part of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arguments: Option<Value>,
-}
-
-/// SHA-256 of what a call asks for, the first 128 bits in hexadecimal.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct CallDigest(pub Box<str>);
-
-/// Something that an attempt was told by the host, and would be told differently at another time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Observed {
-    /// A call that stays in the host was answered.
-    Answered(CallDigest, Result<Value, Box<Failure>>),
-    /// The end of this call was handed over.
-    Delivered(u32),
-    /// Nothing had arrived by this time.
-    TimedOut(u64),
-    /// This message was handed over.
-    Message(Arc<str>),
-    /// It was told that nobody writes to this agent run any more.
-    Closing(Arc<str>),
-}
-
-/// Why a task cannot go on by itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum BlockReason {
-    /// Nobody knows whether a call that must not be repeated did what it was to do.
-    Ambiguous {
-        /// In which attempt it was begun.
-        attempt: u32,
-        /// Which of its calls.
-        ordinal: u32,
-        /// The capability.
-        interface: Arc<str>,
-        /// Its function.
-        function: Arc<str>,
-        /// What people are shown of it.
-        about: Json,
-    },
-    /// The component asked for something else than it did the first time.
-    Nondeterministic {
-        /// What is different.
-        message: Box<str>,
-    },
-}
-
-impl BlockReason {
-    /// `ambiguous` or `nondeterministic`.
-    pub fn name(&self) -> &'static str {
-        match self {
-            BlockReason::Ambiguous { .. } => "ambiguous",
-            BlockReason::Nondeterministic { .. } => "nondeterministic",
-        }
-    }
-}
-
-impl fmt::Display for BlockReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BlockReason::Ambiguous { interface, function, about, .. } => {
-                write!(formatter, "nobody knows whether `{interface}.{function}` happened")?;
-                if about.is_null() { Ok(()) } else { write!(formatter, ": {}", about.to_text()) }
-            }
-            BlockReason::Nondeterministic { message } => {
-                write!(formatter, "the component does not do what it did the first time: {message}")
-            }
-        }
-    }
-}
-
-/// How a blocked task goes on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Resolution {
-    /// The call has not happened, and is made again; a component that was not deterministic begins a new attempt.
-    Repeat,
-    /// The call has happened, and this is its reply.
-    Reply(Value),
-    /// The task ends with this output.
-    Output(Value),
-    /// The task fails, and is not tried again.
-    Fail(Box<str>),
 }
 
 /// Why a task was skipped.

@@ -1,0 +1,67 @@
+//! Blocked tasks: the reasons, and the decisions that end them.
+
+use std::{fmt, sync::Arc};
+
+use flowcell_contract::{Json, Value};
+use serde::{Deserialize, Serialize};
+
+/// The reason for which a task cannot go on by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum BlockReason {
+    /// A call that must not be repeated has an unknown end.
+    Ambiguous {
+        /// The attempt that began the call.
+        attempt: u32,
+        /// The number of the call within the attempt.
+        ordinal: u32,
+        /// The capability.
+        interface: Arc<str>,
+        /// Its function.
+        function: Arc<str>,
+        /// The part of the call that people see.
+        about: Json,
+    },
+    /// The component made other calls than the first time.
+    Nondeterministic {
+        /// The difference.
+        message: Box<str>,
+    },
+}
+
+impl BlockReason {
+    /// Returns `ambiguous` or `nondeterministic`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            BlockReason::Ambiguous { .. } => "ambiguous",
+            BlockReason::Nondeterministic { .. } => "nondeterministic",
+        }
+    }
+}
+
+impl fmt::Display for BlockReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BlockReason::Ambiguous { interface, function, about, .. } => {
+                write!(formatter, "nobody knows whether `{interface}.{function}` happened")?;
+                if about.is_null() { Ok(()) } else { write!(formatter, ": {}", about.to_text()) }
+            }
+            BlockReason::Nondeterministic { message } => {
+                write!(formatter, "the component does not do what it did the first time: {message}")
+            }
+        }
+    }
+}
+
+/// A decision about a blocked task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Resolution {
+    /// The call has not happened, and is made again. A component that was not deterministic begins a new attempt.
+    Repeat,
+    /// The call has happened, and this is its reply.
+    Reply(Value),
+    /// The task ends with this output.
+    Output(Value),
+    /// The task fails without another attempt.
+    Fail(Box<str>),
+}
