@@ -46,7 +46,7 @@ impl RunState {
                 self.set_phase(*task, Phase::Closing);
                 let task = self.task_mut(*task);
                 task.since = ts;
-                task.rest().closing = failure.as_deref().cloned();
+                task.details().closing = failure.as_deref().cloned();
             }
             Fact::CallStarted { task, call } => {
                 let task = self.task_mut(*task);
@@ -73,7 +73,7 @@ impl RunState {
             Fact::FailureUnhandled { task } => self.failure_unhandled(*task),
             Fact::ScopeClosing { scope } => self.scope_mut(*scope).closing = true,
             Fact::PassStarted { scope, owner, index, variables, own } => {
-                let last = || self.task(*owner).rest.as_ref().map_or(Json::Null, |rest| rest.last.clone());
+                let last = || self.task(*owner).details.as_ref().map_or(Json::Null, |details| details.last.clone());
                 let whole = || with_last(own.as_ref().unwrap_or(&Json::Null), last());
                 let variables = variables.clone().unwrap_or_else(whole);
                 self.pass_started(*scope, *owner, *index, variables)
@@ -100,7 +100,7 @@ impl RunState {
                 }
             }
             Fact::TaskIdle { task, due } => {
-                self.task_mut(*task).rest_from(ts, *due);
+                self.task_mut(*task).idle_from(ts, *due);
                 self.running -= 1;
             }
             Fact::TaskBusy { task } => self.go_on_from(*task, ts),
@@ -252,7 +252,7 @@ impl RunState {
         task.since = ts;
         task.clock = ts;
         // A new attempt knows nothing of the passes and pauses of the one before.
-        task.rest = None;
+        task.details = None;
         task.agents = None;
         task.calls.iter_mut().for_each(|calls| calls.new_attempt());
     }
@@ -273,30 +273,30 @@ impl RunState {
         task.since = ts;
         task.calls.iter_mut().for_each(|calls| calls.checkpoint());
         task.agents.iter_mut().for_each(|agents| agents.checkpoint());
-        let rest = task.rest();
-        rest.state = Some(pause.state.clone());
-        rest.writes = writes.into();
-        rest.woken = None;
+        let details = task.details();
+        details.state = Some(pause.state.clone());
+        details.writes = writes.into();
+        details.woken = None;
         if let [Wake::Each(fan_out)] = pause.until.as_slice() {
             let length = fan_out.items.json().as_array().map_or(0, <[Json]>::len);
-            rest.each =
+            details.each =
                 Some(Each { fan_out: fan_out.clone(), next: 0, done: 0, results: vec![None; length], failure: None });
         }
-        rest.pause = Some(pause.clone());
+        details.pause = Some(pause.clone());
     }
 
     fn task_woken(&mut self, key: TaskKey, index: u32, outcome: &Result<Value, Box<Failure>>) {
         self.enqueue(key, Phase::Woken);
-        let rest = self.task_mut(key).rest();
-        let pause = rest.pause.take();
+        let details = self.task_mut(key).details();
+        let pause = details.pause.take();
         let asked = pause.iter().flat_map(|pause| &pause.until).any(|wake| matches!(wake, Wake::Answer(_)));
         let wake = pause.and_then(|pause| pause.until.get(index as usize).map(Wake::name)).unwrap_or("now");
-        rest.each = None;
-        rest.woken = Some(Value::from(outcome::woken(index, wake, outcome)));
+        details.each = None;
+        details.woken = Some(Value::from(outcome::woken(index, wake, outcome)));
         if wake == "body"
             && let Ok(value) = outcome
         {
-            rest.last = value.json().clone();
+            details.last = value.json().clone();
         }
         if asked {
             self.task_mut(key).answered = Some(wake == "answer");
@@ -310,8 +310,8 @@ impl RunState {
     fn task_retrying(&mut self, key: TaskKey, due: u64) {
         self.set_phase(key, Phase::Delayed);
         let task = self.task_mut(key);
-        task.rest = None;
-        task.rest().retry_due = due;
+        task.details = None;
+        task.details().retry_due = due;
         task.calls.iter_mut().for_each(|calls| calls.new_attempt());
     }
 
@@ -319,7 +319,7 @@ impl RunState {
         self.set_phase(key, phase);
         let task = self.task_mut(key);
         task.output = Some(output);
-        task.rest = None;
+        task.details = None;
         task.calls = None;
         task.agents = None;
         task.blocked = None;
@@ -393,11 +393,11 @@ impl RunState {
         scope.variables = variables.clone();
         self.scopes.insert(id, scope);
         self.next_scope = id.0 + 1;
-        let rest = self.task_mut(owner).rest();
-        rest.passes.insert(id);
-        rest.passes_begun += 1;
-        rest.variables = variables;
-        if let Some(each) = &mut rest.each {
+        let details = self.task_mut(owner).details();
+        details.passes.insert(id);
+        details.passes_begun += 1;
+        details.variables = variables;
+        if let Some(each) = &mut details.each {
             each.next += 1;
         }
     }
@@ -406,11 +406,11 @@ impl RunState {
         let Some(scope) = self.scopes.remove(&id) else { panic!("the journal ends pass {} which is not live", id.0) };
         let Some(owner) = scope.owner else { panic!("the journal ends the flow itself as a pass") };
         let collects = self.graph.node(owner.node).collects.is_some();
-        let rest = self.task_mut(owner).rest();
-        rest.passes.remove(&id);
-        let Some(each) = &mut rest.each else {
+        let details = self.task_mut(owner).details();
+        details.passes.remove(&id);
+        let Some(each) = &mut details.each else {
             if let (true, PassOutcome::Done(value)) = (collects, ended) {
-                rest.collected.push(value.clone());
+                details.collected.push(value.clone());
             }
             return;
         };
@@ -425,7 +425,7 @@ impl RunState {
             }
             PassOutcome::Cancelled => return,
         };
-        rest.last = result.clone();
+        details.last = result.clone();
         if let Some(slot) = each.results.get_mut(scope.index as usize) {
             *slot = Some(result);
         }

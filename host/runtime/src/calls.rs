@@ -140,6 +140,12 @@ impl AttemptCalls {
         self.when(|progress| progress.once_under_way.is_empty().then_some(())).await;
     }
 
+    /// Waits as an attempt does for which nothing arrives.
+    #[cfg(test)]
+    pub(crate) async fn wait_in_vain(&self) {
+        self.when(|_| None).await
+    }
+
     /// Waits until something that arrives makes this answer.
     async fn when<T>(&self, mut ready: impl FnMut(&mut Progress) -> Option<T>) -> T {
         loop {
@@ -251,12 +257,12 @@ impl AttemptCalls {
     /// The attempt does not go the way that it went before. It is about to be dropped.
     async fn diverged<T>(&self, message: &str) -> T {
         let (task, attempt) = (self.attempting.task, self.attempting.number);
-        self.bring(Input::Diverged { task, attempt, message: message.into() }).await;
+        self.send_input(Input::Diverged { task, attempt, message: message.into() }).await;
         future::pending().await
     }
 
-    async fn bring(&self, input: Input) {
-        self.send(Command::Bring(Box::new(input))).await;
+    async fn send_input(&self, input: Input) {
+        self.send(Command::Input(Box::new(input))).await;
     }
 
     async fn send(&self, command: Command) {
@@ -338,7 +344,7 @@ impl AttemptCalls {
                 Either::Right(_) => {
                     self.progress.lock().time_out(self.site.timers.now());
                     let (task, attempt) = (self.attempting.task, self.attempting.number);
-                    self.bring(Input::Waited { task, attempt }).await;
+                    self.send_input(Input::Waited { task, attempt }).await;
                     None
                 }
             },

@@ -183,9 +183,9 @@ impl Viewpoint<'_> {
     /// The variables of the owner's pass around this scope; for the owner itself those of its latest pass.
     fn owner(&self, owner: flowcell_flow::graph::NodeIx) -> Option<Json> {
         if let Some(key) = self.task.filter(|key| key.node == owner) {
-            let rest = self.state.task(key).rest.as_ref();
-            let variables = rest.map(|rest| rest.variables.clone()).unwrap_or_default();
-            return Some(with_last(&variables, rest.map(|rest| rest.last.clone()).unwrap_or_default()));
+            let details = self.state.task(key).details.as_ref();
+            let variables = details.map(|details| details.variables.clone()).unwrap_or_default();
+            return Some(with_last(&variables, details.map(|details| details.last.clone()).unwrap_or_default()));
         }
         self.state.pass_of(self.scope, owner).map(|pass| pass.variables.clone())
     }

@@ -21,16 +21,16 @@ use crate::{
     limits::COMMAND_QUEUE,
     live::Place,
     question::QuestionRef,
-    result::{Rest, RunResult},
+    result::{Idle, RunResult},
 };
 
-/// Something for the driver to bring to the deciders.
+/// A command to the driver of a run.
 pub(crate) enum Command {
     Run(RunCommand, oneshot::Sender<Result<(), HubError>>),
     /// A message of the store's inbox, by its number: it is taken in once, however often it is delivered.
     Deliver(u64, RunCommand, oneshot::Sender<Result<(), HubError>>),
-    /// Something for the deciders.
-    Bring(Box<Input>),
+    /// An input of the deciders.
+    Input(Box<Input>),
     /// An attempt makes a call that leaves the host.
     Call {
         task: TaskKey,
@@ -83,10 +83,10 @@ pub(crate) enum Command {
         attempt: u32,
         place: Result<Place, Failure>,
     },
-    /// A child does not move by itself, or again does.
-    ChildRests {
+    /// The idle state of a child; `None`: it moves by itself.
+    ChildIdle {
         task: TaskKey,
-        rest: Option<Rest>,
+        idle: Option<Idle>,
     },
 }
 
@@ -276,7 +276,7 @@ impl Hub {
     /// Notes that other runs begin in the process of a run that was [tried alone](crate::FlowRunner::try_alone).
     pub async fn accompany(&self) {
         // A run that is over needs no note.
-        let _ = self.commands.send(Command::Bring(Box::new(Input::Accompanied))).await;
+        let _ = self.commands.send(Command::Input(Box::new(Input::Accompanied))).await;
     }
 
     /// Attaches another channel. It is told of everything that happened so far first, in the run and in those below it that

@@ -166,12 +166,12 @@ impl RunState {
                 let task = self.find(key)?;
                 // A call that must not be made twice ends before another attempt begins.
                 let meant = task.phase == Phase::Delayed && task.attempt == attempt && !task.calls_out();
-                task.rest.as_ref().filter(|_| meant).map(|rest| rest.retry_due)
+                task.details.as_ref().filter(|_| meant).map(|details| details.retry_due)
             }
             Timer::After { task: key, attempt, resumes, index } => {
                 let task = self.find(key)?;
                 let meant = task.phase == Phase::Paused && (task.attempt, task.resumes) == (attempt, resumes);
-                let pause = task.rest.as_ref().filter(|_| meant)?.pause.as_ref()?;
+                let pause = task.details.as_ref().filter(|_| meant)?.pause.as_ref()?;
                 match pause.until.get(index as usize)? {
                     Wake::After(ms) => Some(task.since.saturating_add(*ms)),
                     _ => None,
@@ -205,7 +205,7 @@ impl RunState {
 
     /// Returns true if the task has called a child that has not ended.
     pub(crate) fn waits_for_child(&self, key: TaskKey) -> bool {
-        let pause = self.find(key).and_then(|task| task.rest.as_ref()).and_then(|rest| rest.pause.as_ref());
+        let pause = self.find(key).and_then(|task| task.details.as_ref()).and_then(|details| details.pause.as_ref());
         pause.is_some_and(|pause| matches!(pause.until.as_slice(), [Wake::Flow(_)]))
     }
 
@@ -224,8 +224,11 @@ impl RunState {
             Phase::Closing => timers.push(Timer::Grace { task: key }),
             Phase::Delayed => timers.push(Timer::Retry { task: key, attempt }),
             Phase::Paused => {
-                let wakes =
-                    task.rest.as_ref().and_then(|rest| rest.pause.as_ref()).map_or(0, |pause| pause.until.len());
+                let wakes = task
+                    .details
+                    .as_ref()
+                    .and_then(|details| details.pause.as_ref())
+                    .map_or(0, |pause| pause.until.len());
                 timers.extend((0..wakes as u32).map(|index| Timer::After { task: key, attempt, resumes, index }));
             }
             _ => {}
@@ -278,7 +281,7 @@ impl RunState {
         if let Some(blocked) = task.blocked.as_ref().filter(|_| task.phase == Phase::Blocked) {
             found.push(Outstanding::Decision { task: key, reason: blocked.0.clone() });
         }
-        let pause = task.rest.as_ref().and_then(|rest| rest.pause.as_ref());
+        let pause = task.details.as_ref().and_then(|details| details.pause.as_ref());
         let closing = task.phase == Phase::Closing;
         for wake in pause.iter().flat_map(|pause| &pause.until) {
             match wake {

@@ -121,10 +121,25 @@ impl QuestionRef {
 }
 
 impl RunState {
+    /// Returns whether a question may still be asked at an address: its task, or the task that it is below, has not ended.
+    pub(crate) fn may_ask(&self, address: &str) -> bool {
+        let here = address.split(['/', '#']).next().unwrap_or(address);
+        let mut path = Some(here);
+        // A pass that has not begun is inside of a task that has.
+        while let Some(task) = path {
+            if let Some(key) = self.task_at(task) {
+                return !self.task(key).phase.is_end();
+            }
+            path = task.rsplit_once('.').map(|(owner, _)| owner.rsplit_once('[').map_or(owner, |(owner, _)| owner));
+        }
+        // The address is the id of a node, and stands for the node in every pass.
+        true
+    }
+
     /// The question that a paused task asks, with the index of its wake.
     pub(crate) fn gate(&self, key: TaskKey) -> Option<(usize, &Question, QuestionRef)> {
         let task = self.find(key).filter(|task| task.phase == Phase::Paused)?;
-        let until = &task.rest.as_ref()?.pause.as_ref()?.until;
+        let until = &task.details.as_ref()?.pause.as_ref()?.until;
         until.iter().enumerate().find_map(|(index, wake)| match wake {
             Wake::Answer(question) => {
                 let asked = QuestionRef::of_gate(self.seed, key, task.attempt, task.resumes, question);

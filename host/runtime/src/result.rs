@@ -89,12 +89,12 @@ pub enum Waiting {
     },
 }
 
-/// Why a run does not move by itself.
+/// The state of a run that does not move by itself.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rest {
-    /// For people and events.
+pub(crate) struct Idle {
+    /// The people and events that it waits for.
     pub(crate) waiting: Vec<Waiting>,
-    /// When its next timer is due.
+    /// The time at which its next timer is due.
     pub(crate) due: Option<u64>,
 }
 

@@ -10,12 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{Failure, Json, NodeId, RunId};
+use flowcell_contract::{Failure, Json, RunId};
 use flowcell_flow::graph::{FlowPolicy, Graph};
 use futures_util::future::BoxFuture;
 
-pub use again::Repeat;
-use again::given;
+pub use again::{NoStart, Repeat};
+use again::{Repeated, given};
 
 use crate::{
     command::{HubError, RunCommand},
@@ -129,25 +129,6 @@ pub enum OpenError {
     Pin(Failure),
 }
 
-/// Why a run cannot be repeated from a node on.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum NoStart {
-    /// The flow has no such node.
-    #[error("the flow itself has no node `{0}`")]
-    Unknown(NodeId),
-    /// All answers that are to be kept are asked for again.
-    #[error(
-        "no answer can be kept from `{from}` on, since `{gate}` runs again and asks again; \
-         begin at a node behind `{gate}`, or keep no answers and answer it once more"
-    )]
-    KeepsNothing {
-        /// The node to begin at.
-        from: NodeId,
-        /// A node that asks: this one, or one behind it.
-        gate: NodeId,
-    },
-}
-
 /// One run that is about to begin, or to go on.
 pub struct FlowRunner {
     driver: Driver,
@@ -166,7 +147,16 @@ pub struct FlowRunner {
 impl FlowRunner {
     /// Prepares a run of a checked flow. If there is a run with the session id of the options, of this flow and with
     /// the same input, it goes on from where the journal ends, with the flow as it was pinned.
-    pub fn new(flow: Pinned, world: Arc<World>, mut options: RunOptions) -> Result<FlowRunner, OpenError> {
+    pub fn new(flow: Pinned, world: Arc<World>, options: RunOptions) -> Result<FlowRunner, OpenError> {
+        FlowRunner::repeating(Repeated::default(), flow, world, options)
+    }
+
+    fn repeating(
+        repeated: Repeated,
+        flow: Pinned,
+        world: Arc<World>,
+        mut options: RunOptions,
+    ) -> Result<FlowRunner, OpenError> {
         let tenant = world.tenant.clone();
         let run_id = options.session_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
         let lease = claim(&world, &run_id)?;
@@ -202,10 +192,19 @@ impl FlowRunner {
         if depth > MAX_DEPTH {
             return Err(OpenError::TooDeep);
         }
-        let parent = options.parent.clone();
-        let identity = Identity { tenant, root: run_id.0.clone(), run_id, depth, parent };
-        let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, policy);
-        driver.asked_by(options.request.take());
+        let (again, given) = repeated.part.unzip();
+        let record = Record {
+            depth,
+            parent: options.parent.clone(),
+            root: run_id.0.clone(),
+            again,
+            repeats: repeated.run,
+            answers: std::mem::take(&mut options.answers).into_iter().collect(),
+            request: options.request.take(),
+            ..flow.record(policy)
+        };
+        let (mut driver, hub) = Driver::new(&world, run_id, flow.graph, record);
+        driver.options.given = given.unwrap_or_default();
         driver.begin_with(std::mem::take(&mut options.rows), std::mem::take(&mut options.writes))?;
         Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
     }
@@ -220,28 +219,19 @@ impl FlowRunner {
     }
 
     fn reopen(
-        record: Record,
+        mut record: Record,
         world: Arc<World>,
         run_id: RunId,
-        options: RunOptions,
+        mut options: RunOptions,
         lease: Lease,
     ) -> Result<FlowRunner, OpenError> {
         let graph = world.flows.pinned(&record.pin).map_err(OpenError::Pin)?;
-        let identity = Identity {
-            tenant: world.tenant.clone(),
-            run_id,
-            depth: record.depth,
-            parent: record.parent.clone(),
-            root: record.root.clone(),
-        };
-        let flow = Pinned { graph, pin: record.pin };
-        let given = record.again.as_ref().map(|again| given(&world, &flow.graph, again)).transpose()?;
-        let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, record.policy);
-        driver.given = given.unwrap_or_default();
-        driver.repeat(record.repeats);
-        driver.answer_with(record.answers.into_iter().collect());
+        let given = record.again.as_ref().map(|again| given(&world, &graph, again)).transpose()?;
+        record.answers.extend(std::mem::take(&mut options.answers));
+        let (mut driver, hub) = Driver::new(&world, run_id.clone(), graph, record);
+        driver.options.given = given.unwrap_or_default();
         let begin = driver.recover(options.by_hand)?;
-        let begin = begin.ok_or_else(|| OpenError::Unknown(identity.run_id.clone()))?;
+        let begin = begin.ok_or(OpenError::Unknown(run_id))?;
         Ok(FlowRunner::with(driver, hub, world, begin, options, lease))
     }
 
@@ -253,9 +243,8 @@ impl FlowRunner {
         options: RunOptions,
         lease: Lease,
     ) -> FlowRunner {
-        let (identity, pin) = (driver.identity().clone(), driver.pin().clone());
-        driver.answer_with(options.answers);
-        driver.patience_ms = options.patience.map(|patience| patience.as_millis() as u64);
+        let (identity, pin) = (driver.identity.clone(), driver.pin.clone());
+        driver.options.patience_ms = options.patience.map(|patience| patience.as_millis() as u64);
         FlowRunner {
             driver,
             hub,
@@ -277,7 +266,7 @@ impl FlowRunner {
 
     /// Whether something may still be asked at an address such as `approve`, `process[3].approve` or `assistant#3`.
     pub fn may_ask(&self, address: &str) -> bool {
-        self.ended().is_none() && self.driver.may_ask(address)
+        self.ended().is_none() && self.driver.state.may_ask(address)
     }
 
     /// Of which flow it is.
@@ -321,7 +310,7 @@ impl FlowRunner {
     /// Notes with the resume that nothing else is driven in this process. Deaths of the process while that holds are evidence
     /// against the run; [`Hub::accompany`] ends it.
     pub fn try_alone(&mut self) {
-        self.driver.set_alone();
+        self.driver.options.alone = true;
     }
 
     /// Attaches a front end before the run begins; it sees the first event.
@@ -414,7 +403,7 @@ impl FlowRunner {
         }
         let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
         in_turns(self.world.computing(), self.driver.drive(begin, !self.wait_for_answers)).await;
-        self.driver.leave().await;
+        self.driver.flush().await;
         end(self.what_is_left(), self.world.clone()).await;
         let mut result = self.result(flow);
         result.duration = self.driver.state.took().map_or_else(|| began.elapsed(), Duration::from_millis);

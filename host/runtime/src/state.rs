@@ -124,7 +124,7 @@ pub(crate) struct Task {
     /// The input of a failed task, for its error edges.
     pub(crate) failed_input: Option<Json>,
     /// What only tasks that pause or retry have.
-    pub(crate) rest: Option<Box<TaskRest>>,
+    pub(crate) details: Option<Box<TaskDetails>>,
     /// Its calls that leave the host.
     pub(crate) calls: Option<Box<CallLog>>,
     /// The end of its last question: true with an answer, false without.
@@ -140,7 +140,7 @@ pub(crate) struct Task {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct TaskRest {
+pub(crate) struct TaskDetails {
     pub(crate) pause: Option<Pause>,
     /// Passes of its body that are live.
     pub(crate) passes: BTreeSet<ScopeId>,
@@ -410,7 +410,7 @@ impl Task {
     }
 
     /// It waits for people alone from now on.
-    pub(crate) fn rest_from(&mut self, ts: u64, due: Option<u64>) {
+    pub(crate) fn idle_from(&mut self, ts: u64, due: Option<u64>) {
         self.ran_ms += ts.saturating_sub(self.since);
         (self.idle, self.wait_until) = (true, due);
     }
@@ -419,7 +419,7 @@ impl Task {
         self.agents.get_or_insert_default()
     }
 
-    pub(crate) fn rest(&mut self) -> &mut TaskRest {
-        self.rest.get_or_insert_default()
+    pub(crate) fn details(&mut self) -> &mut TaskDetails {
+        self.details.get_or_insert_default()
     }
 }

@@ -1,7 +1,7 @@
 //! What runs share: the ports, and where flows are found.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,13 +9,13 @@ use std::{
 };
 
 use flowcell_contract::{Blobs, Capability, Failure, Json, NodeRunner, Tenant, code};
-use flowcell_flow::graph::Graph;
+use flowcell_flow::graph::{FlowPolicy, Graph};
 
 use crate::{
     hub::Hubs,
     live::LiveRuns,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
-    ports::{CacheStore, Journal, Leases, NoProjections, Pin, Projections, StateStore, Timers},
+    ports::{CacheStore, Journal, Leases, NoProjections, Pin, Projections, Record, StateStore, Timers},
     turn::Compute,
 };
 
@@ -26,6 +26,25 @@ pub struct Pinned {
     pub graph: Arc<Graph>,
     /// What it is found by.
     pub pin: Pin,
+}
+
+impl Pinned {
+    /// The record of a run of this flow that no other run called, without the root of its idempotency keys.
+    pub(crate) fn record(&self, policy: FlowPolicy) -> Record {
+        Record {
+            flow: self.graph.name.clone(),
+            pin: self.pin.clone(),
+            policy,
+            depth: 0,
+            parent: None,
+            root: "".into(),
+            again: None,
+            called: None,
+            repeats: None,
+            answers: BTreeMap::new(),
+            request: None,
+        }
+    }
 }
 
 /// A library of flows.

@@ -94,7 +94,7 @@ impl AttemptCalls {
     async fn mark(&self, told: AgentFact) {
         let before = self.take_heard();
         let (task, attempt) = (self.attempting.task, self.attempting.number);
-        self.bring(Input::Told { task, attempt, told, before }).await;
+        self.send_input(Input::Told { task, attempt, told, before }).await;
     }
 
     /// The agent run that a call is made for, if it names one.

@@ -19,7 +19,7 @@ impl AttemptCalls {
                 Note::Metric { name: text(args, "name")?, value: member("value"), tags: member("tags") }
             }
         };
-        self.bring(Input::Note { task: self.attempting.task, note }).await;
+        self.send_input(Input::Note { task: self.attempting.task, note }).await;
         Ok(Value::null())
     }
 

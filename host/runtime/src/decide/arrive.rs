@@ -200,8 +200,8 @@ impl Decider<'_> {
     /// Wakes every task that waits for a named event. Without such a task the event is kept.
     fn named_event(&mut self, name: String, payload: Value) -> Result<(), HubError> {
         let waits = |key: &TaskKey| {
-            let rest = self.state.task(*key).rest.as_ref()?;
-            let until = &rest.pause.as_ref()?.until;
+            let details = self.state.task(*key).details.as_ref()?;
+            let until = &details.pause.as_ref()?.until;
             until.iter().position(|wake| matches!(wake, Wake::Event(wanted) if **wanted == *name))
         };
         let woken: Vec<_> = self.state.paused.iter().filter_map(|key| Some((*key, waits(key)?))).collect();

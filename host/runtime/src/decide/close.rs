@@ -33,7 +33,7 @@ impl Decider<'_> {
             self.abandon_calls(key);
         }
         let task = self.state.task(key);
-        let passes: Vec<_> = task.rest.iter().flat_map(|rest| rest.passes.iter().copied()).collect();
+        let passes: Vec<_> = task.details.iter().flat_map(|details| details.passes.iter().copied()).collect();
         let below = task.phase == Phase::Paused && (!passes.is_empty() || self.state.waits_for_child(key));
         if !below && !task.calls_out() {
             return self.end_closed(key, failure);
@@ -46,7 +46,7 @@ impl Decider<'_> {
 
     /// The last pass, the child or the last call of a closing task has ended.
     pub(super) fn finish_closing(&mut self, key: TaskKey) {
-        let failure = self.state.task(key).rest.as_deref().and_then(|rest| rest.closing.clone());
+        let failure = self.state.task(key).details.as_deref().and_then(|details| details.closing.clone());
         self.end_closed(key, failure);
     }
 

@@ -13,7 +13,7 @@ use crate::{
 impl Decider<'_> {
     /// Begins one pass with these variables.
     pub(super) fn start_pass(&mut self, owner: TaskKey, variables: Json) {
-        let index = self.state.task(owner).rest.as_deref().map_or(0, |rest| rest.passes_begun);
+        let index = self.state.task(owner).details.as_deref().map_or(0, |details| details.passes_begun);
         self.begin_pass(owner, index, None, Some(variables));
     }
 
@@ -26,18 +26,18 @@ impl Decider<'_> {
     /// Begins as many passes of a fan-out as may run, or wakes its owner if all are done.
     pub(super) fn fill_fan_out(&mut self, owner: TaskKey) {
         loop {
-            let Some(rest) = self.state.task(owner).rest.as_deref() else { return };
-            let Some(each) = &rest.each else { return };
+            let Some(details) = self.state.task(owner).details.as_deref() else { return };
+            let Some(each) = &details.each else { return };
             let count = each.results.len() as u32;
             let failure = each.failure.clone();
-            if each.done == count || (failure.is_some() && rest.passes.is_empty()) {
+            if each.done == count || (failure.is_some() && details.passes.is_empty()) {
                 let results = each.results.iter().map(|result| result.clone().unwrap_or_default());
                 let results = || fits(Json::array(results), "what the passes have given, together,").map(Value::from);
                 let outcome = failure.map_or_else(results, Err);
                 return self.wake(owner, 0, outcome);
             }
             let concurrency = each.fan_out.concurrency.unwrap_or(DEFAULT_FAN_OUT).max(1);
-            if failure.is_some() || each.next == count || rest.passes.len() as u32 >= concurrency {
+            if failure.is_some() || each.next == count || details.passes.len() as u32 >= concurrency {
                 return;
             }
             let index = each.next;
@@ -53,10 +53,10 @@ impl Decider<'_> {
     /// Tells the owner of a pass that the pass has ended.
     pub(super) fn pass_ended(&mut self, owner: TaskKey, outcome: PassOutcome) {
         let task = self.state.task(owner);
-        let rest = task.rest.as_deref();
+        let details = task.details.as_deref();
         match task.phase {
-            Phase::Closing if rest.is_none_or(|rest| rest.passes.is_empty()) => self.finish_closing(owner),
-            Phase::Paused if rest.is_some_and(|rest| rest.each.is_some()) => self.fan_out_went_on(owner),
+            Phase::Closing if details.is_none_or(|details| details.passes.is_empty()) => self.finish_closing(owner),
+            Phase::Paused if details.is_some_and(|details| details.each.is_some()) => self.fan_out_went_on(owner),
             Phase::Paused => {
                 let outcome = match outcome {
                     PassOutcome::Done(value) => Ok(Value::from(value)),
@@ -73,18 +73,19 @@ impl Decider<'_> {
     pub(super) fn with_collected(&self, owner: TaskKey, output: Value) -> Result<Value, Failure> {
         let node = self.state.graph.node(owner.node);
         let (Some(member), Some(members)) = (&node.collects, output.json().as_object()) else { return Ok(output) };
-        let rest = self.state.task(owner).rest.as_deref();
-        let items = Json::array(rest.map(|rest| rest.collected.as_slice()).unwrap_or_default().iter().cloned());
+        let details = self.state.task(owner).details.as_deref();
+        let items =
+            Json::array(details.map(|details| details.collected.as_slice()).unwrap_or_default().iter().cloned());
         let members = members.iter().map(|(key, value)| (key.clone(), value.clone()));
         let whole = Json::object(members.chain([(member.clone(), items)]));
         fits(whole, "what the passes have given, together,").map(Value::from)
     }
 
     fn fan_out_went_on(&mut self, owner: TaskKey) {
-        let rest = self.state.task(owner).rest.as_deref();
-        let stopped = rest.and_then(|rest| rest.each.as_ref()).is_some_and(|each| each.failure.is_some());
+        let details = self.state.task(owner).details.as_deref();
+        let stopped = details.and_then(|details| details.each.as_ref()).is_some_and(|each| each.failure.is_some());
         if stopped {
-            let passes: Vec<_> = rest.map(|rest| rest.passes.iter().copied().collect()).unwrap_or_default();
+            let passes: Vec<_> = details.map(|details| details.passes.iter().copied().collect()).unwrap_or_default();
             for pass in passes {
                 self.close_scope(pass);
             }

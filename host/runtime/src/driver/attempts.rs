@@ -1,11 +1,10 @@
-//! The attempts of a run: those that run, those that wait without an instance, and what each was given.
+//! The attempts of a run: those that run, those that were evicted, and the input of each.
 //!
-//! An attempt that waits for long is dropped. When something arrives for it, it is repeated as after a crash: it is told what
-//! it was told before, and goes on from there.
+//! An attempt that waits for long is evicted: its instance is dropped. When something arrives for it, it is rehydrated: it is
+//! repeated as after a crash, gets the answers that it got before, and goes on from there.
 
 use std::{
     collections::{HashMap, VecDeque},
-    future::Future,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -25,14 +24,14 @@ use crate::{
 /// Which attempt of a task, and how often it was resumed.
 pub(super) type Number = (u32, u32);
 
-/// What came of an attempt.
+/// The answer of an attempt.
 pub(super) struct Answered {
     pub(super) task: TaskKey,
     pub(super) attempt: Number,
     pub(super) result: StepResult,
     pub(super) writes: Vec<Write>,
     pub(super) heard: Box<[Observed]>,
-    /// What it was given, if telling that took long.
+    /// Its input as it is recorded, if the digest was computed on another thread.
     pub(super) received: Option<Option<Received>>,
 }
 
@@ -42,11 +41,11 @@ struct Live {
     calls: Arc<AttemptCalls>,
 }
 
-/// What an attempt was given, until the digest of it stands on the record of the attempt's end.
+/// The input and config of an attempt, until the record of the attempt's end has their digest.
 enum Given {
-    /// Its input and its config, shared with the attempt.
+    /// The values, shared with the attempt.
     Parts(Value, Value),
-    /// What is to be recorded.
+    /// The form that is recorded.
     Known(Option<Received>),
 }
 
@@ -63,73 +62,86 @@ impl Given {
 #[derive(Default)]
 pub(super) struct Attempts {
     running: FuturesUnordered<BoxFuture<'static, Result<Answered, Aborted>>>,
-    /// An answer, until what its attempt asked for before has been dealt with.
+    /// An answer that waits until the requests that its attempt made before are handled.
     answer: Option<Answered>,
     live: HashMap<TaskKey, Live>,
     /// Attempts without an instance, until something arrives.
-    dropped: HashMap<TaskKey, Number>,
-    /// When to look whether an attempt still waits, in order.
-    looks: VecDeque<(u64, TaskKey, Number)>,
+    evicted: HashMap<TaskKey, Number>,
+    /// The times at which to check whether an attempt still waits, in order.
+    checks: VecDeque<(u64, TaskKey, Number)>,
     given: HashMap<TaskKey, Given>,
 }
 
 impl Attempts {
-    /// Runs an attempt. What it answers comes out of [`Attempts::poll`].
+    /// Runs an attempt. Its answer comes out of [`Attempts::poll`], with its recorded input if `received` computes that.
     pub(super) fn begin(
         &mut self,
-        task: TaskKey,
+        (task, attempt): (TaskKey, Number),
         calls: Arc<AttemptCalls>,
-        answer: impl Future<Output = Answered> + Send + 'static,
+        received: Option<BoxFuture<'static, Option<Received>>>,
+        result: BoxFuture<'static, StepResult>,
     ) {
+        let done = calls.clone();
+        let answer = async move {
+            // Before the node runs, as the virtual time of a test stands still only while a node runs.
+            let received = match received {
+                Some(received) => Some(received.await),
+                None => None,
+            };
+            let result = result.await;
+            done.finish(&result).await;
+            let (writes, heard) = (done.take_writes(), done.take_heard());
+            Answered { task, attempt, result, writes, heard, received }
+        };
         let (answered, abort) = abortable(answer);
         self.live.insert(task, Live { abort, calls });
         self.running.push(answered.boxed());
     }
 
-    /// The tasks whose attempt runs, or waits without an instance.
+    /// The tasks whose attempt runs or is evicted.
     pub(super) fn tasks(&self) -> impl Iterator<Item = TaskKey> + '_ {
-        self.live.keys().chain(self.dropped.keys()).copied()
+        self.live.keys().chain(self.evicted.keys()).copied()
     }
 
-    /// What the running attempt of a task calls.
+    /// The calls of the running attempt of a task.
     pub(super) fn calls_of(&self, task: TaskKey) -> Option<&Arc<AttemptCalls>> {
         self.live.get(&task).map(|live| &live.calls)
     }
 
-    /// Drops an attempt; what it would answer is of no meaning any more.
+    /// Drops an attempt. It does not answer any more.
     pub(super) fn withdraw(&mut self, task: TaskKey) {
-        self.dropped.remove(&task);
+        self.evicted.remove(&task);
         if let Some(live) = self.live.remove(&task) {
             live.abort.abort();
         }
     }
 
-    /// An attempt has answered.
+    /// Forgets an attempt that has answered.
     pub(super) fn ended(&mut self, task: TaskKey) {
         self.live.remove(&task);
     }
 
-    /// Everything is over.
+    /// Drops all attempts, since the run has ended.
     pub(super) fn clear(&mut self) {
         self.live.clear();
-        self.dropped.clear();
-        self.looks.clear();
+        self.evicted.clear();
+        self.checks.clear();
         self.given.clear();
     }
 
-    /// Looks at this time whether an attempt still waits.
-    pub(super) fn look_at(&mut self, due: u64, task: TaskKey, attempt: Number) {
-        self.looks.push_back((due, task, attempt));
+    /// Schedules a check whether an attempt still waits at this time. Times do not decrease from call to call.
+    pub(super) fn check_at(&mut self, due: u64, task: TaskKey, attempt: Number) {
+        self.checks.push_back((due, task, attempt));
     }
 
-    /// When to look next.
-    pub(super) fn next_look(&self) -> Option<u64> {
-        self.looks.front().map(|(due, ..)| *due)
+    /// The time of the next check.
+    pub(super) fn next_check(&self) -> Option<u64> {
+        self.checks.front().map(|(due, ..)| *due)
     }
 
     /// The next attempt that has waited for long at this time.
-    pub(super) fn waiting(&mut self, now: u64) -> Option<(TaskKey, Number)> {
-        while let Some((_, task, attempt)) = self.looks.pop_front_if(|(due, ..)| *due <= now) {
+    pub(super) fn next_waiting(&mut self, now: u64) -> Option<(TaskKey, Number)> {
+        while let Some((_, task, attempt)) = self.checks.pop_front_if(|(due, ..)| *due <= now) {
             if self.live.get(&task).is_some_and(|live| live.calls.is_blocked()) {
                 return Some((task, attempt));
             }
@@ -137,27 +149,27 @@ impl Attempts {
         None
     }
 
-    /// Drops the instance of an attempt, and of what it was given all but the digest.
-    pub(super) fn drop_instance(&mut self, task: TaskKey, attempt: Number) {
+    /// Drops the instance of an attempt, and its input except for the digest.
+    pub(super) fn evict(&mut self, task: TaskKey, attempt: Number) {
         self.withdraw(task);
         if let Some(given) = self.given.remove(&task) {
             self.given.insert(task, Given::Known(given.record()));
         }
-        self.keep_dropped(task, attempt);
+        self.keep_evicted(task, attempt);
     }
 
-    /// The attempt has no instance, until something arrives.
-    pub(super) fn keep_dropped(&mut self, task: TaskKey, attempt: Number) {
-        self.dropped.insert(task, attempt);
+    /// Notes an attempt without an instance.
+    pub(super) fn keep_evicted(&mut self, task: TaskKey, attempt: Number) {
+        self.evicted.insert(task, attempt);
     }
 
-    /// Something has arrived for an attempt. Answers whether it has to begin again.
-    pub(super) fn rouse(&mut self, task: TaskKey) -> bool {
-        self.dropped.remove(&task).is_some()
+    /// Notes that something has arrived for an attempt. Returns whether it was evicted and has to begin again.
+    pub(super) fn rehydrate(&mut self, task: TaskKey) -> bool {
+        self.evicted.remove(&task).is_some()
     }
 
-    /// Remembers what an attempt is given. An attempt that cannot be rendered is given nothing that has a digest. A digest
-    /// that takes long is returned as work for a thread that may block.
+    /// Remembers the input of an attempt. One that cannot be rendered has no digest, and one whose output is kept gets no
+    /// input. A digest that takes long is returned as a future that computes it on a thread that may block.
     pub(super) fn remember(
         &mut self,
         task: TaskKey,
@@ -175,12 +187,12 @@ impl Attempts {
         long
     }
 
-    /// What an attempt was given is known, since it was told of elsewhere.
-    pub(super) fn was_given(&mut self, task: TaskKey, received: Option<Received>) {
+    /// Replaces the input of an attempt by its recorded form.
+    pub(super) fn set_received(&mut self, task: TaskKey, received: Option<Received>) {
         self.given.insert(task, Given::Known(received));
     }
 
-    /// Writes onto facts that end or pause an attempt what the attempt was given.
+    /// Writes the recorded input of an attempt onto the fact that ends or pauses it.
     pub(super) fn stamp(&mut self, facts: &mut [Fact]) {
         for fact in facts {
             if let Some((task, received)) = fact.end_of_attempt()
@@ -191,17 +203,17 @@ impl Attempts {
         }
     }
 
-    /// Keeps an answer until what its attempt asked for before has been dealt with.
+    /// Keeps an answer until the requests that its attempt made before are handled.
     pub(super) fn put_back(&mut self, answered: Answered) {
         self.answer = Some(answered);
     }
 
-    /// An answer that was kept.
+    /// Takes the answer that was kept.
     pub(super) fn take_back(&mut self) -> Option<Answered> {
         self.answer.take()
     }
 
-    /// The next answer. Pending if nothing runs, too.
+    /// Returns the next answer. Pending also if nothing runs.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answered> {
         while let Poll::Ready(Some(answered)) = self.running.poll_next_unpin(context) {
             if let Ok(answered) = answered {
@@ -212,10 +224,13 @@ impl Attempts {
     }
 }
 
-/// Computes a digest where that holds nobody up.
+/// Computes a digest on a thread that may block.
 fn off_thread(input: Value, config: Value) -> BoxFuture<'static, Option<Received>> {
     Box::pin(async move {
         let digest = tokio::task::spawn_blocking(move || Received::digest_of(&input, &config));
         digest.await.ok().flatten()
     })
 }
+
+#[cfg(test)]
+mod tests;

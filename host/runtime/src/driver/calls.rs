@@ -1,13 +1,14 @@
-//! Calls of a run that leave the host: those that somebody has to allow, those that wait for the journal, and those that
+//! Calls of a run that leave the host: those that a person has to allow, those that wait for the journal, and those that
 //! have left.
 
 use std::{
     collections::HashMap,
-    future::Future,
+    panic::AssertUnwindSafe,
+    sync::Arc,
     task::{Context, Poll},
 };
 
-use flowcell_contract::Outgoing;
+use flowcell_contract::{Capability, Effect, Failure, Outgoing, code};
 use futures_util::{
     FutureExt, StreamExt,
     future::{AbortHandle, Aborted, BoxFuture, abortable},
@@ -16,10 +17,10 @@ use futures_util::{
 
 use crate::{call_log::Reply, fact::TaskKey};
 
-/// One call of a run: whose, in which attempt, which.
+/// A call of a run: its task, attempt and number.
 pub(super) type CallKey = (TaskKey, u32, u32);
 
-/// A call has ended.
+/// The end of a call.
 pub(super) struct Ended {
     pub(super) call: CallKey,
     pub(super) reply: Reply,
@@ -28,7 +29,7 @@ pub(super) struct Ended {
 /// The calls of a run.
 #[derive(Default)]
 pub(super) struct Calls {
-    /// Calls that somebody has to allow.
+    /// Calls that a person has to allow.
     asked: HashMap<CallKey, Box<Outgoing>>,
     /// Calls that have left, and those that wait for the journal.
     leaving: HashMap<CallKey, Option<AbortHandle>>,
@@ -36,34 +37,40 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Keeps a call until somebody allows it.
+    /// Keeps a call until a person allows it.
     pub(super) fn ask(&mut self, call: CallKey, outgoing: Box<Outgoing>) {
         self.asked.insert(call, outgoing);
     }
 
-    /// A call of which somebody has said whether it may leave.
+    /// Takes a call whose question was answered.
     pub(super) fn decided(&mut self, call: CallKey) -> Option<Box<Outgoing>> {
         self.asked.remove(&call)
     }
 
-    /// The call leaves once the journal has it.
+    /// Notes a call that leaves once its record is durable.
     pub(super) fn wait(&mut self, call: CallKey) {
         self.leaving.insert(call, None);
     }
 
-    /// Makes the call. Its end comes out of [`Calls::poll`].
-    pub(super) fn make(&mut self, call: CallKey, ended: impl Future<Output = Reply> + Send + 'static) {
-        let (ended, abort) = abortable(ended.map(move |reply| Ended { call, reply }));
+    /// Makes the call. Its end comes out of [`Calls::poll`]. A panic in the capability is a failure of this call alone.
+    pub(super) fn make(&mut self, call: CallKey, capability: &Arc<dyn Capability>, outgoing: Outgoing) {
+        let effect = outgoing.effect;
+        let performed = AssertUnwindSafe(capability.perform(outgoing)).catch_unwind();
+        let ended = performed.map(move |reply| {
+            let reply = reply.unwrap_or_else(|_| Err(panicked(effect))).map_err(Box::new);
+            Ended { call, reply }
+        });
+        let (ended, abort) = abortable(ended);
         self.leaving.insert(call, Some(abort));
         self.under_way.push(ended.boxed());
     }
 
-    /// The call has ended, or nobody wants its end.
+    /// Forgets a call that has ended, or whose end is not wanted any more.
     pub(super) fn forget(&mut self, call: CallKey) {
         self.leaving.remove(&call);
     }
 
-    /// The journal has an end of the call. If it came otherwise than by itself, the call is given up.
+    /// Notes that the journal has an end of the call. A call that is still under way is aborted.
     pub(super) fn settle(&mut self, call: CallKey) {
         if let Some(Some(abort)) = self.leaving.remove(&call) {
             abort.abort();
@@ -71,30 +78,30 @@ impl Calls {
         self.asked.remove(&call);
     }
 
-    /// Whether a call has left, or will.
-    pub(super) fn leaves(&self, call: CallKey) -> bool {
+    /// Returns whether a call has left, or waits to leave.
+    pub(super) fn is_dispatched(&self, call: CallKey) -> bool {
         self.leaving.contains_key(&call)
     }
 
-    /// Whether no call has left or will.
+    /// Returns whether no call is under way or waits to leave.
     pub(super) fn is_quiet(&self) -> bool {
         self.leaving.is_empty()
     }
 
-    /// The calls that have left, and those that will.
+    /// The calls that have left, and those that wait to leave.
     #[cfg(test)]
     pub(super) fn leaving(&self) -> impl Iterator<Item = &CallKey> {
         self.leaving.keys()
     }
 
-    /// Everything is over. Runs that calls were making are free for whoever ends them.
+    /// Aborts all calls, since the run has ended. Runs that they were driving are released.
     pub(super) fn clear(&mut self) {
         self.asked.clear();
         self.leaving.clear();
         self.under_way.clear();
     }
 
-    /// The next end of a call. Pending if none is under way, too.
+    /// Returns the next end of a call. Pending also if none is under way.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
         while let Poll::Ready(Some(ended)) = self.under_way.poll_next_unpin(context) {
             if let Ok(ended) = ended {
@@ -105,44 +112,14 @@ impl Calls {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::task::{Context, Poll, Waker};
-
-    use flowcell_contract::Value;
-
-    use super::{CallKey, Calls, Ended};
-    use crate::fact::{ScopeId, TaskKey};
-
-    fn call(ordinal: u32) -> CallKey {
-        let node = flowcell_flow::graph::NodeIx(0);
-        (TaskKey { scope: ScopeId::ROOT, node }, 1, ordinal)
-    }
-
-    fn poll(calls: &mut Calls) -> Poll<Ended> {
-        calls.poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    #[test]
-    fn a_call_that_is_settled_has_no_end_of_its_own() {
-        let mut calls = Calls::default();
-        for ordinal in [1, 2] {
-            calls.wait(call(ordinal));
-            calls.make(call(ordinal), std::future::ready(Ok(Value::null())));
-        }
-        calls.settle(call(1));
-        assert!(matches!(poll(&mut calls), Poll::Ready(Ended { call: found, .. }) if found == call(2)));
-        assert!(poll(&mut calls).is_pending());
-        assert!(!calls.leaves(call(1)) && calls.leaves(call(2)) && !calls.is_quiet());
-        calls.forget(call(2));
-        assert!(calls.is_quiet());
-    }
-
-    #[test]
-    fn nothing_comes_of_calls_behind_the_end() {
-        let mut calls = Calls::default();
-        calls.make(call(1), std::future::ready(Ok(Value::null())));
-        calls.clear();
-        assert!(calls.is_quiet() && poll(&mut calls).is_pending());
+/// The failure of a call whose capability has panicked.
+fn panicked(effect: Effect) -> Failure {
+    let message = "the capability panicked";
+    match effect {
+        Effect::Once => Failure::new(code::AMBIGUOUS, message),
+        _ => Failure::retryable(code::LOST_WORKER, message),
     }
 }
+
+#[cfg(test)]
+mod tests;

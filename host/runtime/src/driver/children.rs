@@ -2,21 +2,26 @@
 
 use std::collections::HashMap;
 
-use flowcell_contract::FlowCall;
-use tokio::task::JoinHandle;
+use flowcell_contract::{Failure, FlowCall, RunId};
+use futures_util::FutureExt;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 
 use crate::{
+    command::{HubError, RunCommand},
     fact::TaskKey,
-    hub::Hub,
+    hub::{Command, Hub},
     live::Place,
-    result::{Rest, Waiting},
+    result::{Idle, Waiting},
 };
 
 /// A run that a task has called.
 struct Child {
     hub: Hub,
-    /// Why it does not move by itself, if it does not.
-    rest: Option<Rest>,
+    /// Its idle state; `None`: it moves by itself.
+    idle: Option<Idle>,
     driving: Option<JoinHandle<()>>,
 }
 
@@ -28,11 +33,11 @@ impl Drop for Child {
     }
 }
 
-/// A run that a task calls and that waits for a place. Dropping it gives up.
+/// A run that a task calls and that waits for a place. Dropping it ends the wait.
 pub(super) struct Queued {
     pub(super) attempt: u32,
     pub(super) call: FlowCall,
-    pub(super) waiting: JoinHandle<()>,
+    waiting: JoinHandle<()>,
 }
 
 impl Drop for Queued {
@@ -56,45 +61,60 @@ impl Children {
         self.place = Some(place);
     }
 
-    /// Gives the run's place to whoever waits for one.
+    /// Frees the run's place.
     pub(super) fn give_place(&mut self) {
         self.place = None;
     }
 
-    /// Whether the run has a place.
+    /// Returns whether the run has a place.
     pub(super) fn has_place(&self) -> bool {
         self.place.is_some()
     }
 
-    /// The run's place, entered now if it has none.
-    pub(super) fn place(&mut self, enter: impl FnOnce() -> Place) -> &Place {
-        self.place.get_or_insert_with(enter)
-    }
-
-    /// The run does not move by itself, or moves again.
-    pub(super) fn rests(&mut self, rests: bool) {
+    /// Notes whether the run itself is idle: its place then counts as one that becomes free by nothing in the process.
+    pub(super) fn set_idle(&mut self, is_idle: bool) {
         if let Some(place) = &mut self.place {
-            place.rests(rests);
+            place.rests(is_idle);
         }
     }
 
-    /// A child is driven from now on.
+    /// Adds a child that is driven from now on.
     pub(super) fn add(&mut self, task: TaskKey, hub: Hub, driving: JoinHandle<()>) {
-        self.driven.insert(task, Child { hub, rest: None, driving: Some(driving) });
+        self.driven.insert(task, Child { hub, idle: None, driving: Some(driving) });
     }
 
-    /// The child of a task, which moves from now on, whatever it waited for.
+    /// Returns the child of a task for a command, after which it is not idle any more.
     pub(super) fn wake(&mut self, task: TaskKey) -> Option<Hub> {
         self.driven.get_mut(&task).map(|child| {
-            child.rest = None;
+            child.idle = None;
             child.hub.clone()
         })
     }
 
-    /// All children, which move from now on.
+    /// Returns all children for a command, after which none is idle any more.
     pub(super) fn wake_all(&mut self) -> Vec<Hub> {
         let tasks: Vec<TaskKey> = self.driven.keys().copied().collect();
         tasks.into_iter().filter_map(|task| self.wake(task)).collect()
+    }
+
+    /// Passes a command on to the child of a task, with the number of the store's message if it came as one.
+    pub(super) fn pass_on(
+        &mut self,
+        task: Option<TaskKey>,
+        command: RunCommand,
+        delivered: Option<u64>,
+        answer: oneshot::Sender<Result<(), HubError>>,
+    ) {
+        let child = task.and_then(|task| self.wake(task));
+        tokio::spawn(async move {
+            let outcome = match (child, delivered) {
+                (Some(child), Some(message)) => child.deliver(message, command).await,
+                (Some(child), None) => child.request(command).await,
+                (None, _) => Err(command.unmet()),
+            };
+            // The caller may have given up.
+            let _ = answer.send(outcome);
+        });
     }
 
     /// All children.
@@ -108,68 +128,90 @@ impl Children {
         self.driven.keys()
     }
 
-    /// A child says why it does not move by itself, or that it does.
-    pub(super) fn told(&mut self, task: TaskKey, rest: Option<Rest>) {
+    /// Notes the idle state of a child; `None`: it moves by itself.
+    pub(super) fn told(&mut self, task: TaskKey, idle: Option<Idle>) {
         if let Some(child) = self.driven.get_mut(&task) {
-            child.rest = rest;
+            child.idle = idle;
         }
     }
 
-    /// A child has ended. What it still has to tell goes on.
+    /// Removes a child that has ended. The returned task ends when the child has told everything.
     pub(super) fn ended(&mut self, task: TaskKey) -> Option<JoinHandle<()>> {
         self.driven.remove(&task).and_then(|mut child| child.driving.take())
     }
 
-    /// Whether no child is driven.
+    /// Returns whether no child is driven.
     pub(super) fn is_empty(&self) -> bool {
         self.driven.is_empty()
     }
 
-    /// Whether no child moves by itself.
-    pub(super) fn all_rest(&self) -> bool {
-        self.driven.values().all(|child| child.rest.is_some())
+    /// Returns whether every child is idle.
+    pub(super) fn all_idle(&self) -> bool {
+        self.driven.values().all(|child| child.idle.is_some())
     }
 
-    /// When the first of them that rest moves by itself.
+    /// The time at which the first idle child moves by itself.
     pub(super) fn due(&self) -> Option<u64> {
-        self.driven.values().filter_map(|child| child.rest.as_ref()?.due).min()
+        self.driven.values().filter_map(|child| child.idle.as_ref()?.due).min()
     }
 
-    /// What they wait for, each below its task.
+    /// Returns the waits of the children, with addresses below those of their tasks.
     pub(super) fn waiting(&self, address: impl Fn(TaskKey) -> String) -> Vec<Waiting> {
         let below = |(task, child): (&TaskKey, &Child)| {
             let prefix = address(*task);
-            let inner = child.rest.iter().flat_map(|rest| &rest.waiting);
+            let inner = child.idle.iter().flat_map(|idle| &idle.waiting);
             inner.map(|waiting| waiting.within(&prefix)).collect::<Vec<_>>()
         };
         self.driven.iter().flat_map(below).collect()
     }
 
-    /// A call waits for a place.
-    pub(super) fn queue(&mut self, task: TaskKey, queued: Queued) {
-        self.queued.insert(task, queued);
+    /// Asks for a place for the run that a task calls, and returns it if there is one now. Otherwise the call is queued, and
+    /// `commands` get [`Command::ChildPlaced`] later. `enter` takes a place for the run itself if it has none.
+    pub(super) fn request_place(
+        &mut self,
+        (task, attempt): (TaskKey, u32),
+        call: &FlowCall,
+        run: &RunId,
+        enter: impl FnOnce() -> Place,
+        commands: &mpsc::Sender<Command>,
+    ) -> Option<Result<Place, Failure>> {
+        let mut waiting = self.place.get_or_insert_with(enter).below(run);
+        if let Some(place) = (&mut waiting).now_or_never() {
+            return Some(place);
+        }
+        let commands = commands.clone();
+        let waiting = tokio::spawn(async move {
+            let place = waiting.await;
+            // A run that is over needs no place.
+            let _ = commands.send(Command::ChildPlaced { task, attempt, place }).await;
+        });
+        self.queued.insert(task, Queued { attempt, call: call.clone(), waiting });
+        None
     }
 
-    /// The call of a task that waited for a place, if it is that of this attempt, or of any.
+    /// Takes the call of a task that waits for a place, if it is of this attempt; `None`: of any.
     pub(super) fn leave_queue(&mut self, task: TaskKey, attempt: Option<u32>) -> Option<Queued> {
         let is_meant = |queued: &&Queued| attempt.is_none_or(|attempt| queued.attempt == attempt);
         self.queued.get(&task).filter(is_meant)?;
         self.queued.remove(&task)
     }
 
-    /// Whether no call waits for a place.
+    /// Returns whether no call waits for a place.
     pub(super) fn has_empty_queue(&self) -> bool {
         self.queued.is_empty()
     }
 
-    /// Nothing is begun any more.
+    /// Drops the calls that wait for a place.
     pub(super) fn clear_queue(&mut self) {
         self.queued.clear();
     }
 
-    /// Everything is over.
+    /// Drops all children, since the run has ended.
     pub(super) fn clear(&mut self) {
         self.driven.clear();
         self.queued.clear();
     }
 }
+
+#[cfg(test)]
+mod tests;

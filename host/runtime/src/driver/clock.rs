@@ -1,7 +1,6 @@
 //! The timers of a run, and the sleep until the next one.
 
 use std::{
-    collections::HashSet,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -9,6 +8,17 @@ use std::{
 use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::{outstanding::Timer, ports::Timers, state::RunState, timing::TimerHeap};
+
+/// The time at which the timers of an idle run move it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextDue {
+    /// Soon enough for the driver to stay.
+    Soon,
+    /// At this time.
+    At(u64),
+    /// No timer moves it on.
+    Never,
+}
 
 /// The timers of a run.
 pub(super) struct Clock {
@@ -27,7 +37,7 @@ impl Clock {
         self.clock.now()
     }
 
-    /// Waits until the clock shows `due`, or later.
+    /// Waits until the clock shows `due` or a later time.
     pub(super) fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
         self.clock.wait(due)
     }
@@ -42,12 +52,32 @@ impl Clock {
         self.heap.first(state)
     }
 
-    /// All timers that are meant.
-    pub(super) fn live(&self, state: &RunState) -> HashSet<(Timer, u64)> {
+    /// All timers that the state has.
+    #[cfg(test)]
+    pub(super) fn live(&self, state: &RunState) -> std::collections::HashSet<(Timer, u64)> {
         self.heap.live(state)
     }
 
-    /// Sees to it that the driver wakes at this time. Most timers are withdrawn before they are due, and setting the clock
+    /// Returns when timers move the run on. With a patience, the driver stays for those that are due within it. Without one,
+    /// it stays for every timer that moves the run on, and not for one that only ends its time or that of an answer.
+    pub(super) fn next_due(&self, state: &RunState, patience_ms: Option<u64>) -> NextDue {
+        let now = self.now();
+        let mut next = NextDue::Never;
+        for (timer, at) in self.heap.live(state) {
+            let is_soon = match patience_ms {
+                Some(patience) => at <= now.saturating_add(patience),
+                None => at <= now || !matches!(timer, Timer::Flow | Timer::Ask { .. }),
+            };
+            next = match next {
+                _ if is_soon => return NextDue::Soon,
+                NextDue::At(first) => NextDue::At(first.min(at)),
+                _ => NextDue::At(at),
+            };
+        }
+        next
+    }
+
+    /// Makes the driver wake at this time. Most timers are withdrawn before they are due, and setting the clock
     /// costs more than waking once too often: a sleep that ends earlier is kept.
     pub(super) fn sleep_until(&mut self, due: Option<u64>) {
         match (due, &self.sleeping) {
@@ -57,7 +87,7 @@ impl Clock {
         }
     }
 
-    /// Until when the driver has slept. Pending if it does not sleep, too.
+    /// Returns the time until which the driver has slept. Pending also if it does not sleep.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<u64> {
         let Some((until, sleep)) = &mut self.sleeping else { return Poll::Pending };
         if sleep.poll_unpin(context).is_pending() {
@@ -70,47 +100,4 @@ impl Clock {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        future::{pending, ready},
-        sync::{
-            Arc,
-            atomic::{AtomicU64, Ordering::Relaxed},
-        },
-        task::{Context, Poll, Waker},
-    };
-
-    use futures_util::{FutureExt, future::BoxFuture};
-
-    use super::Clock;
-    use crate::ports::Timers;
-
-    /// A clock that stands still, and counts how often it was set.
-    #[derive(Default)]
-    struct Still(AtomicU64);
-
-    impl Timers for Still {
-        fn now(&self) -> u64 {
-            10
-        }
-
-        fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
-            self.0.fetch_add(1, Relaxed);
-            if due <= 10 { ready(()).boxed() } else { pending().boxed() }
-        }
-    }
-
-    #[test]
-    fn a_sleep_that_ends_earlier_is_kept() {
-        let still = Arc::new(Still::default());
-        let mut clock = Clock::new(still.clone());
-        let context = &mut Context::from_waker(Waker::noop());
-        assert!(clock.poll(context).is_pending());
-        for (due, set) in [(Some(20), 1), (Some(30), 1), (Some(15), 2), (None, 2), (Some(10), 3)] {
-            clock.sleep_until(due);
-            assert_eq!(still.0.load(Relaxed), set, "{due:?}");
-        }
-        assert_eq!(clock.poll(context), Poll::Ready(10));
-        assert!(clock.poll(context).is_pending(), "it sleeps once");
-    }
-}
+mod tests;

@@ -1,41 +1,47 @@
-//! What goes from a run to the journal, and from there to those who wait for it.
+//! The way of facts from a run to the journal, and from there to subscribers and callers.
 
 use std::sync::Arc;
 
-use flowcell_contract::{Json, RunId};
+use flowcell_contract::Json;
+use flowcell_flow::graph::Node;
 use tokio::sync::oneshot;
 
-use super::trail::{self, Deferred, Trail};
+use super::{
+    durability::{self, DurabilityQueue, OnDurable},
+    journal::each_unit,
+    options::Identity,
+};
 use crate::{
     capture,
     command::HubError,
     event::{Event, LiveEvent},
+    fact::Write,
     hub::Channel,
     live::Starting,
-    ports::{Change, Durable, Projection, Record, Staged, StoredStatus, Unit},
-    publish::Projector,
+    ports::{Change, Entry, Journal, Projection, Record, StageError, Staged, StateStore, StoredStatus, Unit},
+    publish::{FLOW_STEP, Projector},
     state::RunState,
 };
 
-/// What the next unit takes with it, and what waits until units are durable.
+/// The additions to the next unit, and the effects that wait until units are durable.
 pub(super) struct Outbox {
-    run: RunId,
+    identity: Identity,
     /// The number of the next fact.
     pub(super) next_seq: u64,
     /// Written with the first unit.
     pub(super) record: Option<Record>,
-    /// State that the next unit makes durable.
-    pub(super) staged: Option<Staged>,
+    /// State writes that become durable with the next unit.
+    staged: Option<Staged>,
     /// Rows that the next unit changes.
     pub(super) rows: Vec<Change>,
     /// The message of the store's inbox that the next unit takes in.
     pub(super) delivered: Option<u64>,
-    /// Says which rows beside the journal change with which facts, if the flow has such.
+    /// Derives rows beside the journal from facts, if the flow has such rows.
     projection: Option<Box<dyn Projection>>,
-    trail: Trail,
-    /// Somebody waits for the journal, which is not forced yet.
+    queue: DurabilityQueue,
+    /// True if a caller waits for the journal, and the journal is not forced yet.
     hurried: bool,
-    /// The store has the run as parked.
+    /// True if the store has the run as parked.
     parked: bool,
     /// Counts the run until the store shows it.
     pub(super) starting: Option<Starting>,
@@ -43,34 +49,23 @@ pub(super) struct Outbox {
     channels: Vec<Arc<dyn Channel>>,
 }
 
-/// What is written beside a unit.
-pub(super) struct Beside {
-    pub(super) record: Option<Record>,
-    pub(super) writes: Option<Staged>,
-    pub(super) rows: Vec<Change>,
-    pub(super) standing: Option<StoredStatus>,
-    pub(super) force: bool,
-    pub(super) durable: Arc<Durable>,
-    pub(super) delivered: Option<u64>,
-}
-
 impl Outbox {
-    /// An outbox for a run of which nothing has happened yet.
+    /// The outbox of a new run.
     pub(super) fn new(
-        run: RunId,
+        identity: Identity,
         record: Record,
         projection: Option<Box<dyn Projection>>,
         projector: Projector,
     ) -> Outbox {
         Outbox {
-            run,
+            identity,
             next_seq: 0,
             record: Some(record),
             staged: None,
             rows: Vec::new(),
             delivered: None,
             projection,
-            trail: Trail::default(),
+            queue: DurabilityQueue::default(),
             hurried: false,
             parked: false,
             starting: None,
@@ -79,27 +74,29 @@ impl Outbox {
         }
     }
 
-    /// Takes in a unit that happens now, and answers what is written beside it. Of a run that another driver drives along
-    /// (not `top`) nobody else waits for the end.
-    pub(super) fn add(&mut self, unit: &Arc<Unit>, state: &RunState, top: bool) -> Beside {
+    /// Takes in a unit that happens now, and returns the entry for the journal. `top`: no run above waits for this one.
+    pub(super) fn add(&mut self, unit: &Arc<Unit>, state: &RunState, top: bool) -> Entry {
         self.next_seq = unit.next_seq();
-        // Whatever happens to a parked run makes it one that somebody should drive.
-        let standing = unit.facts.iter().rev().find_map(trail::standing);
+        // Anything that happens to a parked run makes it active.
+        let standing = unit.facts.iter().rev().find_map(durability::standing);
         let standing = standing.or(self.parked.then_some(StoredStatus::Active));
         self.parked = matches!(standing, Some(StoredStatus::Parked { .. }));
         let mut rows = std::mem::take(&mut self.rows);
         if let Some(projection) = &mut self.projection {
             rows.extend(projection.project(unit, &|task| capture::render_members(state, task)));
         }
-        let force = unit.facts.iter().any(|fact| trail::is_waited_for(fact, top));
+        let force = unit.facts.iter().any(|fact| durability::is_waited_for(fact, top));
         self.hurried |= force;
-        Beside {
+        Entry {
+            tenant: self.identity.tenant.clone(),
+            run: self.identity.run_id.clone(),
+            unit: unit.clone(),
             record: self.record.take(),
             writes: self.staged.take(),
             rows,
             standing,
             force,
-            durable: self.trail.durable(),
+            durable: self.queue.durable(),
             delivered: self.delivered.take(),
         }
     }
@@ -112,61 +109,70 @@ impl Outbox {
             // Its rows were changed when it was written.
             projection.project(unit, &|_| Json::Null);
         }
-        if let Some(standing) = unit.facts.iter().rev().find_map(trail::standing) {
+        if let Some(standing) = unit.facts.iter().rev().find_map(durability::standing) {
             self.parked = matches!(standing, StoredStatus::Parked { .. });
         }
     }
 
-    /// Everything so far is durable and told.
+    /// Notes that everything so far is durable and told.
     pub(super) fn recovered(&mut self) {
         self.record = None;
-        self.trail = Trail::from(self.next_seq);
+        self.queue = DurabilityQueue::from(self.next_seq);
     }
 
-    /// Holds something back until everything so far is durable.
-    pub(super) fn hold(&mut self, deferred: Deferred) {
-        self.trail.add(self.next_seq, deferred);
+    /// Makes state writes visible. They become durable with the next unit.
+    pub(super) fn stage(
+        &mut self,
+        store: &dyn StateStore,
+        flow: &Arc<str>,
+        writes: Vec<Write>,
+    ) -> Result<(), StageError> {
+        if !writes.is_empty() {
+            self.staged = Some(store.stage(&self.identity.tenant, flow, writes)?);
+        }
+        Ok(())
     }
 
-    /// Holds something back for which somebody waits.
-    pub(super) fn hold_and_hurry(&mut self, deferred: Deferred) {
+    /// Holds an effect back until everything so far is durable.
+    pub(super) fn hold(&mut self, deferred: OnDurable) {
+        self.queue.add(self.next_seq, deferred);
+    }
+
+    /// Holds an effect back for which a caller waits: the journal is forced.
+    pub(super) fn hold_and_hurry(&mut self, deferred: OnDurable) {
         self.hold(deferred);
         self.hurried = true;
     }
 
-    /// Acknowledges a request. Acknowledged is what is on stable storage, and so is what a refusal follows from.
+    /// Answers a request once everything so far is durable: an acknowledged request is on stable storage, and so are the facts
+    /// that a refusal follows from.
     pub(super) fn acknowledge(&mut self, answer: oneshot::Sender<Result<(), HubError>>, outcome: Result<(), HubError>) {
-        self.hold_and_hurry(Deferred::Acknowledge(answer, outcome));
+        self.hold_and_hurry(OnDurable::Acknowledge(answer, outcome));
     }
 
-    /// The next thing that may go.
-    pub(super) fn next(&mut self) -> Option<Deferred> {
-        self.trail.next()
+    /// Takes the next effect that may happen.
+    pub(super) fn next(&mut self) -> Option<OnDurable> {
+        self.queue.next()
     }
 
-    /// What is held back, in order.
-    pub(super) fn trail(&mut self) -> &mut Trail {
-        &mut self.trail
+    /// The effects that are held back.
+    pub(super) fn queue(&mut self) -> &mut DurabilityQueue {
+        &mut self.queue
     }
 
-    /// Whether the store takes nothing more from this driver.
+    /// Returns whether the store takes nothing more from this driver.
     pub(super) fn is_refused(&self) -> bool {
-        self.trail.is_refused()
+        self.queue.is_refused()
     }
 
-    /// Whether somebody waits for the journal, which is not forced yet.
+    /// Returns whether a caller waits for the journal, and the journal is not forced yet.
     pub(super) fn is_hurried(&self) -> bool {
         self.hurried
     }
 
-    /// The journal is forced now, if anybody waits for it.
+    /// Returns whether the journal has to be forced now, once for all callers that wait.
     pub(super) fn take_hurry(&mut self) -> bool {
         std::mem::take(&mut self.hurried)
-    }
-
-    /// What comes before this number has been told.
-    pub(super) fn told(&self) -> u64 {
-        self.trail.told()
     }
 
     pub(super) fn channels(&self) -> &[Arc<dyn Channel>] {
@@ -177,13 +183,23 @@ impl Outbox {
         self.channels = channels;
     }
 
-    /// Adds a channel that was told the same as the others, by this projector.
-    pub(super) fn attach(&mut self, channel: Arc<dyn Channel>, projector: Projector) {
+    /// Attaches a channel after replaying the earlier events to it.
+    pub(super) fn attach(&mut self, channel: Arc<dyn Channel>, mut projector: Projector, journal: &dyn Journal) {
+        let Identity { tenant, run_id, .. } = &self.identity;
+        let told = self.queue.told();
+        let read = each_unit(journal, tenant, run_id, |unit| {
+            if unit.next_seq() <= told {
+                projector.project(&unit).iter().for_each(|event| channel.on_event(event));
+            }
+        });
+        if let Err(error) = read {
+            tracing::warn!(run = %run_id, "a late channel misses what happened so far: {error}");
+        }
         self.projector = projector;
         self.channels.push(channel);
     }
 
-    /// Tells the channels of a unit that is durable.
+    /// Publishes a durable unit to the channels.
     pub(super) fn tell(&mut self, unit: &Unit) {
         if self.channels.is_empty() {
             return;
@@ -193,9 +209,17 @@ impl Outbox {
         }
     }
 
-    /// Tells the channels of something that is not recorded.
-    pub(super) fn tell_live(&self, event: &LiveEvent) {
-        self.each_channel(event, &event.kind, |channel, event| channel.on_live(event));
+    /// Publishes an event of a node that is not recorded, with these members.
+    pub(super) fn tell_live(&self, ts: u64, node: &Node, kind: Box<str>, members: &Json) {
+        if self.channels.is_empty() {
+            return;
+        }
+        let mut data = vec![("nodeId".into(), Json::from(node.id.0.clone()))];
+        data.extend(node.labels.get(FLOW_STEP).map(|step| (FLOW_STEP.into(), step.clone())));
+        data.extend(members.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
+        let (tenant, run_id) = (self.identity.tenant.clone(), self.identity.run_id.clone());
+        let event = LiveEvent { ts, tenant, run_id, kind, data: Json::object(data) };
+        self.each_channel(&event, &event.kind, |channel, event| channel.on_live(event));
     }
 
     /// A panic in a channel is the channel's own.
@@ -203,8 +227,16 @@ impl Outbox {
         for channel in &self.channels {
             let told = std::panic::AssertUnwindSafe(|| tell(&**channel, event));
             if std::panic::catch_unwind(told).is_err() {
-                tracing::warn!(run = %self.run, "a channel panicked at {kind}");
+                tracing::warn!(run = %self.identity.run_id, "a channel panicked at {kind}");
             }
         }
     }
 }
+
+/// The message about a state write that came too late.
+pub(super) fn conflict(key: &str) -> String {
+    format!("somebody else has written the state `{key}` meanwhile")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,37 +1,39 @@
-//! Doing what was decided: attempts, timers, calls.
+//! The effects of facts and commands: attempts, timers, calls, children.
 //!
 //! An attempt that waits for long has no instance ([`super::attempts`]). A call is recorded first, and then made.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{future::ready, sync::Arc};
 
-use flowcell_contract::{Attempt, Effect, Failure, Json, Outgoing, Step, StepResult, Value, Wake, code};
+use flowcell_contract::{Failure, FlowCall, Outgoing, Step, StepResult, Value, Wake, code};
 use futures_util::FutureExt;
+use tokio::sync::oneshot;
 
 use super::{
-    Answered, Deferred, Driver,
-    attempts::Number,
+    Driver, attempt,
+    attempts::{Answered, Number},
     calls::{CallKey, Ended},
-    conflict, mix,
+    child,
+    durability::OnDurable,
+    options::Identity,
+    outbox::conflict,
 };
 use crate::{
     agents::InboxMessage,
     call_log::Reply,
-    calls::{AttemptCalls, Attempting},
-    command::RunCommand,
+    command::{HubError, RunCommand},
     decide::Input,
-    event::LiveEvent,
     fact::{AgentFact, CallRecord, Fact, ScopeId, TaskKey, Write},
-    hub::Command,
-    limits::EVICT_MS,
-    outstanding::Timer,
+    hub::{Channel, Command},
+    limits::{EVICT_MS, MAX_DEPTH},
+    live::Place,
+    outstanding::{Outstanding, Timer},
     ports::{StageError, Unit},
-    publish::FLOW_STEP,
-    question::QuestionRef,
-    sabotage,
+    publish::Projector,
     state::{Phase, Task},
 };
 
 impl Driver {
+    /// Performs the effects of recorded facts.
     pub(super) fn perform(&mut self, unit: &Unit) {
         for fact in &unit.facts {
             match fact {
@@ -48,14 +50,14 @@ impl Driver {
                 Fact::CallEnded { task, attempt, ordinal, reply } => {
                     self.tell_end((*task, *attempt, *ordinal), unit.ts, reply);
                 }
-                Fact::Agent { task, told, .. } => self.hand_letter(*task, told),
+                Fact::Agent { task, told, .. } => self.hand_message(*task, told),
                 Fact::CallDecided { task, attempt, ordinal, allowed, .. } => {
-                    self.call_decided(*task, *attempt, *ordinal, *allowed);
+                    self.call_decided((*task, *attempt, *ordinal), *allowed);
                 }
                 Fact::TaskIdle { task, .. } => self.add_timers(*task),
                 Fact::TaskBusy { task } => {
                     self.add_timers(*task);
-                    self.rouse(*task);
+                    self.rehydrate(*task);
                 }
                 Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task, .. } | Fact::TaskBlocked { task, .. } => {
                     self.attempts.withdraw(*task);
@@ -75,7 +77,125 @@ impl Driver {
         }
     }
 
-    pub(super) fn add_timers(&mut self, task: TaskKey) {
+    /// Resumes the run: begins everything again that was begun and not answered. The resume is durable before, so that
+    /// a run that kills its process is recognised.
+    pub(super) async fn resume(&mut self, by_hand: bool) {
+        if self.state.end().is_some() {
+            return;
+        }
+        let _ = self.apply_input(Input::Resume { by_hand, alone: self.options.alone });
+        self.flush().await;
+        if self.state.held().is_some() {
+            return;
+        }
+        for outstanding in self.state.outstanding() {
+            match outstanding {
+                // An attempt that waits for people begins again when something arrives for it.
+                Outstanding::Attempt { task, attempt, resumes } if self.state.task(task).idle => {
+                    self.attempts.keep_evicted(task, (attempt, resumes));
+                }
+                Outstanding::Attempt { task, .. } => self.start(task),
+                Outstanding::Timer(timer, _) => self.clock.add(&self.state, timer),
+                Outstanding::Child { task, name, input, cancelled, .. } => {
+                    self.place_child(task, &FlowCall { name, input });
+                    if cancelled {
+                        self.cancel_child(task);
+                    }
+                }
+                Outstanding::Question { task, .. } => self.reply_early(self.options.answers.to_gate(&self.state, task)),
+                Outstanding::Permission { task, ordinal, .. } => {
+                    self.reply_early(self.options.answers.to_call(&self.state, task, ordinal));
+                }
+                // A call is made again when its attempt is back at it.
+                Outstanding::Event { .. }
+                | Outstanding::Messages { .. }
+                | Outstanding::Decision { .. }
+                | Outstanding::Call { .. } => {}
+            }
+        }
+        let _ = self.apply_input(Input::Proceed);
+    }
+
+    /// Handles a command of an attempt, a child or a person.
+    pub(super) fn handle(&mut self, command: Command) {
+        match command {
+            Command::Stop => self.stop(),
+            // A call that begins during a shutdown would be cut off. The repeated attempt makes it again.
+            Command::Call { .. } | Command::CallAgain { .. } if self.shutdown.is_requested() => {}
+            Command::Input(input) => _ = self.apply_input(*input),
+            Command::Call { task, attempt, record, outgoing, reply } => {
+                self.call(task, attempt, record, outgoing, reply);
+            }
+            Command::CallAgain { task, attempt, ordinal, outgoing } => {
+                self.call_again((task, attempt, ordinal), outgoing);
+            }
+            Command::Waits { task, attempt, due, heard } => self.waits(task, attempt, due, heard),
+            Command::Live { task, kind, members } => {
+                if self.state.find(task).is_some_and(|task| task.phase == Phase::Running) {
+                    self.outbox.tell_live(self.clock.now(), self.state.graph.node(task.node), kind, &members);
+                }
+            }
+            Command::Run(command, answer) => self.request(command, None, answer),
+            Command::Deliver(message, command, answer) => self.request(command, Some(message), answer),
+            Command::Attach { channel, to_child } => self.attach(&channel, to_child),
+            Command::Unattended => self.options.parks = true,
+            Command::Settle(answer) => {
+                self.outbox.hold(OnDurable::Acknowledge(answer, Ok(())));
+                self.catch_up();
+            }
+            Command::ChildEnded { task, attempt, result } => {
+                // The child tells the rest of its events before this run tells of the end.
+                if let Some(driving) = self.children.ended(task) {
+                    self.outbox.hold(OnDurable::Follow(driving));
+                }
+                let _ = self.apply_input(Input::ChildEnded { task, attempt, result });
+            }
+            Command::ChildPlaced { task, attempt, place } => {
+                if let Some(queued) = self.children.leave_queue(task, Some(attempt)) {
+                    self.start_child((task, attempt), &queued.call, place);
+                }
+            }
+            Command::ChildIdle { task, idle } => self.children.told(task, idle),
+        }
+    }
+
+    /// Takes in a command to the run, with the number of the store's message if it came as one.
+    pub(super) fn request(
+        &mut self,
+        command: RunCommand,
+        delivered: Option<u64>,
+        answer: oneshot::Sender<Result<(), HubError>>,
+    ) {
+        if command.is_too_large() {
+            let _ = answer.send(Err(HubError::TooLarge));
+            return;
+        }
+        if let Some((task, inner)) = command.below() {
+            return self.children.pass_on(self.state.task_at(&task), inner, delivered, answer);
+        }
+        self.outbox.delivered = delivered;
+        let outcome = self.apply_input(Input::Command(command));
+        self.outbox.delivered = None;
+        self.outbox.acknowledge(answer, outcome);
+        self.catch_up();
+    }
+
+    /// Attaches a late channel to the run and to its children.
+    fn attach(&mut self, channel: &Arc<dyn Channel>, to_child: bool) {
+        self.catch_up();
+        if !to_child {
+            channel.on_start(&self.hub);
+        }
+        let (tenant, run_id) = (self.identity.tenant.clone(), self.identity.run_id.clone());
+        let projector = Projector::new(tenant, run_id, self.state.graph.clone());
+        self.outbox.attach(channel.clone(), projector, &*self.world.journal);
+        for hub in self.children.hubs() {
+            let (hub, channel) = (hub.clone(), channel.clone());
+            tokio::spawn(async move { hub.attach_from_above(channel).await });
+        }
+    }
+
+    fn add_timers(&mut self, task: TaskKey) {
         for timer in self.state.timers_of(task) {
             if !matches!(timer, Timer::Total { .. }) {
                 self.clock.add(&self.state, timer);
@@ -83,75 +203,52 @@ impl Driver {
         }
     }
 
-    /// Starts an attempt, or goes on with it, if nothing later in the same unit has ended it.
-    pub(super) fn start(&mut self, key: TaskKey) {
+    /// Starts or resumes an attempt, if nothing later in the same unit has ended it.
+    fn start(&mut self, key: TaskKey) {
         let Some(task) = self.state.find(key).filter(|task| task.phase == Phase::Running) else { return };
         let number = (task.attempt, task.resumes);
-        let writes = task.rest.as_deref().map(|rest| rest.writes.to_vec()).unwrap_or_default();
-        let attempt = self.attempt(key);
+        let attempt = attempt::render(&self.identity, &self.state, key);
         let config = attempt.as_ref().map_or_else(|_| Value::null(), |attempt| attempt.config.clone());
-        let scope = self.state.scope(key.scope).path.clone();
-        let attempting = Attempting { task: key, scope, number, now_ms: task.clock, config };
-        let calls = Arc::new(AttemptCalls::new(
-            self.site.clone(),
-            attempting,
-            writes,
-            task.calls.as_deref().filter(|_| !sabotage::deduplication_is_off()),
-            task.agents.as_deref(),
-        ));
-        calls.wait_until(task.wait_until);
+        let calls = Arc::new(attempt::calls(&self.site, &self.state, key, config));
         self.add_timers(key);
-        let given = self.given.get(&key.node).filter(|_| key.scope == ScopeId::ROOT).cloned();
-        let long = self.attempts.remember(key, &attempt, given.is_some());
-        let answer = match attempt {
-            Ok(_) if given.is_some() => std::future::ready(Ok(Step::Done(given.unwrap_or_default()))).boxed(),
+        let given = self.options.given.get(&key.node).filter(|_| key.scope == ScopeId::ROOT).cloned();
+        let received = self.attempts.remember(key, &attempt, given.is_some());
+        let result = match attempt {
+            Ok(_) if given.is_some() => ready(Ok(Step::Done(given.unwrap_or_default()))).boxed(),
             Ok(attempt) => self.world.runner.run(attempt, calls.clone()),
-            Err(failure) => std::future::ready(StepResult::Err(failure)).boxed(),
+            Err(failure) => ready(StepResult::Err(failure)).boxed(),
         };
-        let done = calls.clone();
-        let answered = async move {
-            // Before the node runs, as the virtual time of a test stands still only while a node runs.
-            let received = match long {
-                Some(long) => Some(long.await),
-                None => None,
-            };
-            let result = answer.await;
-            done.finish(&result).await;
-            let (writes, heard) = (done.take_writes(), done.take_heard());
-            Answered { task: key, attempt: number, result, writes, heard, received }
-        };
-        self.attempts.begin(key, calls, answered);
+        self.attempts.begin((key, number), calls, received, result);
     }
 
-    fn attempt(&self, key: TaskKey) -> Result<Attempt, Failure> {
-        let state = &self.state;
-        let (input, config) = crate::capture::render(state, key)?;
-        let node = state.graph.node(key.node);
-        let task = state.task(key);
-        let rest = task.rest.as_deref();
-        let pack = node.node_type.pack.clone().ok_or_else(|| {
-            Failure::new(code::BAD_PACK, format!("node type `{}` belongs to no pack", node.node_type.name))
-        })?;
-        let salt = (u64::from(key.scope.0) << 32 | u64::from(key.node.0)) ^ mix(u64::from(task.attempt));
-        Ok(Attempt {
-            tenant: self.identity.tenant.clone(),
-            run_id: self.identity.run_id.clone(),
-            flow: state.graph.name.clone(),
-            node_id: node.id.clone(),
-            node_type: node.node_type.name.clone(),
-            pack,
-            scope: state.scope(key.scope).path.clone(),
-            attempt: task.attempt,
-            resumes: task.resumes,
-            input: Value::from(input),
-            config: Value::from(config),
-            state: rest.and_then(|rest| rest.state.clone()),
-            woken: rest.and_then(|rest| rest.woken.clone()),
-            has_body: node.body.is_some(),
-            grants: node.grants.clone(),
-            now_ms: task.clock,
-            seed: mix(state.seed ^ mix(salt)),
-        })
+    /// Begins an attempt again for which something has arrived, if it was evicted.
+    fn rehydrate(&mut self, task: TaskKey) {
+        if self.attempts.rehydrate(task) {
+            self.start(task);
+        }
+    }
+
+    /// Schedules a check whether an attempt still waits.
+    fn check_later(&mut self, task: TaskKey, attempt: Number) {
+        self.attempts.check_at(self.clock.now().saturating_add(EVICT_MS), task, attempt);
+    }
+
+    /// Evicts attempts that have waited for long.
+    pub(super) fn evict_waiting(&mut self) {
+        let now = self.clock.now();
+        while let Some((task, attempt)) = self.attempts.next_waiting(now) {
+            if self.state.is_running(task, attempt) {
+                self.attempts.evict(task, attempt);
+            }
+        }
+    }
+
+    /// Notes that an attempt waits for people, unless something has arrived for it meanwhile.
+    fn waits(&mut self, task: TaskKey, attempt: Number, due: Option<u64>, heard: u64) {
+        if self.attempts.calls_of(task).is_some_and(|calls| calls.heard() == heard) {
+            let _ = self.apply_input(Input::Waits { task, attempt, due });
+            self.check_later(task, attempt);
+        }
     }
 
     fn paused(&mut self, key: TaskKey, until: &[Wake]) {
@@ -162,36 +259,19 @@ impl Driver {
         for wake in until {
             match wake {
                 Wake::Flow(call) => self.place_child(key, call),
-                Wake::Answer(_) => self.answer_early(key),
+                Wake::Answer(_) => self.reply_early(self.options.answers.to_gate(&self.state, key)),
                 _ => {}
             }
         }
     }
 
-    /// Uses an answer that was given before the question was asked.
-    pub(super) fn answer_early(&mut self, key: TaskKey) {
-        let address = self.state.address(key);
-        let id = self.state.graph.node(key.node).id.as_str();
-        let Some(answer) = self.answers.get(&address).or_else(|| self.answers.get(id)).cloned() else { return };
-        let question = self.state.gate(key).map(|(_, _, asked)| asked).unwrap_or_default();
-        let (told, _) = tokio::sync::oneshot::channel();
-        self.notes_to_self.push_back(Command::Run(RunCommand::Reply { gate: address, answer, question }, told));
+    /// Replies to a question with an answer that was given before it was asked.
+    fn reply_early(&mut self, reply: Option<RunCommand>) {
+        let (told, _) = oneshot::channel();
+        self.notes_to_self.extend(reply.map(|reply| Command::Run(reply, told)));
     }
 
-    /// Uses an answer that was given before an agent asked whether a call may leave. It counts for the first attempt.
-    pub(super) fn allow_early(&mut self, key: TaskKey, ordinal: u32) {
-        if self.state.find(key).is_none_or(|task| task.attempt != 1) {
-            return;
-        }
-        let gate = format!("{}#{ordinal}", self.state.address(key));
-        let of_node = format!("{}#{ordinal}", self.state.graph.node(key.node).id);
-        let Some(answer) = self.answers.get(&gate).or_else(|| self.answers.get(&of_node)).cloned() else { return };
-        let (told, _) = tokio::sync::oneshot::channel();
-        let question = QuestionRef::default();
-        self.notes_to_self.push_back(Command::Run(RunCommand::Reply { gate, answer, question }, told));
-    }
-
-    /// An attempt has answered.
+    /// Takes in the answer of an attempt.
     pub(super) fn answered(&mut self, answered: Answered) {
         let Answered { task, attempt, result, writes, heard, received } = answered;
         self.attempts.ended(task);
@@ -199,59 +279,25 @@ impl Driver {
             return;
         }
         if let Some(received) = received {
-            self.attempts.was_given(task, received);
+            self.attempts.set_received(task, received);
         }
         let (result, writes) = match result {
             Ok(Step::Done(output)) => (self.stage_output(writes).map(|()| Step::Done(output)), Vec::new()),
             other => (other, writes),
         };
-        let _ = self.bring(Input::Answered { task, attempt, result, writes, heard });
+        let _ = self.apply_input(Input::Answered { task, attempt, result, writes, heard });
     }
 
     /// Makes an attempt's state writes visible together with its outcome.
     fn stage_output(&mut self, writes: Vec<Write>) -> Result<(), Failure> {
-        if writes.is_empty() {
-            return Ok(());
-        }
-        self.outbox.staged = Some(self.stage(writes).map_err(|error| match error {
+        self.outbox.stage(&*self.world.state, &self.state.graph.name, writes).map_err(|error| match error {
             StageError::Conflict(key) => Failure::retryable(code::STATE_CONFLICT, conflict(&key)),
             StageError::Store(error) => error.into(),
-        })?);
-        Ok(())
-    }
-
-    /// Looks later whether an attempt still waits.
-    fn look_later(&mut self, task: TaskKey, attempt: Number) {
-        self.attempts.look_at(self.clock.now().saturating_add(EVICT_MS), task, attempt);
-    }
-
-    /// Drops the instances of attempts that have waited for long.
-    pub(super) fn drop_waiting(&mut self) {
-        let now = self.clock.now();
-        while let Some((task, attempt)) = self.attempts.waiting(now) {
-            if self.state.is_running(task, attempt) {
-                self.attempts.drop_instance(task, attempt);
-            }
-        }
-    }
-
-    /// Something has arrived for an attempt. Begins it again if it was dropped.
-    fn rouse(&mut self, task: TaskKey) {
-        if self.attempts.rouse(task) {
-            self.start(task);
-        }
-    }
-
-    /// An attempt says that it waits for people.
-    pub(super) fn waits(&mut self, task: TaskKey, attempt: Number, due: Option<u64>, heard: u64) {
-        if self.attempts.calls_of(task).is_some_and(|calls| calls.heard() == heard) {
-            let _ = self.bring(Input::Waits { task, attempt, due });
-            self.look_later(task, attempt);
-        }
+        })
     }
 
     /// Hands a message to its attempt.
-    fn hand_letter(&mut self, task: TaskKey, told: &AgentFact) {
+    fn hand_message(&mut self, task: TaskKey, told: &AgentFact) {
         let entry = match told {
             AgentFact::Written { id, message, value } => {
                 InboxMessage { run: id.clone(), id: Some(message.clone()), value: value.clone(), applied: false }
@@ -263,32 +309,13 @@ impl Driver {
         };
         match self.attempts.calls_of(task) {
             Some(calls) => calls.receive(entry),
-            None => self.rouse(task),
+            None => self.rehydrate(task),
         }
         self.add_timers(task);
     }
 
-    /// Tells those who watch what is not recorded.
-    pub(super) fn tell_live(&self, task: TaskKey, kind: Box<str>, members: &Json) {
-        let is_running = |task: &Task| task.phase == Phase::Running;
-        if self.outbox.channels().is_empty() || !self.state.find(task).is_some_and(is_running) {
-            return;
-        }
-        let node = self.state.graph.node(task.node);
-        let mut data = vec![("nodeId".into(), Json::from(node.id.0.clone()))];
-        data.extend(node.labels.get(FLOW_STEP).map(|step| (FLOW_STEP.into(), step.clone())));
-        data.extend(members.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
-        self.outbox.tell_live(&LiveEvent {
-            ts: self.clock.now(),
-            tenant: self.identity.tenant.clone(),
-            run_id: self.identity.run_id.clone(),
-            kind,
-            data: Json::object(data),
-        });
-    }
-
-    /// Records a call and lets it leave once the record is durable, unless it has a reply already.
-    pub(super) fn call(
+    /// Records a call and schedules it, unless it has a reply already.
+    fn call(
         &mut self,
         task: TaskKey,
         attempt: Number,
@@ -297,100 +324,138 @@ impl Driver {
         reply: Option<Reply>,
     ) {
         let key = (task, attempt.0, call.ordinal);
-        let leaves = reply.is_none();
+        let has_reply = reply.is_some();
         let asks = call.ask.is_some();
-        // Refused is what an attempt asks for that is over.
-        if self.bring(Input::Call { task, attempt, call, reply }).is_ok() && leaves {
-            match asks {
-                true => {
-                    self.calls.ask(key, outgoing);
-                    self.add_timers(task);
-                    self.allow_early(task, key.2);
-                }
-                false => self.let_leave(key, outgoing),
-            }
-            self.look_later(task, attempt);
+        // The deciders refuse a call of an attempt that is over.
+        if self.apply_input(Input::Call { task, attempt, call, reply }).is_err() || has_reply {
+            return;
+        }
+        if asks {
+            self.calls.ask(key, outgoing);
+            self.add_timers(task);
+            self.reply_early(self.options.answers.to_call(&self.state, task, key.2));
+        } else {
+            self.schedule_dispatch(key, outgoing);
+        }
+        self.check_later(task, attempt);
+    }
+
+    /// Makes a call again that has no recorded end and that a repeated attempt is back at, unless it is still under way.
+    fn call_again(&mut self, key: CallKey, mut outgoing: Box<Outgoing>) {
+        if self.calls.is_dispatched(key) {
+            return;
+        }
+        let (task, attempt, ordinal) = key;
+        let _ = self.apply_input(Input::CallAgain { task, attempt, ordinal });
+        // A call of an attempt that was withdrawn meanwhile does not leave.
+        let running = |task: &&Task| task.phase == Phase::Running && task.attempt == attempt;
+        let Some(found) = self.state.find(task).filter(running) else { return };
+        outgoing.lost = found.calls.as_ref().map_or(0, |calls| calls.lost((attempt, ordinal)));
+        if is_under_way(found, key) {
+            self.schedule_dispatch(key, outgoing);
+        } else if found.calls.iter().any(|calls| calls.asked().any(|(call, ..)| call == (attempt, ordinal))) {
+            self.calls.ask(key, outgoing);
         }
     }
 
-    /// A repeated attempt is back at a call that has no recorded end: it is made again, unless it is still under way.
-    pub(super) fn call_again(&mut self, key: CallKey, mut outgoing: Box<Outgoing>) {
-        if !self.calls.leaves(key) {
-            let (task, attempt, ordinal) = key;
-            let _ = self.bring(Input::CallAgain { task, attempt, ordinal });
-            // What an attempt asks for that was withdrawn meanwhile does not leave.
-            let running = |task: &&Task| task.phase == Phase::Running && task.attempt == attempt;
-            let Some(found) = self.state.find(task).filter(running) else { return };
-            outgoing.lost = found.calls.as_ref().map_or(0, |calls| calls.lost((attempt, ordinal)));
-            if under_way(found, key) {
-                self.let_leave(key, outgoing);
-            } else if found.calls.iter().any(|calls| calls.asked().any(|(call, ..)| call == (attempt, ordinal))) {
-                self.calls.ask(key, outgoing);
-            }
-        }
-    }
-
-    /// A call may leave, or not: somebody has said so.
-    fn call_decided(&mut self, task: TaskKey, attempt: u32, ordinal: u32, allowed: bool) {
-        let key = (task, attempt, ordinal);
+    /// Schedules a call that a person has allowed, or tells its attempt that it does not leave.
+    fn call_decided(&mut self, key: CallKey, allowed: bool) {
+        let (task, _, ordinal) = key;
         let outgoing = self.calls.decided(key);
         if let Some(calls) = self.attempts.calls_of(task) {
             calls.allowed(ordinal);
         }
         match outgoing {
-            Some(outgoing) if allowed => self.let_leave(key, outgoing),
-            _ => self.rouse(task),
+            Some(outgoing) if allowed => self.schedule_dispatch(key, outgoing),
+            _ => self.rehydrate(task),
         }
         self.add_timers(task);
     }
 
-    fn let_leave(&mut self, key: CallKey, outgoing: Box<Outgoing>) {
+    /// Makes a call as soon as its record is durable.
+    fn schedule_dispatch(&mut self, key: CallKey, outgoing: Box<Outgoing>) {
         self.calls.wait(key);
-        self.outbox.hold_and_hurry(Deferred::Leave(key, outgoing));
+        self.outbox.hold_and_hurry(OnDurable::Dispatch(key, outgoing));
         self.catch_up();
     }
 
-    /// The record is durable: the call is made, if somebody still wants its end.
-    pub(super) fn leaves(&mut self, key: CallKey, outgoing: Outgoing) {
-        let wanted = self.state.find(key.0).is_some_and(|task| under_way(task, key));
+    /// Makes a call whose record is durable, if its end is still wanted.
+    pub(super) fn dispatch(&mut self, key: CallKey, outgoing: Outgoing) {
+        let is_wanted = self.state.find(key.0).is_some_and(|task| is_under_way(task, key));
         let capability = self.world.capabilities.get(&outgoing.call.interface);
-        let Some(capability) = capability.filter(|_| wanted) else { return self.calls.forget(key) };
-        let effect = outgoing.effect;
+        let Some(capability) = capability.filter(|_| is_wanted) else { return self.calls.forget(key) };
         self.has_called = true;
-        // A panic in a capability is one call's.
-        let performed = AssertUnwindSafe(capability.perform(outgoing)).catch_unwind();
-        let reply = performed.map(move |reply| reply.unwrap_or_else(|_| Err(broken(effect))).map_err(Box::new));
-        self.calls.make(key, reply);
+        self.calls.make(key, capability, outgoing);
     }
 
+    /// Takes in the end of a call.
     pub(super) fn call_ended(&mut self, ended: Ended) {
         let (task, attempt, ordinal) = ended.call;
         self.calls.forget(ended.call);
-        let _ = self.bring(Input::CallEnded { task, attempt, ordinal, reply: ended.reply });
+        let _ = self.apply_input(Input::CallEnded { task, attempt, ordinal, reply: ended.reply });
     }
 
-    /// What the journal now knows of a call's end is told to its attempt.
+    /// Tells an attempt of the recorded end of its call.
     fn tell_end(&mut self, key: CallKey, ts: u64, reply: &Reply) {
         let (task, attempt, ordinal) = key;
         self.calls.settle(key);
-        let meant = self.state.find(task).is_some_and(|task| task.attempt == attempt);
-        match self.attempts.calls_of(task).filter(|_| meant) {
-            Some(calls) => calls.arrive(ordinal, ts, reply.clone()),
-            None if meant => self.rouse(task),
-            None => {}
+        if self.state.find(task).is_some_and(|task| task.attempt == attempt) {
+            match self.attempts.calls_of(task) {
+                Some(calls) => calls.arrive(ordinal, ts, reply.clone()),
+                None => self.rehydrate(task),
+            }
         }
         self.add_timers(task);
     }
-}
 
-fn under_way(task: &Task, (_, attempt, ordinal): CallKey) -> bool {
-    task.calls.as_ref().is_some_and(|calls| calls.is_under_way((attempt, ordinal)))
-}
-
-fn broken(effect: Effect) -> Failure {
-    let message = "the capability panicked";
-    match effect {
-        Effect::Once => Failure::new(code::AMBIGUOUS, message),
-        _ => Failure::retryable(code::LOST_WORKER, message),
+    /// Starts the run that a task calls, now or as soon as there is a place for it.
+    fn place_child(&mut self, task: TaskKey, call: &FlowCall) {
+        if self.shutdown.is_requested() {
+            return;
+        }
+        let attempt = self.state.task(task).attempt;
+        let Identity { tenant, run_id, depth, .. } = &self.identity;
+        if *depth >= MAX_DEPTH {
+            let message = format!("flows may call flows at most {MAX_DEPTH} deep");
+            return self.child_failed(task, attempt, Failure::new(code::TOO_DEEP, message));
+        }
+        let (run, live) = (child::run_id(&self.state, run_id, task, attempt), &self.world.live);
+        let enter = || live.enter(tenant, run_id);
+        let place = self.children.request_place((task, attempt), call, &run, enter, &self.site.commands);
+        if let Some(place) = place {
+            self.start_child((task, attempt), call, place);
+        }
     }
+
+    /// Starts the run that a task calls. Without a place the call fails.
+    fn start_child(&mut self, (task, attempt): (TaskKey, u32), call: &FlowCall, place: Result<Place, Failure>) {
+        let opened = place.and_then(|place| Ok((place, self.caller().open(task, call)?)));
+        match opened {
+            Ok((place, (driver, hub, begin))) => {
+                self.has_called = true;
+                let driving = child::drive(driver, begin, place, (task, attempt), self.site.commands.clone());
+                self.children.add(task, hub, driving);
+            }
+            Err(failure) => self.child_failed(task, attempt, failure),
+        }
+    }
+
+    fn child_failed(&mut self, task: TaskKey, attempt: u32, failure: Failure) {
+        self.notes_to_self.push_back(Command::ChildEnded { task, attempt, result: Err(failure) });
+    }
+
+    /// Cancels the run that a task has called, or that waits for a place.
+    fn cancel_child(&mut self, task: TaskKey) {
+        if let Some(queued) = self.children.leave_queue(task, None) {
+            let failure = Failure::new(code::CANCELLED, "the child run was cancelled before it began");
+            self.child_failed(task, queued.attempt, failure);
+        }
+        if let Some(hub) = self.children.wake(task) {
+            tokio::spawn(async move { hub.abort().await });
+        }
+    }
+}
+
+fn is_under_way(task: &Task, (_, attempt, ordinal): CallKey) -> bool {
+    task.calls.as_ref().is_some_and(|calls| calls.is_under_way((attempt, ordinal)))
 }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use flowcell_contract::{NodeId, RunId};
 use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 
-use super::{FlowRunner, NoStart, OpenError, RunOptions, decided::decided};
+use super::{FlowRunner, OpenError, RunOptions, decided::decided};
 use crate::{
     driver::{Given, each_unit},
     fact::{Fact, ScopeId},
@@ -20,6 +20,33 @@ pub struct Repeat {
     pub from: Option<NodeId>,
     /// Keep the answers of people that the repeated nodes depend on, instead of asking again.
     pub keep_answers: bool,
+}
+
+/// The reason for which a run cannot be repeated from a node on.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NoStart {
+    /// The flow has no such node.
+    #[error("the flow itself has no node `{0}`")]
+    Unknown(NodeId),
+    /// The repeated part asks again for every answer that was to be kept.
+    #[error(
+        "no answer can be kept from `{from}` on, since `{gate}` runs again and asks again; \
+         begin at a node behind `{gate}`, or keep no answers and answer it once more"
+    )]
+    KeepsNothing {
+        /// The node to begin at.
+        from: NodeId,
+        /// A node that asks: this one, or one behind it.
+        gate: NodeId,
+    },
+}
+
+/// The run that a new run repeats.
+#[derive(Default)]
+pub(super) struct Repeated {
+    pub(super) run: Option<RunId>,
+    /// The part that is repeated, and the outputs of the other nodes; `None`: everything is repeated.
+    pub(super) part: Option<(Again, Given)>,
 }
 
 impl FlowRunner {
@@ -43,14 +70,10 @@ impl FlowRunner {
         if let Some(again) = again.as_ref().filter(|again| !again.asks_again) {
             require_kept(&world, &flow.graph, again)?;
         }
-        let mut runner = FlowRunner::new(flow, world, RunOptions { input, ..options })?;
-        if runner.is_new() {
-            runner.driver.repeat(Some(run.clone()));
-        } else {
+        let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(given) };
+        let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, ..options })?;
+        if !runner.is_new() {
             check_repeats(&runner, run, again.as_ref())?;
-        }
-        if let (Some(again), Some(given)) = (again, given) {
-            runner.driver.do_again(again, given);
         }
         Ok(runner)
     }

@@ -78,12 +78,12 @@ fn flow(nodes: Vec<Planned>, edges: Vec<(usize, usize, On)>) -> PlannedBody {
     PlannedBody { nodes, edges }
 }
 
-pub(super) fn chain(plans: Vec<Plan>) -> PlannedBody {
+pub(crate) fn chain(plans: Vec<Plan>) -> PlannedBody {
     let edges = (1..plans.len()).map(|to| (to - 1, to, On::Success)).collect();
     flow(plans.into_iter().map(Planned::new).collect(), edges)
 }
 
-pub(super) fn world(main: &Scripted, child: Option<Scripted>) -> World {
+pub(crate) fn world(main: &Scripted, child: Option<Scripted>) -> World {
     let mut plans = HashMap::from([("planned".to_owned(), main.plans.clone())]);
     let mut flows: Arc<dyn Flows> = Arc::new(NoFlows);
     if let Some(mut child) = child {
@@ -105,7 +105,7 @@ fn start(main: &PlannedBody, child: Option<&PlannedBody>, policy: FlowPolicy, op
     FlowRunner::new(flow, Arc::new(world), options).unwrap()
 }
 
-pub(super) fn block<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
@@ -376,8 +376,8 @@ fn ended_with(
             _ => None,
         });
         let (task, attempt) = running.unwrap();
-        let (node, rest) = (task.node.0 as usize, state.task(task).rest.as_deref());
-        let woken = rest.and_then(|rest| rest.woken.clone());
+        let (node, details) = (task.node.0 as usize, state.task(task).details.as_deref());
+        let woken = details.and_then(|details| details.woken.clone());
         let result = perform(&scripted.plans[node], attempt.0, woken.as_ref(), None).unwrap();
         decide(
             &mut state,

@@ -189,9 +189,9 @@ impl Bench {
     }
 
     fn answer(&mut self, task: TaskKey, attempt: u32, resumes: u32) {
-        let rest = self.state.find(task).unwrap().rest.clone().unwrap_or_default();
+        let details = self.state.find(task).unwrap().details.clone().unwrap_or_default();
         let plan = &self.plans[task.node.0 as usize];
-        let result = perform(plan, attempt, rest.woken.as_ref(), rest.state.as_ref()).unwrap();
+        let result = perform(plan, attempt, details.woken.as_ref(), details.state.as_ref()).unwrap();
         self.bring(Input::Answered {
             task,
             attempt: (attempt, resumes),

@@ -1,0 +1,92 @@
+//! Attempts as the runner takes them, rendered from the state of the run.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use flowcell_contract::{Attempt, Digest, Failure, Value, code};
+use flowcell_flow::graph::Graph;
+use tokio::sync::mpsc;
+
+use super::{entropy::mix, options::Identity};
+use crate::{
+    calls::{AttemptCalls, Attempting, CallSite},
+    capture,
+    fact::TaskKey,
+    hub::Command,
+    ports::Pin,
+    sabotage,
+    state::RunState,
+    world::World,
+};
+
+/// The packs of a flow's nodes.
+pub(super) fn packs(graph: &Graph) -> Vec<Digest> {
+    let packs: BTreeSet<_> = graph.nodes.iter().filter_map(|node| node.node_type.pack.clone()).collect();
+    packs.into_iter().collect()
+}
+
+/// Returns the part of a run that the calls of all its attempts share.
+pub(super) fn site(
+    world: &World,
+    identity: &Identity,
+    graph: Arc<Graph>,
+    pin: Pin,
+    commands: mpsc::Sender<Command>,
+) -> CallSite {
+    CallSite {
+        tenant: identity.tenant.clone(),
+        run_id: identity.run_id.clone(),
+        root: identity.root.clone(),
+        graph,
+        pin,
+        state: world.state.clone(),
+        cache: world.cache.clone(),
+        blobs: world.blobs.clone(),
+        timers: world.timers.clone(),
+        capabilities: world.capabilities.clone(),
+        commands,
+    }
+}
+
+/// Renders the current attempt of a task.
+pub(super) fn render(identity: &Identity, state: &RunState, key: TaskKey) -> Result<Attempt, Failure> {
+    let (input, config) = capture::render(state, key)?;
+    let node = state.graph.node(key.node);
+    let task = state.task(key);
+    let details = task.details.as_deref();
+    let pack = node.node_type.pack.clone().ok_or_else(|| {
+        Failure::new(code::BAD_PACK, format!("node type `{}` belongs to no pack", node.node_type.name))
+    })?;
+    let salt = (u64::from(key.scope.0) << 32 | u64::from(key.node.0)) ^ mix(u64::from(task.attempt));
+    Ok(Attempt {
+        tenant: identity.tenant.clone(),
+        run_id: identity.run_id.clone(),
+        flow: state.graph.name.clone(),
+        node_id: node.id.clone(),
+        node_type: node.node_type.name.clone(),
+        pack,
+        scope: state.scope(key.scope).path.clone(),
+        attempt: task.attempt,
+        resumes: task.resumes,
+        input: Value::from(input),
+        config: Value::from(config),
+        state: details.and_then(|details| details.state.clone()),
+        woken: details.and_then(|details| details.woken.clone()),
+        has_body: node.body.is_some(),
+        grants: node.grants.clone(),
+        now_ms: task.clock,
+        seed: mix(state.seed ^ mix(salt)),
+    })
+}
+
+/// Returns the calls of the current attempt of a task, with those that are recorded.
+pub(super) fn calls(site: &Arc<CallSite>, state: &RunState, key: TaskKey, config: Value) -> AttemptCalls {
+    let task = state.task(key);
+    let writes = task.details.as_deref().map(|details| details.writes.to_vec()).unwrap_or_default();
+    let scope = state.scope(key.scope).path.clone();
+    let number = (task.attempt, task.resumes);
+    let attempting = Attempting { task: key, scope, number, now_ms: task.clock, config };
+    let log = task.calls.as_deref().filter(|_| !sabotage::deduplication_is_off());
+    let calls = AttemptCalls::new(site.clone(), attempting, writes, log, task.agents.as_deref());
+    calls.wait_until(task.wait_until);
+    calls
+}

@@ -1,0 +1,145 @@
+//! Runs that tasks call: their ids, their flows, and driving them.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Failure, FlowCall, Json, RunId, Value, code};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+use super::{
+    Driver,
+    options::{Begin, DriveOptions, Identity, merge},
+    parent::Parent,
+};
+use crate::{
+    fact::{RunEnd, TaskKey},
+    hub::{Channel, Command, Hub},
+    limits::MAX_REPEATS,
+    live::Place,
+    outcome,
+    ports::{Pin, Record},
+    state::RunState,
+    world::{Pinned, World},
+};
+
+/// The id of the child that a run of this flow has at a task, the same each time.
+pub(super) fn run_id(state: &RunState, run: &RunId, key: TaskKey, attempt: u32) -> RunId {
+    let call = nth_call(state, key);
+    RunId::from(format!("{run}.{}.{attempt}{call}", state.address(key)))
+}
+
+/// Tells the calls of one attempt apart, which may call one flow after the other.
+fn nth_call(state: &RunState, key: TaskKey) -> String {
+    match state.task(key).resumes {
+        0 => String::new(),
+        resumes => format!("-{resumes}"),
+    }
+}
+
+/// The parts of a run that its children depend on.
+pub(super) struct Caller<'a> {
+    pub(super) state: &'a RunState,
+    pub(super) identity: &'a Identity,
+    pub(super) pin: &'a Pin,
+    pub(super) world: &'a Arc<World>,
+    /// The run that the calling run repeats.
+    pub(super) repeats: Option<&'a RunId>,
+    pub(super) options: &'a DriveOptions,
+    pub(super) channels: &'a [Arc<dyn Channel>],
+}
+
+impl Caller<'_> {
+    /// Prepares the run that a task calls: a new one, or the one that the journal has.
+    pub(super) fn open(&self, key: TaskKey, call: &FlowCall) -> Result<(Driver, Hub, Begin), Failure> {
+        let (address, attempt) = (self.state.address(key), self.state.task(key).attempt);
+        let run = run_id(self.state, &self.identity.run_id, key, attempt);
+        let known = self.world.journal.find(&self.identity.tenant, &run)?;
+        let is_new = known.is_none();
+        let (graph, record) = match known {
+            Some(record) => (self.world.flows.pinned(&record.pin)?, record),
+            None => {
+                let (flow, repeats) = self.callee(key, attempt, &call.name)?;
+                let record = flow.record(flow.graph.policy.clone());
+                (flow.graph, Record { called: Some(call.name.clone()), repeats, ..record })
+            }
+        };
+        let record = Record {
+            depth: self.identity.depth + 1,
+            parent: Some(self.identity.run_id.clone()),
+            root: format!("{}/{address}{}", self.identity.root, nth_call(self.state, key)).into(),
+            ..record
+        };
+        let input = merge(&graph.input, call.input.json());
+        if is_new {
+            self.world.flows.check_input(&graph, &input)?;
+        }
+        let (mut driver, hub) = Driver::new(self.world, run, graph, record);
+        driver.options.answers = self.options.answers.below(&address);
+        driver.options.patience_ms = self.options.patience_ms;
+        driver.set_channels(self.channels.to_vec());
+        hub.start_session();
+        let again = driver.recover(true)?;
+        Ok((driver, hub, again.unwrap_or(Begin::New(input))))
+    }
+
+    /// Finds the flow of a new child. In a run that repeats another one, it is the flow that the other run called at the same
+    /// place by the same name; the run that it made there is returned as well.
+    fn callee(&self, key: TaskKey, attempt: u32, name: &Arc<str>) -> Result<(Pinned, Option<RunId>), Failure> {
+        let (mut repeats, mut left) = (self.repeats.cloned(), MAX_REPEATS);
+        while let Some(before) = repeats.take().filter(|_| left > 0) {
+            left -= 1;
+            for attempt in [attempt, 1] {
+                let run = run_id(self.state, &before, key, attempt);
+                let record = self.world.journal.find(&self.identity.tenant, &run)?;
+                let Some(record) = record.filter(|record| record.called.as_ref().unwrap_or(&record.flow) == name)
+                else {
+                    continue;
+                };
+                return Ok((self.world.flows.called_again(name, self.pin, &record.pin)?, Some(run)));
+            }
+            repeats = self.world.journal.find(&self.identity.tenant, &before)?.and_then(|record| record.repeats);
+        }
+        Ok((self.world.flows.resolve(name, self.pin)?, None))
+    }
+}
+
+/// Drives a child in its place, and tells the run that called it of its end.
+pub(super) fn drive(
+    mut driver: Driver,
+    begin: Begin,
+    place: Place,
+    (task, attempt): (TaskKey, u32),
+    commands: mpsc::Sender<Command>,
+) -> JoinHandle<()> {
+    driver.take(place);
+    driver.parent = Some(Parent::new(commands.clone(), task));
+    tokio::spawn(async move {
+        driver.drive(begin, false).await;
+        if driver.is_refused() || driver.has_stopped() {
+            // The process that drives the tree now resumes this run too.
+            return;
+        }
+        let result = result_of(&driver.identity.run_id, driver.state.end());
+        // The next child may begin while this one waits for the journal.
+        driver.children.give_place();
+        let _ = commands.send(Command::ChildEnded { task, attempt, result }).await;
+        driver.flush().await;
+    })
+}
+
+fn result_of(run: &RunId, end: Option<&RunEnd>) -> Result<Value, Failure> {
+    match end {
+        Some(RunEnd::Succeeded { outputs }) => Ok(Value::from(Json::object([("outputs", outputs.clone())]))),
+        // The id of the run furthest below names all that are above it.
+        Some(RunEnd::Failed { failure, .. })
+            if failure.details.as_ref().is_some_and(|details| details.get("child").is_some()) =>
+        {
+            Err(failure.clone())
+        }
+        Some(RunEnd::Failed { failure, task, .. }) => {
+            let mut place = vec![("run", Json::from(run.as_str()))];
+            place.extend(task.as_ref().map(|task| ("task", Json::from(task.as_str()))));
+            Err(outcome::placed(failure.clone(), "child", place))
+        }
+        Some(RunEnd::Cancelled { .. }) | None => Err(Failure::new(code::CANCELLED, "the child run was cancelled")),
+    }
+}

@@ -1,0 +1,192 @@
+//! The effects of a run that wait until the facts before them are durable.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use flowcell_contract::{Outgoing, Wake};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::calls::CallKey;
+use crate::{
+    command::HubError,
+    fact::{Fact, ParkReason, RunEnd},
+    ports::{Durable, StoredStatus, Unit},
+    result::RunStatus,
+    sabotage,
+};
+
+/// An effect that waits until facts are durable.
+pub(super) enum OnDurable {
+    /// Tells facts to subscribers.
+    Tell(Arc<Unit>),
+    /// Waits until a child that has ended has told everything. The run tells of that end later.
+    Follow(JoinHandle<()>),
+    /// Makes a call that leaves the host.
+    Dispatch(CallKey, Box<Outgoing>),
+    /// Answers a request.
+    Acknowledge(oneshot::Sender<Result<(), HubError>>, Result<(), HubError>),
+}
+
+/// The effects that wait for the journal, in order.
+#[derive(Default)]
+pub(super) struct DurabilityQueue {
+    durable: Arc<Durable>,
+    waiting: VecDeque<(u64, OnDurable)>,
+    /// All facts before this number have been told.
+    told: u64,
+}
+
+impl DurabilityQueue {
+    /// The queue of a run whose facts before `seq` are durable and told.
+    pub(super) fn from(seq: u64) -> DurabilityQueue {
+        let queue = DurabilityQueue { told: seq, ..DurabilityQueue::default() };
+        queue.durable.advance(seq);
+        queue
+    }
+
+    /// The progress of the journal, for the store.
+    pub(super) fn durable(&self) -> Arc<Durable> {
+        self.durable.clone()
+    }
+
+    /// The number before which all facts have been told.
+    pub(super) fn told(&self) -> u64 {
+        self.told
+    }
+
+    /// Returns whether everything before `seq` is on stable storage.
+    fn is_durable(&self, seq: u64) -> bool {
+        seq <= self.durable.next_seq() || sabotage::forcing_is_off()
+    }
+
+    /// Holds an effect back until all facts before `seq` are durable.
+    pub(super) fn add(&mut self, seq: u64, deferred: OnDurable) {
+        self.waiting.push_back((seq, deferred));
+    }
+
+    /// Returns whether the store takes nothing more from this driver.
+    pub(super) fn is_refused(&self) -> bool {
+        self.durable.is_refused()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes the next effect that may happen.
+    pub(super) fn next(&mut self) -> Option<OnDurable> {
+        let (seq, first) = self.waiting.front()?;
+        let held = !self.is_durable(*seq) || matches!(first, OnDurable::Follow(child) if !child.is_finished());
+        if held {
+            return None;
+        }
+        let (seq, deferred) = self.waiting.pop_front()?;
+        self.told = seq;
+        Some(deferred)
+    }
+
+    /// Ready when the next effect may happen.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.durable.register(context.waker());
+        if self.durable.is_refused() {
+            return Poll::Ready(());
+        }
+        let Some(seq) = self.waiting.front().map(|(seq, _)| *seq) else { return Poll::Pending };
+        let durable = self.is_durable(seq);
+        let Some((_, first)) = self.waiting.front_mut().filter(|_| durable) else { return Poll::Pending };
+        match first {
+            // A finished task is not asked twice: the next poll finds it finished.
+            OnDurable::Follow(child) if !child.is_finished() => Pin::new(child).poll(context).map(drop),
+            _ => Poll::Ready(()),
+        }
+    }
+}
+
+/// Returns whether a caller outside waits for the fact, so that the journal is forced. Callers wait for calls,
+/// parks and questions of a child run, and not for its start and its end: these concern its parent alone.
+pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
+    match fact {
+        Fact::RunStarted { .. } | Fact::RunEnded { .. } => top,
+        Fact::RunResumed { .. } | Fact::RunParked { .. } | Fact::CallStarted { .. } => true,
+        Fact::TaskPaused { pause, .. } => {
+            pause.until.iter().any(|wake| matches!(wake, Wake::Answer(_) | Wake::Event(_)))
+        }
+        _ => false,
+    }
+}
+
+/// Returns the standing of a run after a fact, if the fact changes it.
+pub(super) fn standing(fact: &Fact) -> Option<StoredStatus> {
+    match fact {
+        Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(StoredStatus::Active),
+        Fact::RunParked { due, reason } => {
+            let needs_attention = !matches!(reason, ParkReason::Waiting);
+            Some(StoredStatus::Parked { due: *due, needs_attention })
+        }
+        Fact::RunEnded { end } => Some(StoredStatus::Ended(match **end {
+            RunEnd::Succeeded { .. } => RunStatus::Succeeded,
+            RunEnd::Failed { .. } => RunStatus::Failed,
+            RunEnd::Cancelled { .. } => RunStatus::Cancelled,
+        })),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use tokio::sync::oneshot;
+
+    use super::{DurabilityQueue, OnDurable};
+    use crate::tests::driving::block;
+
+    fn acknowledge() -> OnDurable {
+        OnDurable::Acknowledge(oneshot::channel().0, Ok(()))
+    }
+
+    #[test]
+    fn effects_wait_for_their_facts_and_keep_their_order() {
+        let mut queue = DurabilityQueue::from(3);
+        assert_eq!(queue.told(), 3);
+        queue.add(4, acknowledge());
+        queue.add(6, acknowledge());
+        assert!(queue.next().is_none());
+        queue.durable().advance(5);
+        assert!(queue.next().is_some() && queue.next().is_none());
+        assert_eq!(queue.told(), 4, "only the facts before the first effect are told");
+        queue.durable().advance(6);
+        assert!(queue.next().is_some() && queue.is_empty());
+    }
+
+    #[test]
+    fn effects_wait_until_a_child_has_told_everything() {
+        block(async {
+            let mut queue = DurabilityQueue::default();
+            let (release, released) = oneshot::channel::<()>();
+            queue.add(0, OnDurable::Follow(tokio::spawn(async move { _ = released.await })));
+            queue.add(0, acknowledge());
+            assert!(queue.next().is_none());
+            drop(release);
+            std::future::poll_fn(|context| queue.poll(context)).await;
+            assert!(matches!(queue.next(), Some(OnDurable::Follow(_))));
+            assert!(matches!(queue.next(), Some(OnDurable::Acknowledge(..))));
+        });
+    }
+
+    #[test]
+    fn a_refusal_of_the_store_wakes_the_driver() {
+        let mut queue = DurabilityQueue::default();
+        queue.add(1, acknowledge());
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(queue.poll(context).is_pending());
+        queue.durable().refuse();
+        assert!(queue.poll(context).is_ready() && queue.is_refused());
+        assert!(queue.next().is_none(), "nothing happens that the store does not have");
+    }
+}

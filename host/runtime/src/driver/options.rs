@@ -1,0 +1,65 @@
+//! The identity of a driven run, and the choices of the caller for one drive.
+
+use std::{collections::HashMap, sync::Arc};
+
+use flowcell_contract::{Json, RunId, Tenant, Value};
+use flowcell_flow::graph::NodeIx;
+
+use super::early::EarlyAnswers;
+use crate::ports::Record;
+
+/// Outputs of nodes of the flow itself that do not run.
+pub(crate) type Given = HashMap<NodeIx, Value>;
+
+/// The identity of a driven run.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    pub(crate) tenant: Tenant,
+    pub(crate) run_id: RunId,
+    /// The number of runs above this one.
+    pub(crate) depth: u32,
+    /// The run that called this one.
+    pub(crate) parent: Option<RunId>,
+    /// The prefix of the idempotency keys of its calls.
+    pub(crate) root: Arc<str>,
+}
+
+impl Identity {
+    pub(super) fn new(tenant: Tenant, run_id: RunId, record: &Record) -> Identity {
+        Identity { tenant, run_id, depth: record.depth, parent: record.parent.clone(), root: record.root.clone() }
+    }
+}
+
+/// The choices of the caller for one drive.
+#[derive(Default)]
+pub(crate) struct DriveOptions {
+    /// Answers that were given before the questions are asked.
+    pub(crate) answers: EarlyAnswers,
+    /// Outputs of nodes that do not run.
+    pub(crate) given: Given,
+    /// The time that the driver stays while only timers move the run on. `None`: no limit.
+    pub(crate) patience_ms: Option<u64>,
+    /// True if the run parks once only people and events can move it on.
+    pub(crate) parks: bool,
+    /// True if the process drives no other run when this one begins.
+    pub(crate) alone: bool,
+}
+
+/// The start of a drive.
+pub(crate) enum Begin {
+    /// A new run, with its whole input.
+    New(Json),
+    /// A run that the journal has.
+    Again {
+        /// A person asked for it.
+        by_hand: bool,
+    },
+}
+
+/// Merges the members of the caller over the defaults.
+pub(crate) fn merge(defaults: &Json, given: &Json) -> Json {
+    let members = |json: &Json| json.as_object().cloned().unwrap_or_default();
+    let mut merged = members(defaults);
+    merged.extend(members(given));
+    Json::Object(Arc::new(merged))
+}

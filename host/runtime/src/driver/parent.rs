@@ -1,0 +1,76 @@
+//! The connection of a child run to the run that called it.
+
+use tokio::sync::mpsc;
+
+use crate::{fact::TaskKey, hub::Command, result::Idle};
+
+/// The run that called this one.
+pub(super) struct Parent {
+    commands: mpsc::Sender<Command>,
+    /// The task that called.
+    task: TaskKey,
+    /// The idle state that the parent was told last.
+    told: Option<Idle>,
+}
+
+impl Parent {
+    pub(super) fn new(commands: mpsc::Sender<Command>, task: TaskKey) -> Parent {
+        Parent { commands, task, told: None }
+    }
+
+    /// Tells the parent, once for each change, that this run does not move by itself.
+    pub(super) async fn tell_idle(&mut self, idle: Idle) {
+        if self.told.as_ref() != Some(&idle) {
+            self.told = Some(idle.clone());
+            self.send(idle).await;
+        }
+    }
+
+    /// Tells the parent that this run is parked, and due at once.
+    pub(super) async fn tell_parked(&self) {
+        self.send(Idle { waiting: Vec::new(), due: None }).await;
+    }
+
+    async fn send(&self, idle: Idle) {
+        // A parent that has ended needs no news.
+        let _ = self.commands.send(Command::ChildIdle { task: self.task, idle: Some(idle) }).await;
+    }
+
+    /// Notes that this run may move: the next idle state is told again.
+    pub(super) fn moves(&mut self) {
+        self.told = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowcell_flow::graph::NodeIx;
+    use futures_util::FutureExt;
+    use tokio::sync::mpsc;
+
+    use super::Parent;
+    use crate::{
+        fact::{ScopeId, TaskKey},
+        hub::Command,
+        result::Idle,
+    };
+
+    #[test]
+    fn an_idle_state_is_told_once_until_the_run_moves() {
+        let (sender, mut commands) = mpsc::channel(8);
+        let task = TaskKey { scope: ScopeId::ROOT, node: NodeIx(3) };
+        let mut parent = Parent::new(sender, task);
+        let mut tell = |parent: &mut Parent, due| {
+            parent.tell_idle(Idle { waiting: Vec::new(), due }).now_or_never().unwrap();
+            match commands.try_recv() {
+                Ok(Command::ChildIdle { task: told, idle: Some(idle) }) if told == task => Some(idle.due),
+                _ => None,
+            }
+        };
+        assert_eq!(tell(&mut parent, Some(1)), Some(Some(1)));
+        assert_eq!(tell(&mut parent, Some(1)), None, "the parent knows it");
+        assert_eq!(tell(&mut parent, Some(2)), Some(Some(2)), "it is due at another time");
+        parent.moves();
+        assert_eq!(tell(&mut parent, Some(2)), Some(Some(2)));
+    }
+}

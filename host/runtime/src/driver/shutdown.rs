@@ -1,0 +1,74 @@
+//! The orderly end of a drive whose process ends.
+//!
+//! Nothing begins any more. The driver waits [`CALL_GRACE_MS`] for calls that have left, so that no person has to say whether
+//! they happened. It drops attempts, which are repeated as after a crash. The run is then parked and due at once, and another
+//! process resumes it.
+
+use crate::limits::CALL_GRACE_MS;
+
+/// The progress of a shutdown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Shutdown {
+    /// The process goes on.
+    #[default]
+    NotRequested,
+    /// The driver waits until this time for the ends of calls, and for children.
+    Waiting(u64),
+    /// The driver waits no longer.
+    Over,
+}
+
+impl Shutdown {
+    /// Notes a request to stop. The first one returns the time at which the wait is over; a request after that time ends
+    /// the wait.
+    pub(super) fn request(&mut self, now: u64) -> Option<u64> {
+        match *self {
+            Shutdown::NotRequested => {
+                let until = now.saturating_add(CALL_GRACE_MS);
+                *self = Shutdown::Waiting(until);
+                return Some(until);
+            }
+            Shutdown::Waiting(until) if until <= now => *self = Shutdown::Over,
+            Shutdown::Waiting(_) | Shutdown::Over => {}
+        }
+        None
+    }
+
+    /// Returns whether the process ends.
+    pub(super) fn is_requested(self) -> bool {
+        self != Shutdown::NotRequested
+    }
+
+    /// Returns whether the run is to be parked now. `is_quiet` tells whether calls and children have come to rest.
+    pub(super) fn is_complete(self, is_quiet: impl FnOnce() -> bool) -> bool {
+        match self {
+            Shutdown::NotRequested => false,
+            Shutdown::Waiting(_) => is_quiet(),
+            Shutdown::Over => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shutdown;
+    use crate::limits::CALL_GRACE_MS;
+
+    #[test]
+    fn a_shutdown_is_complete_when_calls_and_children_are_quiet() {
+        let mut shutdown = Shutdown::default();
+        assert!(!shutdown.is_requested() && !shutdown.is_complete(|| true));
+        assert_eq!(shutdown.request(5), Some(5 + CALL_GRACE_MS));
+        assert!(shutdown.is_requested() && !shutdown.is_complete(|| false) && shutdown.is_complete(|| true));
+    }
+
+    #[test]
+    fn a_second_request_ends_the_wait_only_after_the_grace_period() {
+        let mut shutdown = Shutdown::default();
+        let until = shutdown.request(5).unwrap();
+        assert_eq!(shutdown.request(until - 1), None, "the first request alone sets the time");
+        assert!(!shutdown.is_complete(|| false));
+        assert_eq!(shutdown.request(until), None);
+        assert!(shutdown.is_complete(|| false));
+    }
+}
