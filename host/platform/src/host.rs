@@ -14,6 +14,7 @@ mod granted;
 mod home;
 mod homes;
 mod inspector;
+mod known_pack;
 pub mod loaded;
 mod loading;
 mod outside;
@@ -27,16 +28,11 @@ pub(crate) mod task_inputs;
 mod tool_runs;
 mod watched;
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use flowcell_contract::{Capability, Catalog, Digest, Failure, Json, RunId, Tenant, Value, code};
 use flowcell_engine::{Engine, Room};
-use flowcell_flow::{agentic::flow_label, graph::Graph};
+use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
     FlowRunner, Hubs, LiveRuns, MemoryBudget, OpenError, Repeat, RunOptions, World,
     fact::{Fact, RunEnd},
@@ -59,7 +55,7 @@ use flowcell_services::{
 use parking_lot::Mutex;
 
 pub use self::builder::HostBuilder;
-use self::{called::Library, checked::CheckedFlows, watched::Watched};
+use self::{called::Library, checked::CheckedFlows, known_pack::KnownPack, watched::Watched};
 use crate::{
     host::{
         blocking::{charged, computing},
@@ -144,13 +140,6 @@ struct Shared {
     packs: Mutex<HashMap<Digest, KnownPack>>,
 }
 
-/// A pack that runs can pin.
-struct KnownPack {
-    bytes: Arc<[u8]>,
-    /// The tenants whose part of the store already has this pack.
-    kept: HashSet<Tenant>,
-}
-
 impl Host {
     /// Returns a builder with the default settings.
     pub fn builder() -> HostBuilder {
@@ -198,7 +187,7 @@ impl Host {
     /// Prepares a run. The input must fit the flow's `inputSchema`. If the store already has a run with the session id
     /// of the options, that run continues.
     pub fn runner(&self, flow: &LoadedFlow, mut options: RunOptions) -> Result<FlowRunner, StartError> {
-        refuse_disabled(flow)?;
+        flow.check_enabled()?;
         let input = self.check_input(flow, std::mem::take(&mut options.input))?;
         self.runner_of(input, options)
     }
@@ -207,7 +196,7 @@ impl Host {
     /// options is replaced.
     pub fn runner_of(&self, input: CheckedInput<'_>, options: RunOptions) -> Result<FlowRunner, StartError> {
         let CheckedInput { flow, given } = input;
-        refuse_disabled(flow)?;
+        flow.check_enabled()?;
         let options = RunOptions { input: given, ..options };
         // An existing run continues as it began, even if its files have changed since.
         let known = options.session_id.as_ref().map(|run| self.library_of(run)).transpose()?.flatten();
@@ -501,12 +490,5 @@ impl Host {
     /// Returns the hubs of the runs that this host drives.
     pub fn hubs(&self) -> &Hubs {
         &self.shared.hubs
-    }
-}
-
-fn refuse_disabled(flow: &LoadedFlow) -> Result<(), StartError> {
-    match flow_label(flow.graph()).is_some_and(|label| label.disabled) {
-        true => Err(StartError::Disabled(flow.name().to_owned())),
-        false => Ok(()),
     }
 }

@@ -118,9 +118,7 @@ impl Host {
         let start = Start { begin: Begin::First, prefix: Some(prefix.to_owned()) };
         let (flow, warnings) = self.load_flow_as(&path, &start)?;
         let Some(label) = flow_label(flow.graph()) else { return Err(SessionError::Dialect(path)) };
-        if label.disabled {
-            return Err(StartError::Disabled(flow.name().to_owned()).into());
-        }
+        flow.check_enabled()?;
         let root = session_id(prefix, flow.name(), &label.first);
         Ok(FlowSession { host: self.clone(), path, flow, label, prefix: prefix.to_owned(), root, warnings })
     }

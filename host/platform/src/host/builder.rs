@@ -1,7 +1,7 @@
 //! Builds a host.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -27,8 +27,9 @@ use flowcell_services::{
 use parking_lot::Mutex;
 
 use super::{
-    Host, KnownPack, Shared,
+    Host, Shared,
     checked::CheckedFlows,
+    known_pack::KnownPack,
     loading::{add_file, add_locked, pack_files, register},
     stores::{Stores, Where},
     watched::Watched,
@@ -334,7 +335,7 @@ impl HostBuilder {
         for path in self.packs.iter().map(|path| pack_files(path)) {
             for file in path? {
                 let (digest, bytes) = add_file(engine, &mut catalog, &file, &file)?;
-                packs.insert(digest, KnownPack { bytes, kept: HashSet::new() });
+                packs.insert(digest, KnownPack::new(bytes));
             }
         }
         let trust = self.trust_file.as_deref().map_or_else(|| Ok(Trust::default()), Trust::read)?;
@@ -342,7 +343,7 @@ impl HostBuilder {
             self.lock.as_deref().map(|lock| locked_packs(lock, self.pack_store.as_ref(), &trust)).transpose()?;
         for pack in locked.into_iter().flatten() {
             let (digest, bytes) = add_locked(engine, &mut catalog, pack)?;
-            packs.insert(digest, KnownPack { bytes, kept: HashSet::new() });
+            packs.insert(digest, KnownPack::new(bytes));
         }
         Ok((catalog, packs))
     }

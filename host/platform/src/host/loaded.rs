@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Json, Tenant};
-use flowcell_flow::{Diagnostic, Severity, graph::Graph};
+use flowcell_flow::{Diagnostic, Severity, agentic::flow_label, graph::Graph};
 use flowcell_schema::{Budget, Schema, SchemaError, ValidationError};
 
 use serde_json::Value;
 
-use crate::host::{content::Content, error::InputError, folder::Folder, home::Home};
+use crate::host::{
+    content::Content,
+    error::{InputError, StartError},
+    folder::Folder,
+    home::Home,
+};
 
 /// Maximum number of mismatches that an input check reports.
 const FINDINGS: usize = 20;
@@ -50,6 +55,14 @@ impl LoadedFlow {
     /// Returns the warnings of the check, in the order of their places.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
+    }
+
+    /// Refuses to run a flow whose file disables it.
+    pub(crate) fn check_enabled(&self) -> Result<(), StartError> {
+        match flow_label(&self.graph).is_some_and(|label| label.disabled) {
+            true => Err(StartError::Disabled(self.name().to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// Checks a caller's input, merged over the flow's defaults, against the flow's `inputSchema`. It may block for

@@ -1,7 +1,6 @@
 //! Loads and checks flows, with the packs that they bring.
 
 use std::{
-    collections::HashSet,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -12,7 +11,7 @@ use flowcell_contract::{BuiltIn, Catalog, Digest, SECRETS, Tenant};
 use flowcell_engine::{Engine, Pack};
 use flowcell_flow::{Diagnostic, Location, PackRef, Source, Start};
 
-use super::{Host, KnownPack, homes::Homes};
+use super::{Host, homes::Homes, known_pack::KnownPack};
 use crate::{
     host::{
         error::{Error, LoadError},
@@ -150,7 +149,7 @@ impl Host {
 
     fn remember(&self, digest: Digest, bytes: Arc<[u8]>) {
         let mut packs = self.shared.packs.lock();
-        packs.entry(digest).or_insert(KnownPack { bytes, kept: HashSet::new() });
+        packs.entry(digest).or_insert(KnownPack::new(bytes));
     }
 }
 

@@ -1,12 +1,12 @@
 //! Pins the content that a run's flow was checked from. The store keeps it by its digest.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use flowcell_contract::{BlobRef, Catalog, Digest, Failure, RunId, code};
 use flowcell_flow::{CheckContext, Checked, Diagnostic, Severity, graph::Graph};
 use flowcell_runtime::{Pinned, ports::Pin};
 
-use super::{Host, KnownPack, loading::register};
+use super::{Host, known_pack::KnownPack, loading::register};
 use crate::host::{catalog, content::Content, home::Home, loaded::LoadedFlow};
 
 const MIME: &str = "application/json";
@@ -46,8 +46,7 @@ impl Host {
             let bytes = packs.get(&digest)?.bytes.clone();
             return Some(self.shared.blobs.put(&self.tenant, bytes, MIME_OF_PACKS).file_id);
         }
-        let built_in =
-            || catalog::find(&digest.0).map(|pack| KnownPack { bytes: pack.bytes.into(), kept: HashSet::new() });
+        let built_in = || catalog::find(&digest.0).map(|pack| KnownPack::new(pack.bytes.into()));
         let known = match packs.get_mut(&digest) {
             Some(known) => known,
             None => packs.entry(digest.clone()).or_insert(built_in()?),
