@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod changed;
+
 use std::{
     collections::HashMap,
     ops::ControlFlow,
@@ -18,11 +20,12 @@ use flowcell_contract::{
 use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{
     FlowRunner, Flows, NoFlows, Pinned, Repeat, RunOptions, RunStatus, World,
-    fact::Fact,
     inputs::{Input, InputDigest, TaskInputs, Window, each_attempt},
-    ports::{Entry, Journal, Pin, Record, StoreError, Timers, Unit},
+    ports::{Journal, Pin, Record, Timers},
 };
 use futures_util::future::{self, BoxFuture};
+
+use changed::Changed;
 
 const MANIFEST: &str = "
 name: t
@@ -221,41 +224,6 @@ fn block<T>(future: impl Future<Output = T>) -> T {
 }
 
 const WHOLE: Window = Window { from: 0, limit: 1_000, bytes: 16 << 20 };
-
-/// A journal as another process reads it: facts that were changed, written as text and read again.
-struct Changed(Vec<Arc<Unit>>);
-
-impl Changed {
-    fn of(journal: &dyn Journal, run: &str, change: impl Fn(String) -> String) -> Changed {
-        let units = journal.read(&Tenant::local(), &run.into(), 0, usize::MAX).unwrap();
-        let changed = units.iter().map(|unit| {
-            let facts: Vec<Fact> = serde_json::from_str(&change(serde_json::to_string(&unit.facts).unwrap())).unwrap();
-            Arc::new(Unit { facts, ..Unit::clone(unit) })
-        });
-        Changed(changed.collect())
-    }
-}
-
-impl Journal for Changed {
-    fn append(&self, _: Entry) {
-        panic!("nothing is written here");
-    }
-
-    fn force(&self) {}
-
-    fn children_of(&self, _: &Tenant, _: &RunId) -> Result<Vec<RunId>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    fn find(&self, _: &Tenant, _: &RunId) -> Result<Option<Record>, StoreError> {
-        Ok(None)
-    }
-
-    fn read(&self, _: &Tenant, _: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
-        let first = self.0.partition_point(|unit| unit.next_seq() <= from);
-        Ok(self.0[first..].iter().take(limit.min(2)).cloned().collect())
-    }
-}
 
 fn flow(nodes: &str, edges: &str) -> String {
     format!("flow: {{ name: f, input: {{ n: 7, text: 'a \"b\" ü' }} }}\nnodes:\n{nodes}\nedges: [{edges}]\n")
