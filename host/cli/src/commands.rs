@@ -39,17 +39,17 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Runs flows whose every node is a sandboxed WebAssembly component.
+/// Runs flows. Each node is a sandboxed WebAssembly component.
 #[derive(Parser)]
 #[command(name = "flowcell", version, arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 #[command(disable_help_subcommand = true)]
-#[command(after_help = "Flows of agents: `flowcell -F NAME -p PROMPT`, see `flowcell help agents`\n\
-                        The manual: `flowcell help topics`\n\
-                        Exit codes: 0 done, 1 the run failed, 2 the flow or the call is wrong, 3 the run waits for \
-                        somebody, 130 interrupted")]
+#[command(after_help = "Agentic flows: `flowcell -F NAME -p PROMPT`; see `flowcell help agents`\n\
+                        Manual: `flowcell help topics`\n\
+                        Exit codes: 0 succeeded, 1 the run failed, 2 the flow or the command line is wrong, 3 the run \
+                        is parked, 130 interrupted")]
 #[command(mut_args(flow::briefly))]
 pub(crate) struct Arguments {
-    /// List the flows of the folder `flows`, as `flowcell flows list` does
+    /// List the flows in the folder `flows`, like `flowcell flows list`
     #[arg(long, conflicts_with = "flow")]
     list_flows: bool,
     #[command(flatten)]
@@ -64,62 +64,62 @@ pub(crate) struct Arguments {
 enum Command {
     /// Run a flow and print its outputs
     Run(run::RunArgs),
-    /// Run a flow, and again whenever it changes or a pack that it uses
+    /// Run a flow again after each change of its file or of a pack
     Dev(dev::DevArgs),
-    /// Run the cases beside flows, in virtual time
+    /// Run the test cases of flows, in virtual time
     Test(test::TestArgs),
-    /// Keep flows in a folder, and run them by their names
+    /// Store flows in a folder and run them by name
     #[command(subcommand)]
     Flows(flows::FlowsCommand),
-    /// See and steer runs that the store keeps
+    /// Show and control runs in the store
     #[command(subcommand)]
     Runs(runs::RunsCommand),
-    /// See and change what starts flows by itself: times, posts, ends of runs
+    /// Show and change triggers, which start flows at a time, by a post, or after a run
     #[command(subcommand)]
     Trigger(trigger::TriggerCommand),
-    /// Look after whole stores: upgrade, check, copy, back up
+    /// Maintain stores: upgrade, check, copy, back up
     #[command(subcommand)]
     Store(store::StoreCommand),
-    /// Make and see the tenants of a server
+    /// Create, list and change the tenants of a server
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
-    /// Make, see and revoke the tokens that let somebody in
+    /// Create, list and revoke access tokens
     #[command(subcommand)]
     Token(tenant::TokenCommand),
-    /// Keep secrets, encrypted, that flows may have sent and never see
+    /// Manage encrypted secrets, which flows can send but not read
     #[command(subcommand)]
     Secret(secret::SecretCommand),
-    /// Keep files that flows are handed
+    /// Store files that flows take as input
     #[command(subcommand)]
     Files(files::FilesCommand),
-    /// See what was done in the name of a tenant, and whether the log is whole
+    /// Show and verify the audit log of a tenant
     #[command(subcommand)]
     Audit(tenant::AuditCommand),
-    /// Answer a gate of a run that waits; `flowcell drive` or `flowcell runs resume` then goes on with it
+    /// Answer an open gate of a run; `flowcell drive` or `flowcell runs resume` then continues the run
     Answer(runs::AnswerArgs),
-    /// Send a named event to a run that waits for it
+    /// Send a named event to a waiting run
     Emit(runs::EmitArgs),
-    /// Say something to a run
+    /// Send a message to a run
     Send(runs::SendArgs),
-    /// Talk with the agents of a run: read what they say, answer what they ask
+    /// Chat with the agents of a run and answer their questions
     Chat(chat::ChatArgs),
-    /// Serve flows and runs over HTTP, and go on with every run that can move
+    /// Serve flows and runs over HTTP, and drive every run that is ready
     Serve(serve::ServeArgs),
-    /// Offer flows as tools to the program that started this one, over MCP on standard input and output
+    /// Serve flows as MCP tools on standard input and output
     Mcp(mcp::McpArgs),
-    /// Go on with every run that can move: interrupted ones, answered ones, those with a timer that is due
+    /// Drive every run that is ready: interrupted, answered, or with a timer that is due
     Drive(drive::DriveArgs),
     /// Check flows without running anything
     Validate(validate::ValidateArgs),
-    /// Show what a script says of itself, without running it
+    /// Show the declarations of a script without running it
     Inspect(inspect::InspectArgs),
     /// Draw a flow
     Graph(graph::GraphArgs),
-    /// List the node types that flows can use, or describe one
+    /// List the node types, or describe one
     Nodes(nodes::NodesArgs),
     /// Print the JSON Schema of flow files, for editors
     Schema(schema::SchemaArgs),
-    /// Make, build, test, run and publish packs of node types, and install those of others
+    /// Create, build, test, run, publish and install packs of node types
     Node(node::NodeArgs),
     /// Compile a pack for another process of this program
     #[command(hide = true)]
@@ -127,9 +127,9 @@ enum Command {
     /// End the programs of another process of this program when that process ends
     #[command(hide = true)]
     WatchPrograms,
-    /// Print completions for a shell
+    /// Print the completion script of a shell
     Completions(completions::CompletionsArgs),
-    /// Explain a command or a topic of the manual; `flowcell help topics` lists the topics
+    /// Print the help of a command or a page of the manual; `flowcell help topics` lists the pages
     Help(help::HelpArgs),
 }
 

@@ -24,12 +24,12 @@ const USUAL: &str = "warn,flowcell::http=info,flowcell::runs=info";
 /// Limit of the bytes of a line, without the note that it is cut.
 const MAX_LINE: usize = 16 * 1024;
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines for people.
+    /// Lines for people
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line
     Json,
 }
 

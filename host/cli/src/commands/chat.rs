@@ -14,7 +14,7 @@ use crate::{
 /// Arguments of `flowcell chat`.
 #[derive(Args)]
 pub(crate) struct ChatArgs {
-    /// Which run
+    /// The id of the run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
     #[command(flatten)]

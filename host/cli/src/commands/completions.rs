@@ -12,7 +12,7 @@ use crate::{
 /// Arguments of `flowcell completions`.
 #[derive(Args)]
 pub(crate) struct CompletionsArgs {
-    /// For which shell
+    /// The shell
     shell: Shell,
 }
 

@@ -27,16 +27,16 @@ const WRITTEN: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".f
 /// Arguments of `flowcell dev`.
 #[derive(Args)]
 pub(crate) struct DevArgs {
-    /// The flow's file
+    /// The file of the flow
     #[arg(value_hint = ValueHint::FilePath)]
     flow: PathBuf,
-    /// Also build the pack of this project whenever it changes, and use it; may be repeated
+    /// Build the pack of this project after each change, and use it; may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     node: Vec<PathBuf>,
-    /// Also use the packs (*.wasm) in this folder; may be repeated
+    /// Use the packs (*.wasm) in this folder, too; may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     packs: Vec<PathBuf>,
-    /// Behind `--`: arguments of `flowcell run`, such as `-i key=value`
+    /// After `--`: arguments of `flowcell run`, such as `-i key=value`
     #[arg(last = true, value_name = "ARGUMENT")]
     run: Vec<String>,
 }

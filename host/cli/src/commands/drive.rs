@@ -33,7 +33,7 @@ use crate::{
 /// Arguments of `flowcell drive`.
 #[derive(Args)]
 pub(crate) struct DriveArgs {
-    /// Return when nothing can move any more, instead of waiting for timers and for what others ask
+    /// Exit when no run is ready, instead of waiting for timers and for requests of other processes
     #[arg(long)]
     once: bool,
     #[command(flatten)]

@@ -18,23 +18,23 @@ use crate::{
     session::inputs,
 };
 
-/// What can be done with files.
+/// Commands for files.
 #[derive(Subcommand)]
 pub(crate) enum FilesCommand {
-    /// Put a file, and print it as flows are handed it
+    /// Store a file, and print the file value that flows take as input
     Put(PutArgs),
-    /// Write the content of a file to a file or to standard output
+    /// Write the content of a stored file to a file or to standard output
     Get(GetArgs),
     /// List the files
     List(Of),
-    /// Remove a file; runs that have it keep it
+    /// Remove a file; runs that use it keep it
     Rm(RemoveArgs),
 }
 
-/// Whose files, and where they are kept.
+/// The tenant that owns the files, and the store.
 #[derive(Args)]
 pub(crate) struct Of {
-    /// Whose
+    /// The tenant
     #[arg(long, value_name = "NAME", default_value = "local")]
     tenant: String,
     #[command(flatten)]
@@ -44,16 +44,16 @@ pub(crate) struct Of {
 /// Arguments of `flowcell files put`.
 #[derive(Args)]
 pub(crate) struct PutArgs {
-    /// The file, or standard input (-)
+    /// The path of the file; `-` is standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     path: PathBuf,
-    /// What it is called [default: the name of the file]
+    /// The name of the stored file [default: the name of the file]
     #[arg(long, value_name = "TEXT", required_if_eq("path", "-"))]
     name: Option<String>,
-    /// Its media type [default: what its content or its name tells]
+    /// The media type [default: detected from the content or the name]
     #[arg(long, value_name = "TYPE")]
     mime: Option<String>,
-    /// What is noted of it: a JSON object
+    /// Metadata of the file, a JSON object
     #[arg(long, value_name = "JSON", value_parser = json)]
     metadata: Option<Json>,
     #[command(flatten)]
@@ -67,9 +67,9 @@ fn json(text: &str) -> Result<Json, String> {
 /// Arguments of `flowcell files get`.
 #[derive(Args)]
 pub(crate) struct GetArgs {
-    /// Its id, as `flowcell files list` has it
+    /// The id of the file, as `flowcell files list` prints it
     id: String,
-    /// Write it here, and not to standard output
+    /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub(crate) struct GetArgs {
 /// Arguments of `flowcell files rm`.
 #[derive(Args)]
 pub(crate) struct RemoveArgs {
-    /// Its id, as `flowcell files list` has it
+    /// The id of the file, as `flowcell files list` prints it
     id: String,
     #[command(flatten)]
     of: Of,

@@ -1,4 +1,4 @@
-//! `flowcell --flow`: runs a flow of agents by its name, in a session that later runs continue.
+//! `flowcell --flow`: runs an agentic flow by its name, in a session that later runs continue.
 
 use std::{
     fmt::Write as _,
@@ -30,37 +30,37 @@ use crate::{
 const LISTED: usize = 12;
 
 /// The heading of the arguments of `flowcell --flow`, which the front page leaves out.
-pub(super) const HEADING: &str = "Flows of agents";
+pub(super) const HEADING: &str = "Agentic flows";
 
 /// Arguments of `flowcell --flow`.
 #[derive(Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct FlowArgs {
-    /// Run this flow of agents, found by its name in the project's and the user's folders
+    /// Run the agentic flow of this name from the folders of the project and the user
     #[arg(short = 'F', long, value_name = "FLOW")]
     flow: Option<String>,
-    /// What it is to do: its argument `prompt`
+    /// The argument `prompt` of the flow
     #[arg(short, long, value_name = "TEXT", requires = "flow")]
     prompt: Option<String>,
-    /// What the ids of its sessions begin with; a run with the same one goes on with them [default: the time]
+    /// The prefix of the session ids; a run with the same prefix continues these sessions [default: the time]
     #[arg(short, long, value_name = "PREFIX", requires = "flow")]
     session: Option<String>,
-    /// Remove the sessions and states of this prefix first
+    /// Remove the sessions and states of this prefix before the run
     #[arg(short = 'D', long, requires = "flow")]
     delete: bool,
-    /// One more argument; the value is JSON if it reads as JSON and the flow wants no text; may be repeated
+    /// Another argument: JSON if the value parses as JSON and the flow does not ask for text; may be repeated
     #[arg(short = 'A', long = "arg", value_name = "KEY=VALUE", value_parser = pair, requires = "flow")]
     args: Vec<(String, String)>,
-    /// Read arguments, a JSON object, from this file; they win over the others
+    /// Read arguments, a JSON object, from this file; they take precedence over all others
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "flow")]
     args_file: Option<PathBuf>,
-    /// Write the events as JSON lines to this file, or to standard output (-) in place of what came of the flow
+    /// Write the events as JSON lines to this file; `-` is standard output, which then omits the result
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "flow")]
     events: Option<PathBuf>,
-    /// Say nothing about the flow's progress
+    /// Do not show progress
     #[arg(short, long, requires = "flow")]
     quiet: bool,
-    /// End the run after this time: 500ms, 30s, 2m, 1h30m
+    /// End the run after this time, such as 500ms, 30s, 2m or 1h30m
     #[arg(long, value_name = "DUR", value_parser = duration::parse, requires = "flow")]
     total_timeout: Option<Duration>,
     #[command(flatten)]

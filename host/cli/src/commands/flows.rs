@@ -21,24 +21,24 @@ use crate::{
     terminal::Terminal,
 };
 
-/// `flowcell flows …`.
+/// Commands for stored flows.
 #[derive(Subcommand)]
 pub(crate) enum FlowsCommand {
-    /// Add a flow under the name that its text gives it
+    /// Store a flow under the name in its text
     Create(Box<CreateArgs>),
-    /// List the flows
+    /// List the stored flows
     List(ListArgs),
     /// Print a flow
     Show(ShowArgs),
-    /// Run a flow and print its output; every step is logged
+    /// Run a flow, log each step, and print the output
     Run(Box<RunFlowArgs>),
-    /// Print the log of a flow's steps, the latest last
+    /// Print the log of a flow's steps, oldest first
     Runs(LogArgs),
-    /// Remove a flow with all its versions
+    /// Remove all versions of a flow
     Delete(DeleteArgs),
 }
 
-/// Where flows are.
+/// The folder of stored flows.
 #[derive(Args)]
 pub(crate) struct Folder {
     /// The folder of the flows
@@ -49,7 +49,7 @@ pub(crate) struct Folder {
 /// Arguments of `flowcell flows create`.
 #[derive(Args)]
 pub(crate) struct CreateArgs {
-    /// The flow's text, of any dialect; - reads standard input
+    /// The file of the flow, in any dialect; `-` is standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct CreateArgs {
 /// Arguments of `flowcell flows list`.
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// Print a JSON array
+    /// Print the list as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -73,9 +73,9 @@ pub(crate) struct ListArgs {
 /// Arguments of `flowcell flows show`.
 #[derive(Args)]
 pub(crate) struct ShowArgs {
-    /// Which flow
+    /// The name of the flow
     name: String,
-    /// Which version; without it the newest
+    /// The version [default: the newest]
     #[arg(long, value_name = "N")]
     version: Option<u32>,
     #[command(flatten)]
@@ -85,21 +85,21 @@ pub(crate) struct ShowArgs {
 /// Arguments of `flowcell flows run`.
 #[derive(Args)]
 pub(crate) struct RunFlowArgs {
-    /// Which flow
+    /// The name of the flow
     name: String,
-    /// An input; the value is JSON if it reads as JSON, else text; may be repeated
+    /// An input: JSON if the value parses as JSON, otherwise text; may be repeated
     #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
     input: Vec<(String, inputs::Member)>,
-    /// Inputs as a JSON object; `-i` wins over its members
+    /// The inputs as a JSON object; inputs given with `-i` take precedence
     #[arg(long, value_name = "JSON", env = "RUN_FLOW_INPUTS", value_parser = object)]
     inputs: Option<Json>,
-    /// The run's id. The same command with the same id goes on with the run, or prints again what came of it
+    /// The id of the run; the same command with the same id continues the run, or prints its result again
     #[arg(long, value_name = "ID", value_parser = owner::run_id)]
     run_id: Option<RunId>,
-    /// Print one JSON object for whatever comes of the run
+    /// Print the result as one JSON object, also if the run fails or parks
     #[arg(long)]
     json: bool,
-    /// Say nothing about the run's progress
+    /// Do not show progress
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -115,9 +115,9 @@ pub(crate) struct RunFlowArgs {
 /// Arguments of `flowcell flows runs`.
 #[derive(Args)]
 pub(crate) struct LogArgs {
-    /// Which flow
+    /// The name of the flow
     name: String,
-    /// At most so many lines
+    /// The maximum number of lines
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
     #[command(flatten)]
@@ -127,7 +127,7 @@ pub(crate) struct LogArgs {
 /// Arguments of `flowcell flows delete`.
 #[derive(Args)]
 pub(crate) struct DeleteArgs {
-    /// Which flow
+    /// The name of the flow
     name: String,
     #[command(flatten)]
     folder: Folder,

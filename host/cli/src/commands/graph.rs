@@ -14,10 +14,10 @@ use crate::{
 /// Arguments of `flowcell graph`.
 #[derive(Args)]
 pub(crate) struct GraphArgs {
-    /// The flow's file
+    /// The file of the flow
     #[arg(value_hint = ValueHint::FilePath)]
     flow: PathBuf,
-    /// What the drawing is written in
+    /// The format of the drawing
     #[arg(long, value_enum, default_value_t = Format::Mermaid)]
     format: Format,
     #[command(flatten)]

@@ -7,7 +7,7 @@ use super::{Arguments, flow};
 /// The groups of the front page with their commands.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Run and test flows", &["run", "dev", "test", "validate", "inspect", "graph", "flows", "nodes", "schema"]),
-    ("Look at runs and steer them", &["runs", "answer", "emit", "send", "chat"]),
+    ("Show and control runs", &["runs", "answer", "emit", "send", "chat"]),
     ("Write nodes", &["node"]),
     (
         "Operate",

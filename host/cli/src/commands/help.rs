@@ -14,7 +14,7 @@ const TOPICS: &str = "topics";
 
 #[derive(Args)]
 pub(crate) struct HelpArgs {
-    /// A command, such as `runs show`, a topic of the manual, or `topics` for a list of them
+    /// A command, such as `runs show`; a topic of the manual; or `topics`, which lists the topics
     name: Vec<String>,
 }
 

@@ -19,10 +19,10 @@ use crate::{
 /// Arguments of `flowcell inspect`.
 #[derive(Args)]
 pub(crate) struct InspectArgs {
-    /// The script's file, NAME.flow.js
+    /// The file of the script, NAME.flow.js
     #[arg(value_hint = ValueHint::FilePath)]
     flow: PathBuf,
-    /// Print a JSON object
+    /// Print the declarations as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -19,7 +19,7 @@ use crate::{
 /// Arguments of `flowcell mcp`.
 #[derive(Args)]
 pub(crate) struct McpArgs {
-    /// The folder with the flows
+    /// The folder of the flows
     #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
     flows: PathBuf,
     #[command(flatten)]

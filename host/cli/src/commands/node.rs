@@ -44,25 +44,25 @@ pub(crate) struct NodeArgs {
 
 #[derive(Subcommand)]
 enum NodeCommand {
-    /// Begin a project that makes a pack: code, manifest, cases, and a file for continuous integration
+    /// Create the project of a pack: code, manifest, test cases, and a workflow for continuous integration
     New(scaffold::NewArgs),
     /// Build the pack of a project
     Build(build::BuildArgs),
-    /// Build the pack of a project, and run its cases and the examples of its manifest, in virtual time
+    /// Build a pack, and run its test cases and the examples of its manifest, in virtual time
     Test(Box<test::NodeTestArgs>),
-    /// Run one node alone and print its output
+    /// Run one node outside of a flow and print its output
     Run(Box<run::NodeRunArgs>),
-    /// Show what a pack offers and asks for, without running it
+    /// Show the node types of a pack and the capabilities that they need, without running it
     Inspect(inspect::InspectArgs),
-    /// Install a pack of others: check it, print what it can do, and pin it in flowcell.lock; nothing of it is run
+    /// Install a pack: check it, print its capabilities, and pin it in flowcell.lock, without running it
     Install(install::InstallArgs),
-    /// Take a pack out of flowcell.lock
+    /// Remove a pack from flowcell.lock
     Uninstall(install::UninstallArgs),
-    /// Publish a pack in a registry
+    /// Publish a pack to a registry
     Push(publish::PushArgs),
-    /// Get a pack from a registry into a file
+    /// Download a pack from a registry
     Pull(publish::PullArgs),
-    /// Make a key that signs packs, and print its public half
+    /// Create a signing key for packs, and print its public key
     Keygen(sign::KeygenArgs),
     /// Sign a pack
     Sign(sign::SignArgs),

@@ -20,10 +20,10 @@ use crate::{
 /// Arguments of `flowcell nodes`.
 #[derive(Args)]
 pub(crate) struct NodesArgs {
-    /// Describe this one: `control.if`, or with a version `acme.greet@1.2`
+    /// The node type to describe, such as `control.if`, or with a version `acme.greet@1.2`
     #[arg(value_name = "TYPE")]
     node_type: Option<String>,
-    /// Print a JSON array
+    /// Print the list as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -23,25 +23,25 @@ use crate::{
 /// Arguments of `flowcell run`.
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// The flow's file
+    /// The file of the flow
     #[arg(value_hint = ValueHint::FilePath)]
     flow: PathBuf,
-    /// A member of the input; the value is JSON if it reads as JSON, else text; `@PATH` is a file; may be repeated
+    /// A member of the input: JSON if the value parses as JSON, a file for `@PATH`, otherwise text; may be repeated
     #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
     input: Vec<(String, inputs::Member)>,
-    /// Read the input, a JSON object, from this file, or from standard input (-); `-i` wins over its members
+    /// Read the input, a JSON object, from this file; `-` is standard input; members given with `-i` take precedence
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     input_file: Option<PathBuf>,
-    /// Write the events as JSON lines to this file, or to standard output (-) in place of the outputs
+    /// Write the events as JSON lines to this file; `-` is standard output, which then omits the outputs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     events: Option<PathBuf>,
-    /// Write the files among the outputs to this folder
+    /// Write the files in the outputs to this folder
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["detach", "dry_run"])]
     out: Option<PathBuf>,
-    /// Print one JSON object for whatever comes of the run
+    /// Print the result as one JSON object, also if the run fails or parks
     #[arg(long)]
     json: bool,
-    /// Say nothing about the run's progress, nor the warnings about the flow
+    /// Do not show progress or warnings about the flow
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -50,23 +50,23 @@ pub(crate) struct RunArgs {
     packs: PackArgs,
     #[command(flatten)]
     store: StoreArgs,
-    /// The run's id. The same command with the same id goes on with the run, or prints again what came of it
+    /// The id of the run; the same command with the same id continues the run, or prints its result again
     #[arg(long, value_name = "ID", value_parser = run_id)]
     run_id: Option<RunId>,
-    /// Return once the run is accepted; `flowcell drive` runs it
+    /// Exit once the run is accepted; `flowcell drive` drives it
     #[arg(long, conflicts_with_all = ["events", "channels", "dry_run"])]
     detach: bool,
-    /// Answer a gate, or an agent's call as in assistant#3=allow, before it asks; may be repeated
+    /// Answer a gate, or a call of an agent (assistant#3=allow), before it asks; may be repeated
     #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
     answers: Vec<(String, String)>,
-    /// End the run after this time: 500ms, 30s, 2m, 1h30m
+    /// End the run after this time, such as 500ms, 30s, 2m or 1h30m
     #[arg(long, value_name = "DUR", value_parser = duration::parse)]
     total_timeout: Option<Duration>,
-    /// Talk with the run's agents: what they say goes to standard output in place of the outputs, and lines that are typed go to
-    /// them; /help shows the commands
+    /// Chat with the agents of the run: standard output shows their messages instead of the outputs, and they receive
+    /// the lines that you type; /help shows the commands
     #[arg(long, conflicts_with_all = ["json", "detach", "answers", "dry_run"])]
     chat: bool,
-    /// Check everything and print what would run and what it may reach, without running it
+    /// Check the flow and its input, and print the nodes that would run and what they may reach, without running them
     #[arg(long)]
     dry_run: bool,
 }

@@ -30,26 +30,26 @@ use crate::{
     terminal::Terminal,
 };
 
-/// What can be done with runs.
+/// Commands for runs.
 #[derive(Subcommand)]
 pub(crate) enum RunsCommand {
-    /// List runs, the latest first
+    /// List runs, newest first
     List(list::ListArgs),
-    /// Show what happened in a run, as a tree of its tasks, or the input of one task
+    /// Show a run as a tree of its tasks, or the input of one task
     Show(show::ShowArgs),
     /// Print a run's events as JSON lines
     Events(events::EventsArgs),
-    /// Go on with a run that is parked or was interrupted
+    /// Resume a run that is parked or was interrupted
     Resume(resume::ResumeArgs),
-    /// Do again what a run did, as a new run: the same flow, as it was then, with the same input
+    /// Repeat a run as a new run, with the same version of the flow and the same input
     Retry(retry::RetryArgs),
-    /// Remove what is kept of runs that have ended, and the large values and pinned flows that nothing names any more
+    /// Remove ended runs, and large values and pinned flows that no run uses
     Gc(gc::GcArgs),
-    /// Write all that is kept of a run as one JSON document
+    /// Write all records of a run as one JSON document
     Export(export::ExportArgs),
-    /// Decide how a task goes on that asks what became of a call, or that did not do what it did the first time
+    /// Decide a blocked task: one with a call of unknown outcome, or one that did not repeat its recorded calls
     Resolve(resolve::ResolveArgs),
-    /// Cancel a run; `flowcell drive` or `runs resume` then ends it
+    /// Cancel a run; `flowcell drive` or `flowcell runs resume` then ends it
     Cancel(cancel::CancelArgs),
 }
 

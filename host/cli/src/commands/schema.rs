@@ -10,20 +10,20 @@ use crate::{
 /// Arguments of `flowcell schema`.
 #[derive(Args)]
 pub(crate) struct SchemaArgs {
-    /// Of which kind the files are
+    /// The dialect of the flow files
     #[arg(long, value_enum, default_value_t)]
     dialect: Dialect,
 }
 
-/// A kind of flow files.
+/// A dialect of flow files.
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum Dialect {
-    /// Nodes and edges.
+    /// Nodes and edges
     #[default]
     Graph,
-    /// Steps done by agents.
+    /// Steps that agents do
     Agentic,
-    /// Tools called one after the other.
+    /// Tools called one after the other
     Steps,
 }
 

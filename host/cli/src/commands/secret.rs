@@ -16,23 +16,23 @@ use crate::{
     terminal::Terminal,
 };
 
-/// What can be done with secrets.
+/// Commands for secrets.
 #[derive(Subcommand)]
 pub(crate) enum SecretCommand {
-    /// Set a secret to what standard input or a variable says
+    /// Set a secret to the content of standard input or of an environment variable
     Set(SetArgs),
-    /// List the secrets; never what they are
+    /// List the names of the secrets, without their values
     List(ListArgs),
-    /// Remove a secret; nodes that are granted it fail from now on
+    /// Remove a secret; nodes with a grant for it then fail
     Rm(RemoveArgs),
-    /// Encrypt all secrets of all tenants anew, under a new key
+    /// Encrypt the secrets of all tenants with a new key
     RotateKey(RotateArgs),
 }
 
-/// Whose secrets, and where they are kept.
+/// The tenant that owns the secrets, and the store.
 #[derive(Args)]
 pub(crate) struct Of {
-    /// Whose
+    /// The tenant
     #[arg(long, value_name = "NAME", default_value = "local")]
     tenant: String,
     #[command(flatten)]
@@ -44,12 +44,13 @@ pub(crate) struct Of {
 /// Arguments of `flowcell secret set`.
 #[derive(Args)]
 pub(crate) struct SetArgs {
-    /// Its name: 1 to 64 letters, digits, `-` and `_`
+    /// The name of the secret: 1 to 64 letters, digits, `-` and `_`
     name: String,
-    /// A server that it may be sent to, such as `https://api.example.com`; may be repeated. Without it only the host uses it
+    /// A server that may receive the secret, such as `https://api.example.com`; may be repeated [default: only the host
+    /// uses the secret]
     #[arg(long = "for", value_name = "ORIGIN")]
     origins: Vec<String>,
-    /// Take it from this variable, and not from standard input
+    /// Read the secret from this environment variable instead of standard input
     #[arg(long, value_name = "VARIABLE")]
     from_env: Option<String>,
     #[command(flatten)]
@@ -66,7 +67,7 @@ pub(crate) struct ListArgs {
 /// Arguments of `flowcell secret rm`.
 #[derive(Args)]
 pub(crate) struct RemoveArgs {
-    /// Its name
+    /// The name of the secret
     name: String,
     #[command(flatten)]
     of: Of,
@@ -75,7 +76,7 @@ pub(crate) struct RemoveArgs {
 /// Arguments of `flowcell secret rotate-key`.
 #[derive(Args)]
 pub(crate) struct RotateArgs {
-    /// The new key: `env:NAME` or `file:PATH`. Without it a store in a folder makes its own
+    /// The new key: `env:NAME` or `file:PATH` [default: a store in a folder creates a key]
     #[arg(long, value_name = "KEY")]
     new_secret_key: Option<KeySource>,
     #[command(flatten)]

@@ -25,31 +25,32 @@ use crate::{
 /// Arguments of `flowcell serve`.
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// Take what neither the command line nor the environment says from this YAML file: the options by their long names in
-    /// camel case, such as `allowPrivate`; paths in it are beside it
+    /// A YAML file of options by their long names in camel case, such as `allowPrivate`; the command line and the
+    /// environment take precedence; paths in it are relative to its folder
     #[arg(long, value_name = "FILE", env = "FLOWCELL_CONFIG", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// Print what would be used, and where that comes from, instead of serving
+    /// Print the settings and their sources instead of serving
     #[arg(long)]
     check: bool,
-    /// Where to listen; port 0 takes any that is free
+    /// The address to listen on; port 0 takes any free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7171", env = "FLOWCELL_LISTEN")]
     listen: SocketAddr,
-    /// A name under which the server may be asked, beside its own address; may be repeated
+    /// A host name that requests may use, besides the server's own address; may be repeated
     #[arg(long = "name", value_name = "NAME")]
     names: Vec<String>,
-    /// A proxy in front of the server, such as 127.0.0.1 or 10.0.0.0/8: its `Forwarded` and `X-Forwarded-For` are believed
-    /// about the address of a caller; may be repeated
+    /// A proxy in front of the server, such as 127.0.0.1 or 10.0.0.0/8; the server takes a caller's address from its
+    /// `Forwarded` and `X-Forwarded-For` headers; may be repeated
     #[arg(long = "trusted-proxy", value_name = "ADDRESS", env = "FLOWCELL_TRUSTED_PROXY", value_delimiter = ',')]
     trusted_proxy: Vec<AddressRange>,
-    /// The folder with the flows of the tenant `local`; those of others are in `.tenants` below it
+    /// The folder of the flows of the tenant `local`; the flows of other tenants are in `.tenants` below it
     #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
     flows: PathBuf,
-    /// Connections at a time; then one that waits for a request gives way to one that comes, or that is turned away
+    /// The maximum number of open connections; beyond it the server closes an idle connection for a new one, or refuses
+    /// the new one
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections as u64,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     max_connections: u64,
-    /// How long the head of a request may take, and how long a connection may be idle
+    /// The time limit for the head of a request, and for idle connections, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = Limits::default().head_time.as_millis() as u64,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     head_time_ms: u64,

@@ -16,32 +16,32 @@ use crate::{
     terminal::Terminal,
 };
 
-/// What can be done with a whole store.
+/// Commands for a whole store.
 #[derive(Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Make the tables of a store, or upgrade those of an older version
+    /// Create the tables of a store, or upgrade those of an older version
     Migrate(StoreArgs),
-    /// Look through everything, and print what is not as it was written
+    /// Read the whole store, and print all damage
     Check(StoreArgs),
-    /// Copy everything from one store to another, which must be empty
+    /// Copy a store to an empty one
     Copy(CopyArgs),
-    /// Write a copy of a store into a folder that has none
+    /// Write a copy of a store into a new folder
     Backup(BackupArgs),
 }
 
 /// Arguments of `flowcell store copy`. A store is a folder, or the URL of a server.
 #[derive(Args)]
 pub(crate) struct CopyArgs {
-    /// The store that is copied
+    /// The store to copy
     from: String,
-    /// The empty store that it is copied to
+    /// The empty destination store
     to: String,
 }
 
 /// Arguments of `flowcell store backup`.
 #[derive(Args)]
 pub(crate) struct BackupArgs {
-    /// The folder
+    /// The folder of the copy
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     to: PathBuf,
     #[command(flatten)]

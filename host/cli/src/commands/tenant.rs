@@ -25,27 +25,27 @@ use crate::{
 /// The default lifetime of a token.
 const LASTS: &str = "90d";
 
-/// What can be done with tenants.
+/// Commands for tenants.
 #[derive(Subcommand)]
 pub(crate) enum TenantCommand {
-    /// Make a tenant: an owner of flows, runs, state and quotas that no other sees
+    /// Create a tenant, which owns its flows, runs, state and quotas; other tenants cannot see them
     Create(OneTenant),
     /// List the tenants
     List(StoreArgs),
-    /// Tell what a tenant may do, or set it
+    /// Print or set the policy of a tenant
     Policy(PolicyArgs),
-    /// Tell what a tenant has used up today, by UTC
+    /// Print the usage of a tenant on this day (UTC)
     Usage(OneTenant),
-    /// Let nobody in with a tenant's tokens, and begin and go on with none of its runs
+    /// Refuse the tokens of a tenant, and neither start nor resume its runs
     Disable(OneTenant),
-    /// Let a tenant's tokens in again
+    /// Accept the tokens of a tenant again, and resume its runs
     Enable(OneTenant),
 }
 
-/// A tenant, and where it is registered.
+/// A tenant, and its store.
 #[derive(Args)]
 pub(crate) struct OneTenant {
-    /// The tenant's name: 1 to 64 letters, digits, `-` and `_`
+    /// The name of the tenant: 1 to 64 letters, digits, `-` and `_`
     name: String,
     #[command(flatten)]
     store: StoreArgs,
@@ -56,28 +56,28 @@ pub(crate) struct OneTenant {
 pub(crate) struct PolicyArgs {
     #[command(flatten)]
     tenant: OneTenant,
-    /// Set it from this YAML file
+    /// Set the policy from this YAML file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     set: Option<PathBuf>,
 }
 
-/// What can be done with tokens.
+/// Commands for tokens.
 #[derive(Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token, and print it this once
+    /// Create a token, and print it; it cannot be printed again
     Create(NewToken),
-    /// List the tokens; never what they are
+    /// List the tokens, without their values
     List(ListTokens),
-    /// Let a token open nothing any more
+    /// Revoke a token
     Revoke(OneToken),
 }
 
 /// Arguments of `flowcell token create`.
 #[derive(Args)]
 pub(crate) struct NewToken {
-    /// Whom it lets in
+    /// The tenant of the token
     tenant: String,
-    /// What it allows, separated by commas
+    /// The scopes of the token, separated by commas
     #[arg(
         long,
         value_name = "LIST",
@@ -85,10 +85,10 @@ pub(crate) struct NewToken {
         default_value = "flow:read,flow:write,run:create,run:read,run:control,gate:decide"
     )]
     scopes: Vec<String>,
-    /// What it is for
+    /// The purpose of the token
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
-    /// After how long it is over: `12h`, `90d`, or `never`
+    /// The lifetime of the token: such as `12h` or `90d`, or `never`
     #[arg(long, value_name = "DUR", default_value = LASTS, value_parser = lasts)]
     expires: Lasts,
     #[command(flatten)]
@@ -112,28 +112,28 @@ fn lasts(text: &str) -> Result<Lasts, String> {
 /// Arguments of `flowcell token list`.
 #[derive(Args)]
 pub(crate) struct ListTokens {
-    /// Only those of this tenant
+    /// List only the tokens of this tenant
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// A token, and where it is registered.
+/// A token, and its store.
 #[derive(Args)]
 pub(crate) struct OneToken {
-    /// The token's name, as `flowcell token list` has it
+    /// The id of the token, as `flowcell token list` prints it
     id: String,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// What can be done with audit logs.
+/// Commands for audit logs.
 #[derive(Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Print what was done in the name of a tenant
+    /// Print the audit log of a tenant
     List(ListAudit),
-    /// Say whether nothing in the log was changed or taken away
+    /// Check that no entry of the log was changed or removed
     Verify(VerifyAudit),
 }
 
@@ -142,10 +142,10 @@ pub(crate) enum AuditCommand {
 pub(crate) struct ListAudit {
     /// The tenant
     tenant: String,
-    /// After this entry
+    /// Print only entries after this number
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     after: u64,
-    /// At most so many
+    /// The maximum number of entries
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
     #[command(flatten)]
@@ -157,7 +157,7 @@ pub(crate) struct ListAudit {
 pub(crate) struct VerifyAudit {
     /// The tenant
     tenant: String,
-    /// The head that an earlier verification told: it must be in the log still
+    /// The head that an earlier check printed; the log must still contain it
     #[arg(long, value_name = "HASH")]
     head: Option<String>,
     #[command(flatten)]

@@ -40,19 +40,20 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Arguments of `flowcell test`.
 #[derive(Args)]
 pub(crate) struct TestArgs {
-    /// Flows; the cases of `triage.yaml` are in `triage.test.yaml`. A script without cases is run once
+    /// The flows; the cases of `triage.yaml` are in `triage.test.yaml`; a script without cases runs once
     #[arg(required = true, value_hint = ValueHint::FilePath)]
     flows: Vec<PathBuf>,
-    /// Run the flow with this input instead of its cases, and print what comes of it; `KEY=VALUE` as for `run`; may be repeated
+    /// Run the flow with this input instead of its cases, and print the result; `KEY=VALUE` as for `run`; may be
+    /// repeated
     #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair, conflicts_with_all = ["only", "junit"])]
     input: Vec<(String, inputs::Member)>,
     /// Run the flow instead of its cases, and print one JSON object: `{ status, outputs, error? }`
     #[arg(long, conflicts_with_all = ["only", "junit"])]
     json: bool,
-    /// Only cases whose name contains this
+    /// Run only the cases whose name contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Also write the results as JUnit XML
+    /// Write the results as JUnit XML to this file, too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     junit: Option<PathBuf>,
     #[command(flatten)]

@@ -14,32 +14,32 @@ use crate::{
     terminal::Terminal,
 };
 
-/// What can be done with triggers.
+/// Commands for triggers.
 #[derive(Subcommand)]
 pub(crate) enum TriggerCommand {
-    /// Bind a trigger to a flow of the library, without touching its file
+    /// Bind a trigger to a flow of the library, without changing the flow's file
     Create(NewTrigger),
-    /// List the triggers: those in the files of flows, and those that were bound
+    /// List the triggers: those in the files of flows, and bound ones
     List(Household),
-    /// Show a trigger: when it starts its flow next, and where posts go to
+    /// Show a trigger, with its next start or its address for posts
     Show(OneTrigger),
-    /// Let a trigger start its flow, from now on
+    /// Enable a trigger: it starts its flow again
     Enable(OneTrigger),
-    /// Let a trigger start nothing
+    /// Disable a trigger: it does not start its flow
     Disable(OneTrigger),
-    /// Take a trigger away that was bound
+    /// Remove a bound trigger
     Delete(OneTrigger),
-    /// Have a server start the flow of a trigger once, now
+    /// Start the flow of a trigger once, now, on a server
     Fire(OneTrigger),
 }
 
-/// Whose triggers, and where they are.
+/// The tenant that owns the triggers, and their place.
 #[derive(Args)]
 pub(crate) struct Household {
-    /// Whose flows
+    /// The tenant that owns the flows
     #[arg(long, value_name = "NAME", default_value = "local")]
     tenant: String,
-    /// The folder with the flows of the tenant `local`; those of others are in `.tenants` below it
+    /// The folder of the flows of the tenant `local`; the flows of other tenants are in `.tenants` below it
     #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
     flows: PathBuf,
     #[command(flatten)]
@@ -49,9 +49,9 @@ pub(crate) struct Household {
 /// A trigger of a flow.
 #[derive(Args)]
 pub(crate) struct OneTrigger {
-    /// The flow's name
+    /// The name of the flow
     flow: String,
-    /// The trigger's id
+    /// The id of the trigger
     id: String,
     #[command(flatten)]
     household: Household,
@@ -63,22 +63,22 @@ pub(crate) struct OneTrigger {
 pub(crate) struct NewTrigger {
     #[command(flatten)]
     trigger: OneTrigger,
-    /// At these times: minute, hour, day of the month, month, day of the week
+    /// Start at these times: minute, hour, day of the month, month, day of the week
     #[arg(long, value_name = "FIELDS")]
     cron: Option<String>,
-    /// The zone in which times are meant, by its IANA name; UTC if none is given
+    /// The time zone of `--cron`, by its IANA name [default: UTC]
     #[arg(long, value_name = "NAME", requires = "cron")]
     time_zone: Option<String>,
-    /// What becomes of times at which no server was there: skip, latest (the default) or all
+    /// The starts to make up for when no server ran: skip, latest or all [default: latest]
     #[arg(long, value_name = "POLICY", requires = "cron")]
     missed: Option<String>,
-    /// When somebody posts what is signed with this secret; may be repeated, while keys change
+    /// Start by a post that is signed with this secret; may be repeated, to change keys
     #[arg(long, value_name = "SECRET")]
     webhook: Vec<String>,
-    /// When a run of this flow has ended
+    /// Start after each run of this flow
     #[arg(long, value_name = "FLOW")]
     after: Option<String>,
-    /// Only if it has ended so: succeeded, failed or cancelled; may be repeated
+    /// Start only after runs with this status: succeeded, failed or cancelled; may be repeated
     #[arg(long, value_name = "STATUS", requires = "after")]
     status: Vec<String>,
     /// The input of the runs, as a JSON object

@@ -16,10 +16,10 @@ use crate::{
 /// Arguments of `flowcell validate`.
 #[derive(Args)]
 pub(crate) struct ValidateArgs {
-    /// The flows' files
+    /// The files of the flows
     #[arg(required = true, value_name = "FLOW", value_hint = ValueHint::FilePath)]
     flows: Vec<PathBuf>,
-    /// Print the findings as a JSON array with an object for every file
+    /// Print the diagnostics as a JSON array with an object for each file
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -17,12 +17,12 @@ use crate::problem::Problem;
 /// The channels of the runs that a command drives.
 #[derive(Args, Default)]
 pub(crate) struct ChannelArgs {
-    /// Tell the run's events elsewhere too; may be repeated: `webhook:URL` posts them, `exec:PROGRAM ARGUMENT…` starts a
-    /// program that reads them and may write, answer and abort, `jsonl:FILE` writes them with what is live, `console`
-    /// shows them here whatever else is asked
+    /// Send the events of the run to a channel: `webhook:URL` posts them; `exec:PROGRAM ARGUMENT…` starts a program
+    /// that reads them and may send messages, answer and abort; `jsonl:FILE` writes them with live deltas; `console`
+    /// shows progress here even with other output options; may be repeated
     #[arg(long = "channel", value_name = "CHANNEL")]
     channels: Vec<ChannelSpec>,
-    /// Sign what webhooks get with this secret: `env:NAME` or `file:PATH`
+    /// Sign the posts to webhooks with this secret: `env:NAME` or `file:PATH`
     #[arg(long, value_name = "SECRET", env = "FLOWCELL_WEBHOOK_SECRET_FROM", hide_env_values = true)]
     webhook_secret: Option<SecretSource>,
 }

@@ -8,13 +8,13 @@ use flowcell::{
     packs::{InstallError, LOCK_FILE, Lock, TRUST_FILE, Trust},
 };
 
-/// Which packs of others are installed.
+/// The installed packs.
 #[derive(Args, Clone, Default)]
 pub(crate) struct LockArgs {
-    /// The file that pins what `flowcell node install` has installed; by default `flowcell.lock`, if it is there
+    /// The file that pins the installed packs [default: `flowcell.lock`, if it exists]
     #[arg(long, value_name = "FILE", env = "FLOWCELL_LOCK", value_hint = ValueHint::FilePath)]
     lock: Option<PathBuf>,
-    /// Whose signatures count for packs that are installed: a YAML file; by default `flowcell.trust.yaml`, if it is there
+    /// A YAML file of the trusted signers of installed packs [default: `flowcell.trust.yaml`, if it exists]
     #[arg(long, value_name = "FILE", env = "FLOWCELL_TRUST", value_hint = ValueHint::FilePath)]
     trust: Option<PathBuf>,
 }

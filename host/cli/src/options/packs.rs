@@ -22,53 +22,55 @@ use crate::problem::Problem;
 /// Flows run 16 tasks at a time by default.
 const INSTANCES: u32 = 64;
 
-/// Where node types come from, beside the built-in catalog.
+/// Node types besides the built-in catalog, and the services that nodes may reach.
 #[derive(Args, Default)]
 pub(crate) struct PackArgs {
-    /// Also use the packs (*.wasm) in this folder; may be repeated
+    /// Use the packs (*.wasm) in this folder, too; may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
     pub(crate) packs: Vec<PathBuf>,
     #[command(flatten)]
     lock: LockArgs,
-    /// Let nodes reach this private address if their flow grants it, such as 127.0.0.1:8080 or 10.0.0.0/8; may be repeated
+    /// A private address that nodes may reach if their flow grants it, such as 127.0.0.1:8080 or 10.0.0.0/8; may be
+    /// repeated
     #[arg(long, value_name = "ADDRESS", env = "FLOWCELL_ALLOW_PRIVATE", value_delimiter = ',')]
     allow_private: Vec<AddressRange>,
-    /// Let nodes read and write files in this folder if their flow grants it
+    /// A folder of files that nodes may read and write if their flow grants it
     #[arg(long, value_name = "DIR", env = "FLOWCELL_FILES", value_hint = ValueHint::DirPath)]
     files: Option<PathBuf>,
-    /// Which models nodes may reach: a YAML file; by default `providers.yaml` in `flowcell` of the user's folder for settings
+    /// A YAML file of the models that nodes may reach [default: `~/.config/flowcell/providers.yaml`, if it exists]
     #[arg(long, value_name = "FILE", env = "FLOWCELL_PROVIDERS", value_hint = ValueHint::FilePath)]
     providers: Option<PathBuf>,
-    /// Which MCP servers agents may have tools of: a YAML file; by default `mcp.yaml` beside `providers.yaml`
+    /// A YAML file of the MCP servers whose tools agents may use [default: `~/.config/flowcell/mcp.yaml`, if it exists]
     #[arg(long, value_name = "FILE", env = "FLOWCELL_MCP", value_hint = ValueHint::FilePath)]
     mcp: Option<PathBuf>,
-    /// Where secrets are that nodes may have sent: a YAML file; by default `secrets.yaml` beside `providers.yaml`
+    /// A YAML file of the places of secrets that nodes may send [default: `~/.config/flowcell/secrets.yaml`, if it
+    /// exists]
     #[arg(long, value_name = "FILE", env = "FLOWCELL_SECRETS", value_hint = ValueHint::FilePath)]
     secrets: Option<PathBuf>,
     #[command(flatten)]
     keys: KeyArgs,
-    /// Which services flows may have: a YAML file; by default `services.yaml` beside `providers.yaml`
+    /// A YAML file of the services that flows may use [default: `~/.config/flowcell/services.yaml`, if it exists]
     #[arg(long, value_name = "FILE", env = "FLOWCELL_SERVICES", value_hint = ValueHint::FilePath)]
     services: Option<PathBuf>,
-    /// Let no call of these leave, but answer it with a stand-in: http, model, tools, services, all, or services by their
-    /// names, such as img,agent
+    /// Answer these calls with simulated replies: http, model, tools, services, all, or the names of services, such as
+    /// img,agent; may be repeated
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     simulate: Vec<String>,
 }
 
-/// Where the key of the secrets is that a store keeps.
+/// The key of the secrets in a store.
 #[derive(Args, Clone, Default)]
 pub(crate) struct KeyArgs {
-    /// The key that encrypts the secrets of the store: `env:NAME` or `file:PATH`; of several, separated by commas, the first
-    /// encrypts. A store in a folder makes its own
+    /// The key that encrypts the secrets of the store: `env:NAME` or `file:PATH`; of several keys, separated by commas,
+    /// the first one encrypts [default: a store in a folder creates a key]
     #[arg(long, value_name = "KEY", env = "FLOWCELL_SECRET_KEY", value_delimiter = ',')]
     pub(crate) secret_key: Vec<KeySource>,
 }
 
-/// The store beside which flows are checked.
+/// The store whose secrets the checks of flows know.
 #[derive(Args, Default)]
 pub(crate) struct BesideArgs {
-    /// The folder of the store whose secrets flows may name
+    /// The folder of the store with the secrets that flows may name
     #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
     pub(crate) state: PathBuf,
 }

@@ -7,13 +7,13 @@ use flowcell::{HostBuilder, Options, Reader, Runs, SharedStore};
 
 use crate::problem::Problem;
 
-/// Where runs are kept.
+/// The store of runs.
 #[derive(Args, Clone, Default)]
 pub(crate) struct StoreArgs {
-    /// Keep runs, state and events in this folder
+    /// The folder of the store, for runs, state and events
     #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
     pub(crate) state: PathBuf,
-    /// Keep them elsewhere: `memory:` forgets them with the process; `mysql://…` and `postgres://…` name a server that
+    /// Another store: `memory:` ends with the process; `mysql://…` and `postgres://…` name a database server that
     /// processes share
     #[arg(long, value_name = "URL", env = "FLOWCELL_STORE")]
     pub(crate) store: Option<String>,

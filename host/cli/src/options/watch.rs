@@ -5,13 +5,13 @@ use flowcell::HostBuilder;
 
 use crate::log::LogFormat;
 
-/// Who is told what happens in a process that drives runs.
+/// The log and the collector of a process that drives runs.
 #[derive(Args, Default)]
 pub(crate) struct WatchArgs {
-    /// Send traces and numbers to the collector at this address, over OTLP/HTTP
+    /// Send traces and metrics to the collector at this address, over OTLP/HTTP
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     otlp: Option<String>,
-    /// Log requests and runs on standard error, and not only warnings; `FLOWCELL_LOG` says what else
+    /// Log requests and runs on standard error in this format, besides warnings; `FLOWCELL_LOG` selects more
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
 }

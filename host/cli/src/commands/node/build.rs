@@ -41,19 +41,20 @@ const CPYTHON: Tool = Tool {
 };
 const SHELL: Tool = Tool { program: "sh", beside: &[], install: "`build.sh` is run by the shell of the system" };
 
-/// Which project is built, and how.
+/// Arguments of a build.
 #[derive(Args)]
 pub(super) struct BuildArgs {
-    /// The project's folder
+    /// The folder of the project
     #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     folder: PathBuf,
-    /// Write the pack into this folder; `dist` in the project's without it
+    /// The folder of the built pack [default: `dist` in the project]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
-    /// For JavaScript and Python: the folder that has `wit` in it, and all that JavaScript imports; the project's without it
+    /// For JavaScript and Python: the folder that contains `wit` and all modules that JavaScript imports [default: the
+    /// project]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     root: Option<PathBuf>,
-    /// For Python: also import from this folder; may be repeated; `vendor` in the project's without it
+    /// For Python: a folder of modules to import; may be repeated [default: `vendor` in the project]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     python_path: Vec<PathBuf>,
 }

@@ -15,10 +15,10 @@ use crate::{
 /// Arguments of `flowcell node inspect`.
 #[derive(Args)]
 pub(super) struct InspectArgs {
-    /// The pack
+    /// The file of the pack
     #[arg(value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Print one JSON object
+    /// Print the description as JSON
     #[arg(long)]
     json: bool,
 }

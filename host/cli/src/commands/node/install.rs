@@ -17,11 +17,11 @@ use crate::{
 /// Arguments of `flowcell node install`.
 #[derive(Args)]
 pub(super) struct InstallArgs {
-    /// The pack: a file (./acme.wasm), a URL, a reference (ghcr.io/acme/greet@1.2.0), or a name in the registry that is usual
-    /// here (greet@1.2.0); without it everything that the lock names is brought here
+    /// The pack: a file (./acme.wasm), a URL, a reference (ghcr.io/acme/greet@1.2.0), or a name in the default registry
+    /// (greet@1.2.0) [default: all packs in the lock file]
     #[arg(value_name = "PACK")]
     pack: Option<String>,
-    /// Install it although it asks for more than the version that is installed
+    /// Install the pack even if it needs more capabilities than the installed version
     #[arg(long)]
     approve: bool,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(super) struct InstallArgs {
 /// Arguments of `flowcell node uninstall`.
 #[derive(Args)]
 pub(super) struct UninstallArgs {
-    /// The pack: all its versions (greet), or one (greet@1.2.0)
+    /// The pack: all versions (greet), or one (greet@1.2.0)
     #[arg(value_name = "NAME[@VERSION]")]
     pack: String,
     #[command(flatten)]

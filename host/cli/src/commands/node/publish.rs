@@ -20,13 +20,14 @@ use crate::{
 /// Arguments of `flowcell node push`.
 #[derive(Args)]
 pub(super) struct PushArgs {
-    /// The pack
+    /// The file of the pack
     #[arg(value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Where it goes: ghcr.io/acme/greet, or a name in the registry that is usual here; its version is that of the pack
+    /// The destination: ghcr.io/acme/greet, or a name in the default registry; the version is that of the pack
     #[arg(value_name = "REFERENCE")]
     reference: String,
-    /// Sign it with this key: `env:NAME` or `file:PATH`; without it with FILE.wasm.sig, if that is there
+    /// Sign the pack with this key, `env:NAME` or `file:PATH` [default: publish the signature FILE.wasm.sig, if it
+    /// exists]
     #[arg(long, value_name = "KEY")]
     key: Option<KeySource>,
     #[command(flatten)]
@@ -36,10 +37,10 @@ pub(super) struct PushArgs {
 /// Arguments of `flowcell node pull`.
 #[derive(Args)]
 pub(super) struct PullArgs {
-    /// The pack: a reference (ghcr.io/acme/greet@1.2.0), or a name in the registry that is usual here
+    /// The pack: a reference (ghcr.io/acme/greet@1.2.0), or a name in the default registry
     #[arg(value_name = "REFERENCE")]
     reference: String,
-    /// Write it here; by default NAME.wasm
+    /// Write the pack to this file [default: NAME.wasm]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -14,16 +14,17 @@ use crate::problem::Problem;
 const USER: &str = "FLOWCELL_REGISTRY_USER";
 const PASSWORD: &str = "FLOWCELL_REGISTRY_PASSWORD";
 
-/// Which registry is meant, and whether any is asked.
+/// The default registry, and whether the command connects to registries.
 #[derive(Args)]
 pub(super) struct RegistryArgs {
-    /// Where packs are that are named without a registry, such as ghcr.io/acme
+    /// The default registry, for packs named without one, such as ghcr.io/acme
     #[arg(long, value_name = "PREFIX", env = "FLOWCELL_REGISTRY")]
     registry: Option<String>,
-    /// A server of tokens that may see the credentials for a registry, such as registry.example.com=https://auth.example.com
+    /// A token server that may receive the credentials of a registry, such as
+    /// registry.example.com=https://auth.example.com
     #[arg(long, value_name = "REGISTRY=ORIGIN", env = "FLOWCELL_REGISTRY_REALMS", value_delimiter = ',')]
     registry_realm: Vec<Realm>,
-    /// Make no connection
+    /// Do not connect to the network
     #[arg(long, env = "FLOWCELL_OFFLINE", value_parser = FalseyValueParser::new())]
     offline: bool,
 }

@@ -19,28 +19,29 @@ use crate::{
 /// Arguments of `flowcell node run`.
 #[derive(Args)]
 pub(super) struct NodeRunArgs {
-    /// The node type: `data.pick`, or with a version `acme.greet@1.2`
+    /// The node type, such as `data.pick`, or with a version `acme.greet@1.2`
     #[arg(value_name = "TYPE")]
     node_type: String,
-    /// A member of the input; the value is JSON if it reads as JSON, a file if it is `@PATH`, else text; may be repeated
+    /// A member of the input: JSON if the value parses as JSON, the content of a file for `@PATH`, otherwise text; may
+    /// be repeated
     #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
     input: Vec<(String, inputs::Member)>,
-    /// Read the input, a JSON object, from this file, or from standard input (-); `-i` wins over its members
+    /// Read the input, a JSON object, from this file; `-` is standard input; members given with `-i` take precedence
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     input_file: Option<PathBuf>,
-    /// A member of the config; may be repeated
+    /// A member of the node's config; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = inputs::plain)]
     config: Vec<(String, Json)>,
-    /// Grant the node a capability, as a flow does: http='["https://api.example.com"]'; may be repeated
+    /// Grant the node a capability, as in a flow: http='["https://api.example.com"]'; may be repeated
     #[arg(long, value_name = "CAPABILITY=GRANT", value_parser = inputs::plain)]
     grant: Vec<(String, Json)>,
-    /// What the node is answered if it asks
+    /// The answer to the node's question
     #[arg(long, value_name = "VALUE")]
     answer: Option<String>,
-    /// Print one JSON object for whatever comes of it
+    /// Print the result as one JSON object, also if the node fails
     #[arg(long)]
     json: bool,
-    /// Say nothing about how it goes
+    /// Do not show progress
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]

@@ -37,31 +37,31 @@ const NAME: &str = "acme";
 /// Limit of the characters of a pack's name.
 const MAX_NAME: usize = 32;
 
-/// A language that packs are written in.
+/// The language of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Language {
-    /// Compiled by cargo.
+    /// Compiled by cargo
     Rust,
-    /// Run by QuickJS, which the pack brings along.
+    /// Interpreted by QuickJS, which the pack contains
     Js,
-    /// Run by CPython, which the pack brings along.
+    /// Interpreted by CPython, which the pack contains
     Python,
-    /// Compiled by zig, or another clang; there is no SDK.
+    /// Compiled by zig or another clang, without an SDK
     C,
-    /// Compiled by Go; there is no SDK.
+    /// Compiled by Go, without an SDK
     Go,
 }
 
 /// Arguments of `flowcell node new`.
 #[derive(Args)]
 pub(super) struct NewArgs {
-    /// The pack's name, which its node types begin with: a-z, 0-9 and -, a letter first
+    /// The name of the pack and the prefix of its node types: a letter, then a-z, 0-9 and `-`
     #[arg(value_parser = pack_name)]
     name: String,
-    /// The language of its code
+    /// The language of the code
     #[arg(long, value_enum)]
     lang: Language,
-    /// The project's folder; without it one of the pack's name
+    /// The folder of the project [default: the name of the pack]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
 }

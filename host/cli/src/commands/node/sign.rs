@@ -16,7 +16,7 @@ use crate::{
 /// Arguments of `flowcell node keygen`.
 #[derive(Args)]
 pub(super) struct KeygenArgs {
-    /// The file of the new key, which only its owner may read
+    /// The file of the new key; only its owner may read it
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
 }
@@ -24,7 +24,7 @@ pub(super) struct KeygenArgs {
 /// Arguments of `flowcell node sign`.
 #[derive(Args)]
 pub(super) struct SignArgs {
-    /// The pack; its signature is written beside it, as FILE.wasm.sig
+    /// The file of the pack; the command writes the signature to FILE.wasm.sig
     #[arg(value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// The key: `env:NAME` or `file:PATH`

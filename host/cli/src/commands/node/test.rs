@@ -26,10 +26,10 @@ const CASES: &str = "cases";
 pub(super) struct NodeTestArgs {
     #[command(flatten)]
     build: BuildArgs,
-    /// Only cases whose name contains this
+    /// Run only the cases whose name contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Also write the results as JUnit XML
+    /// Write the results as JUnit XML to this file, too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     junit: Option<PathBuf>,
     #[command(flatten)]

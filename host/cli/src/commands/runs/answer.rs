@@ -16,21 +16,22 @@ use crate::{
 /// Arguments of `flowcell answer`.
 #[derive(Args)]
 pub(crate) struct AnswerArgs {
-    /// Which run
+    /// The id of the run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
-    /// Which gate: `approve`, `process[3].approve`, or `review/approve` in a flow that the node `review` has called
+    /// The address of the gate: `approve`, `process[3].approve`, or `review/approve` in a flow that the node `review`
+    /// called
     gate: String,
     /// The answer
     #[arg(required_unless_present = "show")]
     value: Option<String>,
-    /// Only if the node is at this attempt, as the question names it
+    /// Answer only if the node is at this attempt, as named in the question
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     attempt: Option<u32>,
-    /// Only if the open question has this digest, as the question names it
+    /// Answer only if the open question has this digest, as named in the question
     #[arg(long)]
     digest: Option<String>,
-    /// Print the question as JSON, with the whole arguments of a call, and answer nothing
+    /// Print the question as JSON, with the complete arguments of a call, without answering it
     #[arg(long, conflicts_with_all = ["value", "attempt", "digest"])]
     show: bool,
     #[command(flatten)]

@@ -14,10 +14,10 @@ use crate::{
 /// Arguments of `flowcell runs events`.
 #[derive(Args)]
 pub(crate) struct EventsArgs {
-    /// Which run
+    /// The id of the run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
-    /// Begin with the event of this number
+    /// The number of the first event
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     from: u64,
     #[command(flatten)]

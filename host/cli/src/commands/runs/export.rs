@@ -22,17 +22,17 @@ use crate::{
 #[command(after_help = "\
 The document is { \"v\": 1, \"run\", \"record\", \"units\", \"events\", \"inputs\", \"children\" }:
   run       the run as `runs list --json` has it
-  record    what it was begun with: its flow, what it has pinned, its policy, its parent
-  units     the journal: units of facts, each written at once
-  events    what `runs events` prints; if the flow cannot be loaded any more, `eventsMissing` says why
-  inputs    the inputs of tasks, up to 16 MiB; `inputsLeftOut` counts the others
-  children  a document for each run that it has called
-Values are whole, however large they are. Nothing is changed, and another process may own the store.")]
+  record    the start of the run: its flow, pinned files, policy and parent
+  units     the journal in units; the store writes the facts of a unit together
+  events    the events as in `runs events`; if the flow no longer loads, `eventsMissing` gives the reason
+  inputs    the inputs of tasks, up to 16 MiB; `inputsLeftOut` counts the omitted ones
+  children  a document for each run that this run called
+Values are complete, however large. The command changes nothing, and another process may own the store.")]
 pub(crate) struct ExportArgs {
-    /// Which run
+    /// The id of the run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
-    /// Write it to this file, whole or not at all, instead of to standard output
+    /// Write to this file, completely or not at all, instead of standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
     #[command(flatten)]

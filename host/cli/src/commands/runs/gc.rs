@@ -19,13 +19,13 @@ use crate::{
 #[derive(Args)]
 #[group(required = true, multiple = true, args = ["older_than", "keep"])]
 pub(crate) struct GcArgs {
-    /// Remove runs that ended longer ago: 12h, 30d
+    /// Remove runs that ended longer ago than this, such as 12h or 30d
     #[arg(long, value_name = "DUR", value_parser = duration::parse)]
     older_than: Option<Duration>,
-    /// Remove all runs but so many that ended last, however young they are
+    /// Keep only this many of the runs that ended last, regardless of their age
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
-    /// Print one JSON object: { "runs": [...], "blobs": N, "bytes": N }
+    /// Print the result as JSON: { "runs": [...], "blobs": N, "bytes": N }
     #[arg(long)]
     json: bool,
     #[command(flatten)]

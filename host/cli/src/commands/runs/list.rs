@@ -17,16 +17,16 @@ use crate::{
 /// Arguments of `flowcell runs list`.
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// Only runs of this flow
+    /// List only runs of this flow
     #[arg(long, value_name = "NAME")]
     flow: Option<String>,
-    /// Only runs with this status
+    /// List only runs with this status
     #[arg(long, value_parser = ["active", "parked", "needs_attention", "succeeded", "failed", "cancelled"])]
     status: Option<String>,
-    /// At most so many
+    /// The maximum number of entries
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
-    /// Print a JSON array
+    /// Print the list as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

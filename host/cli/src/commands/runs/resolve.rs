@@ -14,10 +14,10 @@ use crate::{
 /// Arguments of `flowcell runs resolve`.
 #[derive(Args)]
 pub(crate) struct ResolveArgs {
-    /// Which run
+    /// The id of the run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
-    /// Which task: `pay`, `process[3].pay`, or `review/pay` in a flow that the node `review` has called
+    /// The address of the task: `pay`, `process[3].pay`, or `review/pay` in a flow that the node `review` called
     task: String,
     #[command(flatten)]
     decision: Decision,
@@ -25,15 +25,15 @@ pub(crate) struct ResolveArgs {
     store: StoreArgs,
 }
 
-/// What was decided.
+/// The decision.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Decision {
-    /// The call did not happen: make it again. A task that was not deterministic begins a new attempt
+    /// The call did not happen: make it again; a task that was not deterministic begins a new attempt
     #[arg(long)]
     repeat: bool,
-    /// The call did happen, and this JSON is its reply: `{ "status": 200, "body": { "text": "…" } }` for a request,
-    /// `{ "output": … }` for a tool
+    /// The call happened, and this JSON is its reply: `{ "status": 200, "body": { "text": "…" } }` for a request, `{
+    /// "output": … }` for a tool
     #[arg(long, value_name = "JSON")]
     reply: Option<String>,
     /// The task is done, and this JSON is its output

@@ -21,17 +21,17 @@ use crate::{
 /// Arguments of `flowcell runs resume`.
 #[derive(Args)]
 pub(crate) struct ResumeArgs {
-    /// Which run
+    /// The id of the run
     #[arg(value_name = "RUN", value_parser = run_id)]
     pub(super) run: RunId,
-    /// Answer a gate, or an agent's call as in assistant#3=allow; may be repeated. `assistant#3@DIGEST=allow` answers
-    /// only the question with this digest
+    /// Answer a gate, or a call of an agent (assistant#3=allow); may be repeated. assistant#3@DIGEST=allow answers only
+    /// the question with this digest
     #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::named)]
     pub(super) answers: Vec<NamedAnswer>,
-    /// Print one JSON object for whatever comes of the run
+    /// Print the result as one JSON object, also if the run fails or parks
     #[arg(long)]
     json: bool,
-    /// Say nothing about the run's progress
+    /// Do not show progress
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]

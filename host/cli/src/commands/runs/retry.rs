@@ -19,14 +19,14 @@ use crate::{
 pub(crate) struct RetryArgs {
     #[command(flatten)]
     resume: ResumeArgs,
-    /// Run only this node of the flow itself and what comes after it; the others keep the outputs that they had. A gate or
-    /// an agent whose answer this depends on asks again
+    /// Run only this node of the flow and the nodes after it; other nodes keep their outputs; a gate or an agent that
+    /// these nodes depend on asks again
     #[arg(long, value_name = "NODE")]
     from: Option<String>,
-    /// Keep the answers of people instead of asking again
+    /// Keep the answers of people instead of asking them again
     #[arg(long, requires = "from")]
     keep_answers: bool,
-    /// The new run's id
+    /// The id of the new run
     #[arg(long, value_name = "ID", value_parser = run_id)]
     run_id: Option<RunId>,
 }

@@ -14,12 +14,12 @@ use crate::{
 /// Arguments of `flowcell emit`.
 #[derive(Args)]
 pub(crate) struct EmitArgs {
-    /// Which run
+    /// The id of the run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
-    /// The event's name
+    /// The name of the event
     name: String,
-    /// What it brings: JSON if it reads as JSON, else text
+    /// The payload: JSON if it parses as JSON, otherwise text
     #[arg(default_value = "null")]
     payload: String,
     #[command(flatten)]
@@ -29,16 +29,16 @@ pub(crate) struct EmitArgs {
 /// Arguments of `flowcell send`.
 #[derive(Args)]
 pub(crate) struct SendArgs {
-    /// Which run
+    /// The id of the run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
-    /// What to say: JSON if it reads as JSON, else text; not given with `--close`
+    /// The message: JSON if it parses as JSON, otherwise text; not allowed with `--close`
     #[arg(required_unless_present = "close")]
     content: Option<String>,
-    /// To an agent run: its id, or the address of its node
+    /// Send to this agent run: its id, or the address of its node
     #[arg(long, value_name = "AGENT")]
     to: Option<String>,
-    /// What the message to an agent run is recognised by: one that is sent twice is taken once
+    /// The id of the message; an agent run accepts messages with the same id once
     #[arg(long, value_name = "ID", requires = "to")]
     id: Option<String>,
     /// Ask the agent run to finish

@@ -22,17 +22,17 @@ use crate::{
 /// Arguments of `flowcell runs show`.
 #[derive(Args)]
 pub(crate) struct ShowArgs {
-    /// Which run
+    /// The id of the run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
-    /// Show the inputs of this task, such as `pay`, `process[3].pay`, or `review/pay` in a flow that the task `review` has
+    /// Show the inputs of this task, such as `pay`, `process[3].pay`, or `review/pay` in a flow that the task `review`
     /// called
     #[arg(value_name = "NODE")]
     task: Option<String>,
-    /// Print it as JSON: the run as `runs list --json` has it, and its `tasks`; of a task whole inputs, up to 16 MiB
+    /// Print JSON: the run as in `runs list --json`, with its `tasks`; for a task its complete inputs, up to 16 MiB
     #[arg(long)]
     json: bool,
-    /// Begin with the attempt of this number, counted from 0
+    /// The first attempt to show, counted from 0
     #[arg(long, value_name = "N", default_value_t = 0, requires = "task")]
     from: u64,
     #[command(flatten)]
