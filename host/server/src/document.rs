@@ -18,7 +18,7 @@ use flowcell_platform::tree::Pass;
 /// Returns the document without its routes: title, security scheme, and one recursive schema.
 pub(super) fn head() -> OpenApi {
     let mut info = Info::new("Flowcell", "v1");
-    info.description = Some("Runs flows whose every node is a sandboxed WebAssembly component.".into());
+    info.description = Some("Runs flows. Each node is a sandboxed WebAssembly component.".into());
     let mut components = Components::new();
     // Tasks contain passes, and passes contain tasks. One of the two schemas must be registered by hand.
     components.schemas.insert("Pass".into(), Pass::schema());
@@ -27,7 +27,7 @@ pub(super) fn head() -> OpenApi {
     OpenApiBuilder::new().info(info).components(Some(components)).build()
 }
 
-/// This document
+/// Show this document
 #[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, body = Object)))]
 pub(super) async fn openapi(State(app): State<Arc<App>>) -> Json<Arc<Value>> {
     Json(app.document.get().cloned().unwrap_or_default())

@@ -114,7 +114,7 @@ impl Doors {
 
     async fn speak(&self, request: Request) -> Result<Response, Fault> {
         let caller = request.extensions().get::<Caller>();
-        let caller = caller.ok_or_else(|| Fault::internal("a route without a scope asks who calls"))?;
+        let caller = caller.ok_or_else(|| Fault::internal("a route without a scope needs a caller"))?;
         let door = self.of(&caller.tenant);
         if request.method() == Method::POST && begins_session(request.headers()) {
             door.check_room().await?;
@@ -143,7 +143,7 @@ impl Doors {
 impl Door {
     async fn check_room(&self) -> Result<(), Fault> {
         match self.sessions.sessions.read().await.len() {
-            SESSIONS.. => Err(Fault::busy("too_many_sessions", "too many sessions are open already: end some of them")),
+            SESSIONS.. => Err(Fault::busy("too_many_sessions", "too many sessions are open; end some of them")),
             _ => Ok(()),
         }
     }

@@ -94,7 +94,7 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it is here for the document; bodies are read member by member")]
 pub(super) struct CreateFlow {
-    /// A flow of the `steps` dialect, or a script, `{ "name", "script" }`.
+    /// A flow of the `steps` dialect, or a script `{ "name", "script" }`.
     #[schema(value_type = Object)]
     flow: serde_json::Value,
 }
@@ -103,9 +103,9 @@ pub(super) struct CreateFlow {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it is here for the document; bodies are read member by member")]
 pub(super) struct RunFlow {
-    /// Its name.
+    /// The name of the flow.
     flow_name: String,
-    /// Its inputs by their names.
+    /// The inputs of the flow by name.
     #[schema(value_type = Option<Object>)]
     inputs: Option<serde_json::Value>,
 }
@@ -275,7 +275,7 @@ pub(super) async fn describe_flow(
     Ok(success(StatusCode::OK, "flow", &flow))
 }
 
-/// List the last steps of a flow's runs
+/// List the latest steps of a flow's runs
 #[utoipa::path(get, path = "/api/flow_runs/{name}", tag = "spec6",
     params(("name" = String, Path), ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000)),
     responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]

@@ -17,36 +17,36 @@ const TWIG_BYTES: usize = 96;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Twig {
-    /// Its node.
+    /// The id of the node.
     id: String,
     /// `ready`, `running`, `waiting`, `blocked`, `retrying`, `succeeded`, `failed`, `skipped` or `cancelled`.
     status: &'static str,
-    /// Attempts that have begun.
+    /// The number of attempts that began.
     #[serde(skip_serializing_if = "is_zero")]
     attempts: u64,
-    /// Calls that have left the host.
+    /// The number of calls that left the host.
     #[serde(skip_serializing_if = "is_zero")]
     calls: u64,
-    /// How long it took, once it has ended.
+    /// The duration of an ended task, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
-    /// Why it failed.
+    /// The error of a failed task.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     error: Option<Value>,
-    /// The passes through its body.
+    /// The passes of the body.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(no_recursion))]
     passes: Vec<Pass>,
 }
 
-/// A pass through a body.
+/// One pass of a body.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pass {
-    /// Its number, from 0.
+    /// The number of the pass, counted from 0.
     index: u64,
-    /// Its tasks.
+    /// The tasks of the pass.
     #[cfg_attr(feature = "openapi", schema(no_recursion))]
     tasks: Vec<Twig>,
 }

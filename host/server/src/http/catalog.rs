@@ -13,7 +13,7 @@ use super::{
 };
 use flowcell_platform::shape;
 
-/// The catalog.
+/// The known node types.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Nodes {
     /// `{ type, version, title, description, input, config, output, traits, effect, capabilities }`
@@ -29,7 +29,7 @@ pub(crate) async fn list(request: Request) -> Json<Nodes> {
     Json(Nodes { nodes })
 }
 
-/// Describe a node type, `control.if` or with a version `acme.greet@1.2`
+/// Describe a node type, such as `control.if`, or with a version `acme.greet@1.2`
 #[utoipa::path(get, path = "/v1/nodes/{type}", tag = "flows", params(("type" = String, Path,)),
     responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
 pub(crate) async fn show(request: Request, Place(wanted): Place<String>) -> Result<Json<Value>, Fault> {

@@ -44,10 +44,10 @@ const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {
-    /// The number of the first.
+    /// The number of the first event.
     #[param(minimum = 0)]
     from: Option<u64>,
-    /// At most so many.
+    /// The maximum number of entries.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
@@ -56,14 +56,15 @@ pub(crate) struct Which {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it is here for the document; pages are written piece by piece")]
 pub(crate) struct EventPage {
-    /// In order: `{ v, seq, ts, tenant, runId, type, … }`. Fewer than asked for if they are large: 16 MiB in a page.
+    /// The events in order: `{ v, seq, ts, tenant, runId, type, … }`. A page has at most 16 MiB, so it may have fewer
+    /// than `limit`.
     #[schema(value_type = Vec<Object>)]
     events: Vec<Box<RawValue>>,
-    /// The number to begin the next page with.
+    /// The `from` of the next page.
     next: u64,
 }
 
-/// Read a run's events by page
+/// List the events of a run by page
 #[utoipa::path(get, path = "/v1/runs/{id}/events", tag = "events", params(("id" = String, Path,), Which),
     responses((status = 200, body = EventPage), (status = "default", body = FaultBody)))]
 pub(crate) async fn list(request: Request, At(id): At<String>, Asked(which): Asked<Which>) -> Result<Response, Fault> {
@@ -102,7 +103,7 @@ fn written(page: Page, place: Place) -> Response {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct From {
-    /// The number of the first event, unless `Last-Event-ID` names the last one that was heard.
+    /// The number of the first event, unless `Last-Event-ID` names the last received one.
     #[param(minimum = 0)]
     from: Option<u64>,
 }
@@ -162,15 +163,16 @@ impl Watching {
     }
 }
 
-/// Hear a run's events as server-sent events: those that were, and those that come, until the run has ended
+/// Stream the past and future events of a run as server-sent events, until the run ends
 ///
-/// `id` is the number of an event (`seq`), and `Last-Event-ID` goes on after it. What is live has no id. Whoever is too slow
-/// is told `lagged { from, to }`, and has the rest from `events?from=`. Whoever has heard all of a run that has ended gets 204, so
-/// that a browser does not come back again and again.
+/// `id` is the number of an event (`seq`), and a request with `Last-Event-ID` continues after it. Live deltas have no
+/// id. A client that is too slow receives `lagged { from, to }`, and reads the missing events at `events?from=`. After
+/// all events of an ended run, the answer is 204, so that browsers do not reconnect.
 #[utoipa::path(get, path = "/v1/runs/{id}/events/stream", tag = "events",
     params(("id" = String, Path,), From, ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, content_type = "text/event-stream", body = String),
-        (status = 204, description = "all was heard"), (status = "default", body = FaultBody)))]
+        (status = 204, description = "the run has ended, and no event is left"),
+        (status = "default", body = FaultBody)))]
 pub(crate) async fn stream(
     request: Request,
     At(id): At<String>,

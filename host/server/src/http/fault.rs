@@ -43,7 +43,7 @@ pub(crate) struct Fault {
     closes: bool,
 }
 
-/// The body of every failure.
+/// The body of all error answers.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct FaultBody {
     error: FaultError,
@@ -56,14 +56,14 @@ pub(crate) struct Said {
     pub(crate) message: String,
 }
 
-/// What went wrong.
+/// The error.
 #[derive(Serialize, ToSchema)]
 struct FaultError {
     /// A stable code.
     code: &'static str,
-    /// A sentence for people.
+    /// A message for people.
     message: String,
-    /// What programs may want to know beyond that.
+    /// Further data for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     details: Option<Value>,

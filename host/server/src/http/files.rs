@@ -23,17 +23,17 @@ use flowcell_platform::files::{FileError, FileRow, MAX_FILE, NewFile};
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FileView {
-    /// The SHA-256 of its content, in hexadecimal.
+    /// The SHA-256 of the content, in hexadecimal.
     file_id: String,
     name: String,
-    /// Its media type.
+    /// The media type.
     mime: String,
-    /// Bytes.
+    /// The size in bytes.
     size: u64,
-    /// What somebody has noted of it.
+    /// The metadata given with the file.
     #[schema(value_type = Object)]
     metadata: serde_json::Value,
-    /// When it was put first, in milliseconds since 1970.
+    /// The time when the file was first stored, in milliseconds since 1970.
     created: u64,
 }
 
@@ -47,9 +47,9 @@ impl From<FileRow> for FileView {
 /// A page of the tenant's files.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct FileList {
-    /// By name; at most 16 MiB of them.
+    /// The files by name, at most 16 MiB.
     files: Vec<FileView>,
-    /// The cursor of the page after this one; none: this is the last.
+    /// The `cursor` of the next page; the last page has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
@@ -59,11 +59,11 @@ pub(crate) struct FileList {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct About {
-    /// What it is called: 1 to 255 bytes without `/`, `\` and control characters.
+    /// The name of the file: 1 to 255 bytes without `/`, `\` and control characters.
     name: String,
-    /// Its media type; by default what its content or its name tells.
+    /// The media type of the file; by default detected from its content or name.
     mime: Option<String>,
-    /// A JSON object of at most 4 KiB.
+    /// Metadata of the file: a JSON object of at most 4 KiB.
     metadata: Option<String>,
 }
 
@@ -121,9 +121,9 @@ pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>
     page::answer(request, read).await
 }
 
-/// Put a file; the same content is kept once
+/// Store a file; the server stores the same content once
 ///
-/// The body is the content as it is, at most 32 MiB, whatever the file's media type.
+/// The body is the unencoded content, at most 32 MiB. It may have any media type.
 #[utoipa::path(post, path = "/v1/files", tag = "files", params(About),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 201, body = FileView), (status = "default", body = FaultBody)))]
@@ -148,7 +148,7 @@ pub(crate) async fn show(request: Request, Place(id): Place<String>) -> Result<J
     Ok(Json(row.into()))
 }
 
-/// Fetch the content of a file
+/// Read the content of a file
 #[utoipa::path(get, path = "/v1/files/{fileId}/content", tag = "files", params(("fileId" = String, Path,)),
     responses((status = 200, description = "the bytes, with the file's media type", content_type = "*/*"),
         (status = "default", body = FaultBody)))]
@@ -169,9 +169,9 @@ pub(crate) async fn content(request: Request, Place(id): Place<String>) -> Resul
     Ok((headers, streamed(Bytes::from_owner(bytes), place)).into_response())
 }
 
-/// Remove a file; runs that have it keep it
+/// Remove a file; runs that use it keep it
 #[utoipa::path(delete, path = "/v1/files/{fileId}", tag = "files", params(("fileId" = String, Path,)),
-    responses((status = 204, description = "it is removed"), (status = "default", body = FaultBody)))]
+    responses((status = 204, description = "removed"), (status = "default", body = FaultBody)))]
 pub(crate) async fn remove(request: Request, Place(id): Place<String>) -> Result<StatusCode, Fault> {
     request.blocking(move |request| Ok(request.host.files().remove(&id)?)).await?;
     Ok(StatusCode::NO_CONTENT)

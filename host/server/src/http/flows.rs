@@ -17,7 +17,7 @@ use flowcell_platform::{
     shape,
 };
 
-/// A flow to be checked.
+/// A flow to check.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Unchecked {
@@ -26,12 +26,12 @@ pub(crate) struct Unchecked {
     flow: Box<RawValue>,
 }
 
-/// What checking a flow found.
+/// The result of checking a flow.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Checked {
-    /// Whether it can run.
+    /// Whether the flow can run.
     valid: bool,
-    /// Everything that was found: `{ code, severity, line, column, message, help, len, excerpt }`.
+    /// All diagnostics: `{ code, severity, line, column, message, help, len, excerpt }`.
     #[schema(value_type = Vec<Object>)]
     diagnostics: Vec<Value>,
 }

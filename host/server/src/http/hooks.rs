@@ -19,17 +19,17 @@ use super::{
 };
 use flowcell_platform::triggers::hook::{POST_BYTES, Taken};
 
-/// What has become of a post.
+/// The result of a post.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HookView {
-    /// The run that it has started, now or before.
+    /// The run that this post, or an earlier one with the same id, started.
     run_id: String,
 }
 
-/// Start a flow by a post that is signed as Standard Webhooks are
+/// Start a flow by a post with a signature of Standard Webhooks
 ///
-/// The same `webhook-id` gives the same run, however often it is sent; with another body it is a conflict.
+/// Posts with the same `webhook-id` and body start one run. The same `webhook-id` with another body is a conflict.
 #[utoipa::path(post, path = "/v1/hooks/{tenant}/{flow}/{trigger}", tag = "triggers",
     params(("tenant" = String, Path,), ("flow" = String, Path,), ("trigger" = String, Path,),
         ("webhook-id" = Option<String>, Header,), ("webhook-timestamp" = Option<String>, Header,),

@@ -23,9 +23,9 @@ use flowcell_platform::{FlowEntry, FlowLibrary, Host, LibraryError, LoadedFlow, 
 #[derive(Serialize, ToSchema)]
 struct FlowRow {
     name: String,
-    /// Its newest version.
+    /// The newest version.
     version: u32,
-    /// What it says of itself.
+    /// The description in the flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
 }
@@ -39,9 +39,9 @@ impl From<FlowEntry> for FlowRow {
 /// A page of the tenant's flows.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct FlowList {
-    /// By name; at most 16 MiB of them.
+    /// The files by name, at most 16 MiB.
     flows: Vec<FlowRow>,
-    /// The cursor of the page after this one; none: this is the last.
+    /// The `cursor` of the next page; the last page has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
@@ -50,9 +50,9 @@ pub(crate) struct FlowList {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct FlowView {
     name: String,
-    /// Which version it is.
+    /// The number of the version.
     version: u32,
-    /// What it says.
+    /// The text of the flow.
     text: String,
 }
 
@@ -73,11 +73,11 @@ impl From<StoredFlow> for FlowView {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Versions {
     name: String,
-    /// Those that are there, in order.
+    /// The versions in order.
     versions: Vec<u32>,
 }
 
-/// A flow to keep.
+/// A flow to store.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewFlow {
@@ -134,7 +134,7 @@ pub(crate) fn listed(request: &Request, after: Option<&str>) -> Result<FlowList,
     Ok(FlowList { flows: entries.into_iter().map(FlowRow::from).collect(), next })
 }
 
-/// Keep a flow under its name: as its first version, or as its newest
+/// Store a flow under its name, as its first or newest version
 #[utoipa::path(post, path = "/v1/flows", tag = "flows", request_body = NewFlow,
     responses((status = 201, body = FlowView, headers(("location" = String))), (status = "default", body = FaultBody)))]
 pub(crate) async fn create(request: Request, Body(body): Body<NewFlow>) -> Result<Response, Fault> {
@@ -166,9 +166,9 @@ pub(crate) async fn show(request: Request, Place(name): Place<String>) -> Result
     Ok(Json(flow.into()))
 }
 
-/// Remove a flow with its versions; runs of it go on
+/// Remove all versions of a flow; its runs continue
 #[utoipa::path(delete, path = "/v1/flows/{name}", tag = "flows", params(("name" = String, Path,)),
-    responses((status = 204, description = "it is removed"), (status = "default", body = FaultBody)))]
+    responses((status = 204, description = "removed"), (status = "default", body = FaultBody)))]
 pub(crate) async fn delete(request: Request, Place(name): Place<String>) -> Result<StatusCode, Fault> {
     let (app, tenant) = (request.app.clone(), request.tenant().clone());
     request.library(move |flows, _| flows.delete(&name)).await?;

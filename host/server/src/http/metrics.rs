@@ -24,9 +24,9 @@ pub(crate) const REQUEST_ID_CHARS: usize = 128;
 #[derive(Clone)]
 pub(crate) struct Asker(pub(crate) Tenant);
 
-/// Numbers about the whole server, as Prometheus reads them
+/// Show the metrics of the server in the format of Prometheus
 ///
-/// They are those of all tenants: a token with the scope `metrics:read` is one for operators.
+/// The metrics cover all tenants, so the scope `metrics:read` is for operators.
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, body = String, content_type = "application/openmetrics-text"),
         (status = "default", body = FaultBody)))]

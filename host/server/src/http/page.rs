@@ -22,7 +22,7 @@ use super::{
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct After {
-    /// What `next` of the page before says.
+    /// The `next` of the previous page.
     pub(crate) cursor: Option<String>,
 }
 

@@ -29,7 +29,7 @@ const PAGE: usize = 50;
 /// The maximum number of runs in a page.
 pub(crate) const MAX_PAGE: usize = 500;
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Standing {
@@ -59,31 +59,31 @@ impl Standing {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunView {
-    /// Its id.
+    /// The id of the run.
     pub(crate) run_id: String,
-    /// The name of its flow.
+    /// The name of the flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) flow: Option<String>,
     /// `running`, `parked`, `needs_attention`, `succeeded`, `failed` or `cancelled`.
     pub(crate) status: String,
-    /// When it began, in milliseconds since 1970.
+    /// The time when the run began, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     created: Option<u64>,
-    /// When its status changed last.
+    /// The time of the last change of the status, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     updated: Option<u64>,
-    /// When its next timer is due, if it is parked and has one.
+    /// The time when the next timer of a parked run is due, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<u64>,
-    /// What it gave, once it has ended; of a run that did not succeed, what was there by then.
+    /// The outputs of an ended run; for a run that did not succeed, the outputs until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub(crate) outputs: Option<Value>,
-    /// Why it failed: `{ code, message, retryable, details?, task? }`.
+    /// The error of a failed run: `{ code, message, retryable, details?, task? }`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub(crate) error: Option<Value>,
-    /// What it waits for, if somebody waited for it and it is parked.
+    /// The questions and waits of a parked run, in answers to requests that waited for the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<Object>)]
     waiting: Option<Vec<Value>>,
@@ -165,15 +165,15 @@ fn waiting_for(waiting: &Waiting) -> Value {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {
-    /// Only runs that stand so.
+    /// List only runs with this status.
     #[param(inline)]
     status: Option<Standing>,
-    /// Only runs of this flow.
+    /// List only runs of this flow.
     flow: Option<String>,
-    /// At most so many.
+    /// The maximum number of entries.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<u32>,
-    /// What `next` of the page before says.
+    /// The `next` of the previous page.
     #[param(min_length = 1, max_length = 200, pattern = r"^[A-Za-z0-9_.:/\[\]-]+$")]
     cursor: Option<String>,
 }
@@ -181,9 +181,9 @@ pub(crate) struct Which {
 /// A page of runs.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RunPage {
-    /// The latest first.
+    /// The runs, newest first.
     runs: Vec<RunView>,
-    /// The cursor of the page after this one; none: this is the last.
+    /// The `cursor` of the next page; the last page has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
@@ -197,7 +197,7 @@ pub(crate) fn limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usi
     }
 }
 
-/// List runs, the latest first
+/// List runs, newest first
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Which),
     responses((status = 200, body = RunPage), (status = "default", body = FaultBody)))]
 pub(crate) async fn list(request: Request, Asked(which): Asked<Which>) -> Result<Json<RunPage>, Fault> {
@@ -211,7 +211,7 @@ pub(crate) async fn list(request: Request, Asked(which): Asked<Which>) -> Result
     Ok(Json(RunPage { runs, next }))
 }
 
-/// Show a run; with its outputs once it has ended
+/// Show a run, with its outputs once it has ended
 #[utoipa::path(get, path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path,)),
     responses((status = 200, body = RunView), (status = "default", body = FaultBody)))]
 pub(crate) async fn show(request: Request, Place(id): Place<String>) -> Result<Json<RunView>, Fault> {
@@ -292,19 +292,19 @@ impl Request {
     }
 }
 
-/// What happened in a run, as a tree.
+/// A run as a tree of its tasks.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunTree {
     run_id: String,
-    /// The tasks of the flow itself, in the order in which they were heard of.
+    /// The tasks of the flow, ordered by their first event.
     tasks: Vec<Twig>,
-    /// How many tasks do not fit 16 MiB; those that were heard of last. `…/events` has them all.
+    /// The number of tasks omitted because the tree exceeds 16 MiB, the latest ones; `…/events` has them all.
     #[serde(skip_serializing_if = "is_zero")]
     tasks_left_out: u64,
 }
 
-/// Show what happened in a run, as a tree of its tasks
+/// Show a run as a tree of its tasks
 #[utoipa::path(get, path = "/v1/runs/{id}/tree", tag = "runs", params(("id" = String, Path,)),
     responses((status = 200, body = RunTree), (status = "default", body = FaultBody)))]
 pub(crate) async fn tree(request: Request, Place(id): Place<String>) -> Result<Json<RunTree>, Fault> {
@@ -319,20 +319,20 @@ pub(crate) async fn tree(request: Request, Place(id): Place<String>) -> Result<J
     Ok(Json(tree))
 }
 
-/// What a run waits for.
+/// The questions and waits of a run.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Gates {
     run_id: String,
-    /// `{ kind, address, … }`: a `gate` with its `prompt`, `choices`, `allowText`, `attempt` and `digest`, an `event` with
-    /// its name, a `message` with its `agentRunId`, a `decision` with its `reason`. A question that shows only a part of a
-    /// call's arguments has them whole in `arguments`, or names their place in `wholeAt`. At the end of a list that does not
-    /// fit 16 MiB, a `more` says with `leftOut` how many are missing.
+    /// The list of `{ kind, address, … }`: a `gate` with its `prompt`, `choices`, `allowText`, `attempt` and `digest`,
+    /// an `event` with its name, a `message` with its `agentRunId`, a `decision` with its `reason`. A question that
+    /// shows only a part of a call's arguments has all of them in `arguments`, or their address in `wholeAt`. A list of
+    /// more than 16 MiB ends with a `more` whose `leftOut` counts the omitted entries.
     #[schema(value_type = Vec<Object>)]
     waiting: Vec<Value>,
 }
 
-/// List what a run, and those below it, wait for
+/// List the questions and waits of a run and of the runs that it called
 #[utoipa::path(get, path = "/v1/runs/{id}/gates", tag = "runs", params(("id" = String, Path,)),
     responses((status = 200, body = Gates), (status = "default", body = FaultBody)))]
 pub(crate) async fn gates(request: Request, Place(id): Place<String>) -> Result<Json<Gates>, Fault> {
@@ -346,7 +346,7 @@ pub(crate) async fn gates(request: Request, Place(id): Place<String>) -> Result<
     Ok(Json(gates))
 }
 
-/// Show an open question, by its address, with the whole arguments that it is about
+/// Show the open question at an address, with its complete arguments
 #[utoipa::path(get, path = "/v1/runs/{id}/gates/{gate}", tag = "runs",
     params(("id" = String, Path,), ("gate" = String, Path,)),
     responses((status = 200, body = Object), (status = "default", body = FaultBody)))]

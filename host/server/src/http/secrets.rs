@@ -14,18 +14,18 @@ use flowcell_platform::{
     vault::{Hidden, SecretRow, VaultError},
 };
 
-/// A secret, without what it is.
+/// A secret, without its value.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SecretView {
     name: String,
-    /// The servers that it may be sent to.
+    /// The servers that may receive the secret.
     #[serde(rename = "for")]
     origins: Vec<String>,
-    /// How often it was set.
+    /// The number of times that the secret was set.
     version: u64,
-    /// When it was first set, in milliseconds since 1970.
+    /// The time when the secret was first set, in milliseconds since 1970.
     created: u64,
-    /// When it was last set.
+    /// The time when the secret was last set, in milliseconds since 1970.
     updated: u64,
 }
 
@@ -39,7 +39,7 @@ impl From<SecretRow> for SecretView {
 /// All secrets of the tenant.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SecretList {
-    /// By name.
+    /// The secrets by name.
     secrets: Vec<SecretView>,
 }
 
@@ -47,10 +47,10 @@ pub(crate) struct SecretList {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSecret {
-    /// What it is: 8 bytes to 64 KiB. It is never told again.
+    /// The value: 8 bytes to 64 KiB. No route shows it.
     #[schema(value_type = String, min_length = 8, max_length = 65536)]
     value: Hidden,
-    /// The servers that it may be sent to, such as `https://api.example.com`.
+    /// The servers that may receive the secret, such as `https://api.example.com`.
     #[serde(rename = "for", default)]
     origins: Vec<String>,
 }
@@ -76,7 +76,7 @@ impl Request {
     }
 }
 
-/// List the secrets; never what they are
+/// List the secrets, without their values
 #[utoipa::path(get, path = "/v1/secrets", tag = "secrets",
     responses((status = 200, body = SecretList), (status = "default", body = FaultBody)))]
 pub(crate) async fn list(request: Request) -> Result<Json<SecretList>, Fault> {
@@ -84,7 +84,7 @@ pub(crate) async fn list(request: Request) -> Result<Json<SecretList>, Fault> {
     Ok(Json(SecretList { secrets: rows.into_iter().map(SecretView::from).collect() }))
 }
 
-/// Show whom a secret is for, and when it was set; never what it is
+/// Show the servers of a secret and the times when it was set, without its value
 #[utoipa::path(get, path = "/v1/secrets/{name}", tag = "secrets", params(("name" = String, Path,)),
     responses((status = 200, body = SecretView), (status = "default", body = FaultBody)))]
 pub(crate) async fn show(request: Request, Place(name): Place<String>) -> Result<Json<SecretView>, Fault> {
@@ -95,7 +95,7 @@ pub(crate) async fn show(request: Request, Place(name): Place<String>) -> Result
     Ok(Json(request.blocking(find).await?.into()))
 }
 
-/// Set a secret: a new one, or another value for one that there is
+/// Create a secret, or replace its value
 #[utoipa::path(put, path = "/v1/secrets/{name}", tag = "secrets", params(("name" = String, Path,)),
     request_body = NewSecret,
     responses((status = 200, body = SecretView), (status = "default", body = FaultBody)))]
@@ -110,9 +110,9 @@ pub(crate) async fn set(
     Ok(Json(request.blocking(set).await?.into()))
 }
 
-/// Remove a secret; nodes that are granted it fail from now on
+/// Remove a secret; nodes with a grant for it then fail
 #[utoipa::path(delete, path = "/v1/secrets/{name}", tag = "secrets", params(("name" = String, Path,)),
-    responses((status = 204, description = "it is removed"), (status = "default", body = FaultBody)))]
+    responses((status = 204, description = "removed"), (status = "default", body = FaultBody)))]
 pub(crate) async fn remove(request: Request, Place(name): Place<String>) -> Result<StatusCode, Fault> {
     let remove = move |request: &Request| Ok(request.host.vault().remove(request.tenant(), request.actor(), &name)?);
     request.blocking(remove).await?;

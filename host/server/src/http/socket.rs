@@ -49,12 +49,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
     }
 }
 
-/// Hear a run and speak to it over a WebSocket
+/// Receive events of a run and send commands to it over a WebSocket
 ///
-/// Text messages out: the events, as in the stream. Text messages in: `{ "verb": "reply", "gate", "answer", "id"? }` and the
-/// other verbs of the hub; each is answered by `{ "type": "channel:answer", "id"?, "ok", "error"? }`.
+/// The server sends the events as text messages, as in the stream. The client sends text messages with `{ "verb":
+/// "reply", "gate", "answer", "id"? }` and the other verbs of channels. The server answers each with `{ "type":
+/// "channel:answer", "id"?, "ok", "error"? }`.
 #[utoipa::path(get, path = "/v1/runs/{id}/socket", tag = "events", params(("id" = String, Path,), From),
-    responses((status = 101, description = "it is one"), (status = "default", body = FaultBody)))]
+    responses((status = 101, description = "the connection is a WebSocket"), (status = "default", body = FaultBody)))]
 pub(crate) async fn socket(
     request: Request,
     Place(id): Place<String>,

@@ -36,36 +36,37 @@ pub(crate) const KEY_CHARS: usize = 256;
 /// The interval between two checks of a run that another process drives.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A run that is to begin.
+/// A run to start.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct StartRun {
-    /// The name of a flow of the tenant's; or a whole flow: an object, or its text in YAML or JSON. A script is `{ "name", "script" }`.
+    /// The name of a stored flow, or a flow as an object or as a text in YAML or JSON. A script is
+    /// `{ "name", "script" }`.
     #[schema(value_type = serde_json::Value)]
     flow: Box<RawValue>,
-    /// Which version of a flow that is named; by default the newest.
+    /// The version of a flow given by name; by default the newest.
     version: Option<u32>,
-    /// Members that win over the flow's defaults.
+    /// Members of the input; they take precedence over the flow's defaults.
     #[serde(default)]
     #[schema(value_type = Object)]
     input: flowcell_contract::Json,
-    /// The run's id; a new one if none is given. A run that has it already must have begun with the same body.
+    /// The id of the run; by default a new one. If a run with this id exists, it must have begun with the same body.
     run_id: Option<String>,
 }
 
-/// Whether to wait.
+/// Whether the request waits for the run.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Waits {
-    /// Answer when the run has ended or rests, after 60 s at most.
+    /// Answer when the run has ended or parks, after at most 60 s.
     #[serde(default)]
     wait: bool,
 }
 
-/// Start a run; it is on stable storage when this answers
+/// Start a run; the answer follows once the run is on stable storage
 ///
-/// With an `Idempotency-Key` the same request answers with the same run, however often it is sent.
+/// The same request with the same `Idempotency-Key` starts one run and always answers with it.
 #[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = StartRun,
     params(Waits, ("Idempotency-Key" = Option<String>, Header, max_length = 256),
         ("traceparent" = Option<String>, Header)),

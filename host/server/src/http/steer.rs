@@ -16,12 +16,12 @@ use super::{
 };
 use flowcell_platform::StartError;
 
-/// Something that a run was told; it is on stable storage.
+/// An accepted command; it is on stable storage.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Told {
     run_id: String,
-    /// Always true: what is not accepted is an error.
+    /// Always true; a refused command is an error.
     accepted: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Told {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Message {
-    /// What to say.
+    /// The content of the message.
     #[schema(value_type = serde_json::Value)]
     content: Value,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Letter {
     /// A text, or an object with a member `content`.
     #[schema(value_type = serde_json::Value)]
     content: Value,
-    /// What the message is recognised by: one that is sent twice is taken once.
+    /// The id of the message; an agent run accepts messages with the same id once.
     message_id: Option<String>,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Letter {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
-    /// A text, or `{ "content", "choice"? }`.
+    /// The answer: a text, or `{ "content", "choice"? }`.
     #[schema(value_type = serde_json::Value)]
     answer: Value,
-    /// The `attempt` of the question that it is for. If the node is at another attempt: 409 `gate_closed`.
+    /// The `attempt` of the answered question. If the node is at another attempt, the server answers 409 `gate_closed`.
     attempt: Option<u32>,
-    /// The `digest` of the question that it is for. If another question is open: 409 `gate_closed`.
+    /// The `digest` of the answered question. If another question is open, the server answers 409 `gate_closed`.
     digest: Option<String>,
 }
 
@@ -62,19 +62,19 @@ pub(crate) struct Answer {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Emitted {
-    /// What it brings.
+    /// The payload of the event.
     #[serde(default)]
     #[schema(value_type = serde_json::Value)]
     payload: Value,
 }
 
-/// How a blocked task goes on: exactly one of these.
+/// The decision about a blocked task: exactly one of these.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) enum Decision {
     /// The call did not happen: make it again.
     Repeat(bool),
-    /// The call did happen, and this is its reply.
+    /// The call happened, and this is its reply.
     #[schema(value_type = serde_json::Value)]
     Reply(Value),
     /// The task is done, and this is its output.
@@ -122,7 +122,7 @@ fn resolution(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolu
     }
 }
 
-/// Nothing that needs saying.
+/// An empty object.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
@@ -148,7 +148,7 @@ async fn told(request: &Request, id: &str, command: RunCommand) -> Result<Json<T
     Ok(Json(Told { run_id: run.to_string(), accepted: true }))
 }
 
-/// Say something to a run
+/// Send a message to a run
 #[utoipa::path(post, path = "/v1/runs/{id}/send", tag = "steering", params(("id" = String, Path,)),
     request_body = Message, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
 pub(crate) async fn send(
@@ -159,7 +159,7 @@ pub(crate) async fn send(
     told(&request, &id, body.command()).await
 }
 
-/// Write to the latest open agent run of a node, by the node's address
+/// Send a message to the latest open agent run of the node at an address
 #[utoipa::path(post, path = "/v1/runs/{id}/nodes/{node}/send", tag = "steering",
     params(("id" = String, Path,), ("node" = String, Path,)),
     request_body = Letter, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
@@ -171,7 +171,7 @@ pub(crate) async fn send_to_node(
     told(&request, &id, body.command(to)).await
 }
 
-/// Write to an agent run
+/// Send a message to an agent run
 #[utoipa::path(post, path = "/v1/runs/{id}/agents/{agentRunId}/send", tag = "steering",
     params(("id" = String, Path,), ("agentRunId" = String, Path,)),
     request_body = Letter, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
@@ -186,7 +186,7 @@ pub(crate) async fn send_to_agent(
 /// Ask an agent run to finish
 #[utoipa::path(post, path = "/v1/runs/{id}/agents/{agentRunId}/close", tag = "steering",
     params(("id" = String, Path,), ("agentRunId" = String, Path,)),
-    request_body(content = Nothing, description = "may be left out"),
+    request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
 pub(crate) async fn close_agent(
     request: Request,
@@ -196,7 +196,7 @@ pub(crate) async fn close_agent(
     told(&request, &id, RunCommand::CloseAgent { to }).await
 }
 
-/// Answer a gate, by its address
+/// Answer the gate at an address
 #[utoipa::path(post, path = "/v1/runs/{id}/gates/{gate}/reply", tag = "steering",
     params(("id" = String, Path,), ("gate" = String, Path,)),
     request_body = Answer, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
@@ -208,7 +208,7 @@ pub(crate) async fn reply(
     told(&request, &id, body.command(gate)).await
 }
 
-/// Send a named event: it wakes whoever waits for it, or is kept for a wait that comes later
+/// Send a named event; it wakes a waiting node, or is stored for a later wait
 #[utoipa::path(post, path = "/v1/runs/{id}/events/{name}", tag = "steering",
     params(("id" = String, Path,), ("name" = String, Path,)),
     request_body = Emitted, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
@@ -220,7 +220,7 @@ pub(crate) async fn emit(
     told(&request, &id, body.command(name)).await
 }
 
-/// Decide how a blocked task goes on, by its address
+/// Decide the blocked task at an address
 #[utoipa::path(post, path = "/v1/runs/{id}/tasks/{task}/resolve", tag = "steering",
     params(("id" = String, Path,), ("task" = String, Path,)),
     request_body = Decision, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
@@ -234,7 +234,7 @@ pub(crate) async fn resolve(
 
 /// Cancel a run
 #[utoipa::path(post, path = "/v1/runs/{id}/cancel", tag = "runs", params(("id" = String, Path,)),
-    request_body(content = Nothing, description = "may be left out"),
+    request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
 pub(crate) async fn cancel(
     request: Request,
@@ -244,9 +244,9 @@ pub(crate) async fn cancel(
     told(&request, &id, RunCommand::Cancel).await
 }
 
-/// The hub's word for the same as `cancel`
+/// Cancel a run, under the name that channels use
 #[utoipa::path(post, path = "/v1/runs/{id}/abort", tag = "steering", params(("id" = String, Path,)),
-    request_body(content = Nothing, description = "may be left out"),
+    request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
 pub(crate) async fn abort(
     request: Request,
@@ -256,9 +256,9 @@ pub(crate) async fn abort(
     told(&request, &id, RunCommand::Cancel).await
 }
 
-/// Go on with a run that is parked, also with one that was given up after its process had died again and again
+/// Resume a parked run, also one that was parked because its process ended repeatedly
 #[utoipa::path(post, path = "/v1/runs/{id}/resume", tag = "runs", params(("id" = String, Path,)),
-    request_body(content = Nothing, description = "may be left out"),
+    request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = RunView), (status = "default", body = FaultBody)))]
 pub(crate) async fn resume(
     request: Request,
@@ -283,30 +283,30 @@ pub(crate) async fn resume(
     view(request, run).await.map(Json)
 }
 
-/// What is to be done again.
+/// The part of a run to repeat.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Retry {
-    /// Only this node of the flow itself and what comes after it; the others keep the outputs that they had.
+    /// Repeat only this node of the flow and the nodes after it; the other nodes keep their outputs.
     from: Option<String>,
-    /// With `from`: keep the answers of people that this depends on, instead of asking again. Needs `gate:decide`.
+    /// With `from`: keep the answers of people instead of asking them again. Needs the scope `gate:decide`.
     #[serde(default)]
     keep_answers: bool,
-    /// The new run's id.
+    /// The id of the new run.
     run_id: Option<String>,
 }
 
-/// Whether to wait.
+/// Whether the request waits for the run.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Waits {
-    /// Answer when the run has ended or rests, after 60 s at most.
+    /// Answer when the run has ended or parks, after at most 60 s.
     #[serde(default)]
     wait: bool,
 }
 
-/// Do again what a run did, as a new run: the same flow, as it was then, with the same input
+/// Repeat a run as a new run, with the same version of the flow and the same input
 #[utoipa::path(post, path = "/v1/runs/{id}/retry", tag = "runs", params(("id" = String, Path,), Waits), request_body = Retry,
     responses((status = 201, body = RunView, headers(("location" = String))), (status = "default", body = FaultBody)))]
 pub(crate) async fn retry(

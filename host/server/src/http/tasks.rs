@@ -26,10 +26,10 @@ pub(crate) const MAX_PAGE: usize = 1_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {
-    /// The first, counted from 0.
+    /// The number of the first attempt, counted from 0.
     #[param(minimum = 0)]
     from: Option<u64>,
-    /// At most so many.
+    /// The maximum number of entries.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
@@ -44,19 +44,21 @@ pub(crate) struct TaskPage {
     task: String,
     /// The type of its node.
     node_type: String,
-    /// In order: `{ attempt, resumes, began, status, input, config?, inputDigest, calls? }`. Fewer than asked for if they are
-    /// large: 16 MiB in a page. An input is rendered again from the journal; `inputDigest` says how it compares with the
-    /// digest there: `matches`, `differs`, `not_recorded`, `not_ended` or `not_run`. In the place of `input` stands
-    /// `sameInput` if it is that of the attempt before, and `inputError` if it cannot be rendered.
+    /// The attempts in order: `{ attempt, resumes, began, status, input, config?, inputDigest, calls? }`. A page has at
+    /// most 16 MiB, so it may have fewer than `limit`. The host renders an input again from the journal; `inputDigest`
+    /// is the result of the comparison with the recorded digest: `matches`, `differs`, `not_recorded`, `not_ended` or
+    /// `not_run`. `sameInput` replaces an `input` that equals the one of the previous attempt, and `inputError` one
+    /// that cannot be rendered.
     #[schema(value_type = Vec<Object>)]
     attempts: Vec<Value>,
-    /// The number to begin the next page with; none: this is the last.
+    /// The `from` of the next page; the last page has none.
     next: Option<u64>,
 }
 
 /// Show the input of a task in each of its attempts
 ///
-/// The task is named by its address: `pay`, `process[3].pay`, or `review/pay` in the run that the task `review` has called.
+/// The path names the task by its address: `pay`, `process[3].pay`, or `review/pay` in the run that the task `review`
+/// called.
 #[utoipa::path(get, path = "/v1/runs/{id}/tasks/{task}", tag = "runs",
     params(("id" = String, Path,), ("task" = String, Path,), Which),
     responses((status = 200, body = TaskPage), (status = "default", body = FaultBody)))]

@@ -24,21 +24,21 @@ use flowcell_platform::{
 /// A page of the tenant's triggers.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TriggerList {
-    /// By flow and id; at most 16 MiB of them.
+    /// The triggers by flow and id, at most 16 MiB.
     #[schema(value_type = Vec<Object>)]
     triggers: Vec<Value>,
-    /// The cursor of the page after this one; none: this is the last.
+    /// The `cursor` of the next page; the last page has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// A trigger to be bound to a flow.
+/// A trigger to bind to a flow.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTrigger {
-    /// Which flow it starts.
+    /// The flow that the trigger starts.
     flow: String,
-    /// `{ id, cron | webhook | event, … }`, as a flow's file would have it.
+    /// The trigger `{ id, cron | webhook | event, … }`, as in the file of a flow.
     #[schema(value_type = Object)]
     trigger: Value,
 }
@@ -100,19 +100,19 @@ pub(crate) async fn show(request: Request, Place((flow, id)): Place<(String, Str
     Ok(Json(request.desk(move |desk| desk.show(&flow, &id)).await?))
 }
 
-/// Take a trigger away that was bound to a flow
+/// Remove a bound trigger
 #[utoipa::path(delete, path = "/v1/triggers/{flow}/{trigger}", tag = "triggers",
     params(("flow" = String, Path,), ("trigger" = String, Path,)),
-    responses((status = 204, description = "it is gone"), (status = "default", body = FaultBody)))]
+    responses((status = 204, description = "removed"), (status = "default", body = FaultBody)))]
 pub(crate) async fn delete(request: Request, Place(place): Place<(String, String)>) -> Result<StatusCode, Fault> {
     request.act(place, Act::Delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Let a trigger start its flow from now on
+/// Enable a trigger: it starts its flow again
 #[utoipa::path(post, path = "/v1/triggers/{flow}/{trigger}/enable", tag = "triggers",
     params(("flow" = String, Path,), ("trigger" = String, Path,)),
-    request_body(content = Nothing, description = "may be left out"),
+    request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
 pub(crate) async fn enable(
     request: Request,
@@ -122,10 +122,10 @@ pub(crate) async fn enable(
     Ok(Json(request.act(place, Act::Enable).await?))
 }
 
-/// Let a trigger start nothing
+/// Disable a trigger: it does not start its flow
 #[utoipa::path(post, path = "/v1/triggers/{flow}/{trigger}/disable", tag = "triggers",
     params(("flow" = String, Path,), ("trigger" = String, Path,)),
-    request_body(content = Nothing, description = "may be left out"),
+    request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
 pub(crate) async fn disable(
     request: Request,
@@ -138,7 +138,7 @@ pub(crate) async fn disable(
 /// Start the flow of a trigger once, now
 #[utoipa::path(post, path = "/v1/triggers/{flow}/{trigger}/fire", tag = "triggers",
     params(("flow" = String, Path,), ("trigger" = String, Path,)),
-    request_body(content = Nothing, description = "may be left out"),
+    request_body(content = Nothing, description = "optional"),
     responses((status = 202, body = Object), (status = "default", body = FaultBody)))]
 pub(crate) async fn fire(
     request: Request,

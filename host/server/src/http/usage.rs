@@ -8,26 +8,26 @@ use super::{
     fault::{Fault, FaultBody},
 };
 
-/// What the tenant has used up today, by UTC, and what the operator lets it use up.
+/// The usage of the tenant on this day (UTC), and its limits.
 #[derive(serde::Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UsageView {
-    /// Milliseconds that its attempts computed.
+    /// The compute time of its attempts, in milliseconds.
     compute_ms: f64,
-    /// Events of its runs.
+    /// The number of events of its runs.
     events: u64,
-    /// Bytes of these events and of files, about.
+    /// The approximate size of these events and of files, in bytes.
     written_bytes: u64,
-    /// What models and images cost, in USD, as far as it is known.
+    /// The known cost of models and images, in USD.
     model_usd: f64,
-    /// The most of each, as the policy has it: `computeMs`, `events`, `writtenMib`, `modelUsd`.
+    /// The limits of the policy: `computeMs`, `events`, `writtenMib`, `modelUsd`.
     #[schema(value_type = Object)]
     per_day: flowcell_platform::policy::PerDay,
 }
 
-/// Show what the tenant has used up today
+/// Show the usage of the tenant on this day (UTC)
 ///
-/// What was counted in the last second or two may be missing. Nothing is counted where everybody is the tenant `local`.
+/// The usage of the last two seconds may be missing. A server without tokens counts nothing.
 #[utoipa::path(get, path = "/v1/usage", tag = "tenant",
     responses((status = 200, body = UsageView), (status = "default", body = FaultBody)))]
 pub(crate) async fn usage(request: Request) -> Result<Json<UsageView>, Fault> {

@@ -13,7 +13,7 @@ pub(super) const PREFIX: &str = "flowcell_";
 pub(super) fn parse<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, Fault> {
     // Some types keep parts of their JSON text unparsed, so the value is converted to text first.
     let read = serde_json::from_str(&arguments.to_string());
-    read.map_err(|error| Fault::bad_request(format!("the arguments are not what is asked for: {error}")))
+    read.map_err(|error| Fault::bad_request(format!("the arguments do not fit the tool: {error}")))
 }
 
 /// Returns the JSON Schema of a flow's input, with its defaults. Members with a default are optional.

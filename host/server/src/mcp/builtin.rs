@@ -57,7 +57,7 @@ use Builtin::{
 
 /// The name of each tool after the prefix, the scope that it needs, and its description.
 const ALL: [(Builtin, &str, Scope, &str); 14] = [
-    (ListNodeTypes, "list_node_types", Scope::FlowRead, "Lists the node types that flows are made of."),
+    (ListNodeTypes, "list_node_types", Scope::FlowRead, "Lists the node types of flows."),
     (
         DescribeNodeType,
         "describe_node_type",
@@ -68,42 +68,45 @@ const ALL: [(Builtin, &str, Scope, &str); 14] = [
         ValidateFlow,
         "validate_flow",
         Scope::FlowRead,
-        "Checks a flow without running it, and tells everything that is wrong at once: code, line, column, cause and fix.",
+        "Checks a flow without running it, and returns all diagnostics: code, line, column, cause and fix.",
     ),
-    (ListFlows, "list_flows", Scope::FlowRead, "Lists the flows, also those that cannot run."),
+    (ListFlows, "list_flows", Scope::FlowRead, "Lists the flows, including those that cannot run."),
     (DescribeFlow, "describe_flow", Scope::FlowRead, "Shows the text of a flow and the schema of its input."),
-    (CreateFlow, "create_flow", Scope::FlowWrite, "Keeps a flow under its name: its first version, or the next one."),
-    (
-        RunFlow,
-        "run_flow",
-        Scope::RunCreate,
-        "Runs a flow by its name, or a whole one that need not be kept, and answers with its outputs.",
-    ),
+    (CreateFlow, "create_flow", Scope::FlowWrite, "Stores a flow under its name, as its first or next version."),
+    (RunFlow, "run_flow", Scope::RunCreate, "Runs a stored flow by name, or a whole flow, and returns its outputs."),
     (
         TestFlow,
         "test_flow",
         Scope::RunCreate,
-        "Runs a flow with simulated services, and answers with its outputs: nothing leaves the host, and nothing is kept.",
+        "Runs a flow with simulated services, and returns its outputs. No call leaves the host, and the run is not \
+         stored.",
     ),
     (
         InspectFlow,
         "inspect_flow",
         Scope::FlowRead,
-        "Tells what a flow takes, gives and reaches, without running it: inputs, outputs, nodes, edges and grants.",
+        "Shows the inputs, outputs, nodes, edges and grants of a flow without running it.",
     ),
-    (ListRuns, "list_runs", Scope::RunRead, "Lists runs, the latest first."),
-    (GetRun, "get_run", Scope::RunRead, "Tells how a run stands: its outputs or error, or what it waits for."),
+    (ListRuns, "list_runs", Scope::RunRead, "Lists runs, newest first."),
+    (
+        GetRun,
+        "get_run",
+        Scope::RunRead,
+        "Shows the status of a run, with its outputs, its error, or the gates that \
+                                         wait.",
+    ),
     (
         GetTask,
         "get_task",
         Scope::RunRead,
-        "Shows the input of a task in each attempt, compared with the digest in the journal, and its calls.",
+        "Shows the calls and the input of a task in each attempt, and compares the input with its digest in the \
+         journal.",
     ),
     (
         AnswerGate,
         "answer_gate",
         Scope::GateDecide,
-        "Answers a gate that a run waits at, and goes on with the run until it ends or waits again.",
+        "Answers a gate of a parked run, and resumes the run until it ends or parks again.",
     ),
     (CancelRun, "cancel_run", Scope::RunControl, "Cancels a run."),
 ];
@@ -193,29 +196,29 @@ impl Builtin {
         let run = || text("The id of the run");
         match self {
             ListNodeTypes => (json!({}), &[]),
-            ListFlows => (json!({ "cursor": text("The `next` of the page before") }), &[]),
-            DescribeNodeType => {
-                (json!({ "type": text("Such as control.if, or with a version acme.greet@1.2") }), &["type"])
-            }
+            ListFlows => (json!({ "cursor": text("The `next` of the previous page") }), &[]),
+            DescribeNodeType => (
+                json!({ "type": text("The node type, such as control.if, or with a version acme.greet@1.2") }),
+                &["type"],
+            ),
             ValidateFlow | CreateFlow => (
                 json!({ "flow": flow("A whole flow: an object, or its text. A script is { name, script }") }),
                 &["flow"],
             ),
-            DescribeFlow => {
-                (json!({ "name": text("The flow's name"), "version": number("The newest by default") }), &["name"])
-            }
+            DescribeFlow => (
+                json!({ "name": text("The name of the flow"), "version": number("The version; the newest by default") }),
+                &["name"],
+            ),
             RunFlow => {
-                let input = json!({ "type": "object", "description": "Members that win over the flow's defaults" });
                 let (flow, version) = either();
-                (json!({ "flow": flow, "version": version, "input": input }), &["flow"])
+                (json!({ "flow": flow, "version": version, "input": input() }), &["flow"])
             }
             TestFlow => {
-                let input = json!({ "type": "object", "description": "Members that win over the flow's defaults" });
-                let names = "What is simulated: services by their names, such as img and agent; services, http, model, tools, \
-                             all. By default services";
+                let names = "The calls to simulate: services, http, model, tools, all, or services by name, such as \
+                             img and agent; by default services";
                 let simulate = json!({ "type": "array", "items": { "type": "string" }, "description": names });
                 let (flow, version) = either();
-                (json!({ "flow": flow, "version": version, "input": input, "simulate": simulate }), &["flow"])
+                (json!({ "flow": flow, "version": version, "input": input(), "simulate": simulate }), &["flow"])
             }
             InspectFlow => {
                 let (flow, version) = either();
@@ -224,17 +227,16 @@ impl Builtin {
             ListRuns => (page(), &[]),
             GetRun | CancelRun => (json!({ "runId": run() }), &["runId"]),
             GetTask => {
-                let task =
-                    text("Its address: pay, process[3].pay, or review/pay in a run that the task review has called");
-                let from = json!({ "type": "integer", "minimum": 0, "description": "The `next` of the page before" });
+                let task = text("The address: pay, process[3].pay, or review/pay in a run that the task review called");
+                let from = json!({ "type": "integer", "minimum": 0, "description": "The `next` of the previous page" });
                 (json!({ "runId": run(), "task": task, "from": from }), &["runId", "task"])
             }
             AnswerGate => {
-                let gate = text("The address of the gate, as the run tells it");
-                let answer = text("One of the choices, or a text if the gate allows that");
+                let gate = text("The address of the gate, as in the status of the run");
+                let answer = text("One of the choices, or a text if the gate allows it");
                 let attempt = json!({ "type": "integer", "minimum": 1,
-                    "description": "The attempt of the question that this is for: another one is not answered" });
-                let digest = text("The digest of the question that this is for: another one is not answered");
+                    "description": "The attempt of the answered question; a question of another attempt stays open" });
+                let digest = text("The digest of the answered question; a question with another digest stays open");
                 let properties =
                     json!({ "runId": run(), "gate": gate, "answer": answer, "attempt": attempt, "digest": digest });
                 (properties, &["runId", "gate", "answer"])
@@ -295,7 +297,9 @@ impl Builtin {
                 steer::tell(&request, &run, RunCommand::Cancel).await?;
                 Ok(json!({ "runId": run.as_str(), "accepted": true }))
             }
-            RunFlow | AnswerGate => Err(Fault::internal("a tool that waits for a run was told to be done at once")),
+            RunFlow | AnswerGate => {
+                Err(Fault::internal("the server called a tool that waits for a run without waiting"))
+            }
         }
     }
 }
@@ -307,9 +311,14 @@ fn text(what: &str) -> Value {
 /// Returns the schemas of a flow by its name or as a whole, and of its version.
 fn either() -> (Value, Value) {
     (
-        flow("The name of a flow, or a whole one: an object, or its text. A script is { name, script }"),
-        number("Of a flow that is named; the newest by default"),
+        flow("The name of a stored flow, or a whole flow: an object, or its text. A script is { name, script }"),
+        number("The version of a stored flow; by default the newest"),
     )
+}
+
+/// Returns the schema of the input of a run.
+fn input() -> Value {
+    json!({ "type": "object", "description": "Members of the input; they take precedence over the flow's defaults" })
 }
 
 fn flow(what: &str) -> Value {
@@ -320,10 +329,10 @@ fn flow(what: &str) -> Value {
 fn page() -> Value {
     let standings = ["running", "parked", "needs_attention", "succeeded", "failed", "cancelled"];
     json!({
-        "flow": text("Only runs of this flow"),
+        "flow": text("List only runs of this flow"),
         "status": { "type": "string", "enum": standings },
-        "limit": number("At most so many; 50 by default"),
-        "cursor": text("The `next` of the page before"),
+        "limit": number("The maximum number of runs; 50 by default"),
+        "cursor": text("The `next` of the previous page"),
     })
 }
 

@@ -27,6 +27,6 @@ pub(super) async fn cancel(request: &Request, run: &RunId) {
     }
     // A run that has ended in the meantime does not need to be cancelled.
     if let Err(fault) = steer::tell(request, run, RunCommand::Cancel).await {
-        tracing::debug!("a call that was taken back goes on: {}", fault.message());
+        tracing::debug!("a cancelled call continues: {}", fault.message());
     }
 }

@@ -26,10 +26,12 @@ use crate::http::{
 };
 
 /// The instructions that a client gets when it connects.
-const INSTRUCTIONS: &str = "Each flow is a tool; calling it starts a durable run and answers with its outputs. A result \
-     whose status is `parked` names the gates that wait: answer one with `flowcell_answer_gate`. To write a flow, read \
-     `flowcell://language`, look node types up with `flowcell_list_node_types` and `flowcell_describe_node_type`, check with \
-     `flowcell_validate_flow` until there are no findings, and keep it with `flowcell_create_flow`.";
+const INSTRUCTIONS: &str = "Each flow is a tool; a call starts a durable run and returns its outputs. A result with \
+                            the status `parked` names the gates that wait: answer them with `flowcell_answer_gate`. \
+                            To write a flow, read `flowcell://language`, look up node types with \
+                            `flowcell_list_node_types` and `flowcell_describe_node_type`, check the flow with \
+                            `flowcell_validate_flow` until no diagnostics are left, and store it with \
+                            `flowcell_create_flow`.";
 
 /// Answers the requests of one client.
 pub(super) struct Desk {
@@ -49,7 +51,7 @@ impl Desk {
     fn request(&self, extensions: &Extensions) -> Result<Request, ErrorData> {
         let shown = || extensions.get::<Parts>()?.extensions.get::<Caller>().cloned();
         let caller = self.caller.clone().or_else(shown);
-        let caller = caller.ok_or_else(|| ErrorData::internal_error("nobody says who calls", None))?;
+        let caller = caller.ok_or_else(|| ErrorData::internal_error("the request has no caller", None))?;
         let host = self.app.host_of(&caller);
         let place = extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<RequestPermit>>());
         let place = place.map(Arc::downgrade).unwrap_or_default();

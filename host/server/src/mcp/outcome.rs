@@ -70,11 +70,11 @@ fn resting(run: &Value, status: &str, waiting: Vec<Value>) -> CallToolResult {
     let gates: Vec<_> = waiting.iter().filter(|waits| waits["kind"] == "gate").collect();
     let next = match gates.first() {
         Some(gate) => format!(
-            "The run `{id}` waits for an answer at the gate `{}`: {} Answer it with `flowcell_answer_gate`.",
+            "The run `{id}` waits for an answer at the gate `{}`: {} Answer with `flowcell_answer_gate`.",
             gate["address"].as_str().unwrap_or_default(),
             gate["prompt"].as_str().unwrap_or_default(),
         ),
-        None => format!("The run `{id}` is {status} and not over; `flowcell_get_run` tells how it stands."),
+        None => format!("The run `{id}` is {status} and has not ended; `flowcell_get_run` shows its status."),
     };
     let mut result = CallToolResult::success(vec![ContentBlock::text(next)]);
     result.structured_content = Some(json!({ "runId": id, "status": status, "waiting": waiting }));

@@ -93,6 +93,6 @@ impl Attendant for Driven {
     }
 
     fn refused(&self, error: StartError) {
-        tracing::warn!("a run cannot be driven: {error}");
+        tracing::warn!("the server cannot drive a run: {error}");
     }
 }

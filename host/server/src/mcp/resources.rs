@@ -31,7 +31,7 @@ pub(super) fn list(host: &Host) -> ListResourcesResult {
         Resource::new(uri, name).with_description(description).with_mime_type(kind)
     };
     let mut all = vec![
-        document(LANGUAGE, "language", "How flows are written, with an example", MARKDOWN),
+        document(LANGUAGE, "language", "The language of flows, with an example", MARKDOWN),
         document(SCHEMA, "schema", "The JSON Schema of flow files", JSON),
     ];
     all.extend(manual::PAGES.iter().map(|page| {
@@ -69,7 +69,15 @@ pub(super) fn read(host: &Host, uri: &str) -> Result<ReadResourceResult, ErrorDa
             _ => (None, JSON),
         }
     };
-    let unknown = || ErrorData::resource_not_found(format!("there is no resource `{uri}`"), None);
+    let unknown = || {
+        ErrorData::resource_not_found(
+            format!(
+                "the server has no resource `{uri}`; `resources/list` \
+                                                            lists the resources"
+            ),
+            None,
+        )
+    };
     let contents = ResourceContents::text(text.ok_or_else(unknown)?, uri).with_mime_type(kind);
     Ok(ReadResourceResult::new(vec![contents]))
 }

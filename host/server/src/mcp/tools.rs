@@ -87,7 +87,7 @@ pub(super) async fn call(
 }
 
 fn unknown(name: &str) -> Fault {
-    Fault::not_found("unknown_tool", format!("there is no tool `{name}`; `tools/list` has those that there are"))
+    Fault::not_found("unknown_tool", format!("the server has no tool `{name}`; `tools/list` lists the tools"))
 }
 
 async fn call_flow(

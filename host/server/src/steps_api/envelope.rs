@@ -18,14 +18,14 @@ use flowcell_platform::{library::LibraryError, library::service::FlowError};
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Envelope {
     success: bool,
-    /// What was asked for, if it was done.
+    /// The result of a successful request.
     #[schema(value_type = Option<Object>)]
     data: Option<Value>,
-    /// Why it was not done.
+    /// The error of a failed request.
     error: Option<EnvelopeError>,
 }
 
-/// Why something was not done.
+/// The error of a failed request.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EnvelopeError {
     /// `BAD_REQUEST`, `NOT_FOUND`, `CREATE_FLOW_FAILED`, `RUN_FLOW_FAILED` or `INTERNAL_ERROR`.
