@@ -87,8 +87,8 @@ fn ensure_target() -> Result<(), String> {
             Err(format!("`rustup target add {TARGET}` failed ({status}); the catalog's packs need that target"))
         }
         Err(error) => Err(format!(
-            "the catalog's packs need the Rust target {TARGET}, which this toolchain lacks, and rustup cannot be run to \
-             add it ({error})\ninstall the target's standard library with whatever installed this toolchain"
+            "the catalog's packs need the Rust target {TARGET}, which this toolchain lacks, and rustup cannot run to \
+             add it ({error})\ninstall the target's standard library in the same way as the toolchain"
         )),
     }
 }
@@ -98,7 +98,10 @@ fn target_directory(out: &Path) -> Result<PathBuf, String> {
     let tagged = out.ancestors().find(|directory| directory.join("CACHEDIR.TAG").is_file());
     // Without the tag, the path is `target/<profile>/build/<package>/out`.
     let usual = || out.ancestors().nth(4);
-    tagged.or_else(usual).map(Path::to_path_buf).ok_or_else(|| format!("{} is in no target directory", out.display()))
+    tagged
+        .or_else(usual)
+        .map(Path::to_path_buf)
+        .ok_or_else(|| format!("{} is not in a target directory", out.display()))
 }
 
 fn build_packs(workspace: &Path, guests: &Path) -> Result<(), String> {

@@ -181,7 +181,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         }
         return match arguments.flow.flow().map(str::to_owned) {
             Some(name) => flow::execute(&name, arguments.flow, *terminal),
-            None => Err(Problem::wrong("there is no command").hint("`flowcell help` lists them")),
+            None => Err(Problem::wrong("the command line has no command").hint("`flowcell help` lists them")),
         };
     };
     match command {

@@ -7,7 +7,7 @@ const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Parses numbers with units, in any order of the units. Fails on an unknown unit or above [`MAX`].
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no duration; write for example `500ms`, `30s`, `2m` or `1h30m`");
+    let wrong = || format!("`{text}` is not a duration; write for example `500ms`, `30s`, `2m` or `1h30m`");
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
@@ -22,7 +22,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
     match total {
         Duration::ZERO => Err(wrong()),
-        total if total > MAX => Err("a run ends within 365 days".into()),
+        total if total > MAX => Err("a run may take at most 365 days".into()),
         total => Ok(total),
     }
 }

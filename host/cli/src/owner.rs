@@ -22,13 +22,13 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
     if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
         return Ok(RunId::from(text));
     }
-    Err("an id has 1 to 200 letters, digits, and any of - _ . : / [ ]".into())
+    Err("an id must have 1 to 200 letters, digits, and - _ . : / [ ]".into())
 }
 
 /// Sends a request to the process that owns a store. Returns the id of the run concerned.
 pub(crate) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
     let told = control::ask_owner(folder, ask)
-        .map_err(|error| Problem::internal("the process that owns the store cannot be reached").because(&error))?;
+        .map_err(|error| Problem::internal("cannot reach the process that owns the store").because(&error))?;
     let run = ask.run().cloned().unwrap_or_else(|| RunId::from(""));
     match told {
         Told::Done { run } => Ok(run),
@@ -41,9 +41,9 @@ pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> Problem {
     let problem = Problem::wrong(message);
     match code {
         "gate_closed" | "run_not_active" | "not_blocked" => {
-            problem.hint(format!("`flowcell runs show {run}` tells how the run stands and what it waits for"))
+            problem.hint(format!("`flowcell runs show {run}` shows the status of the run and its open questions"))
         }
-        "run_not_found" => problem.hint("`flowcell runs list` shows those that the store keeps"),
+        "run_not_found" => problem.hint("`flowcell runs list` lists the runs in the store"),
         _ => problem,
     }
 }
@@ -72,7 +72,7 @@ impl<'a> Owner<'a> {
 pub(crate) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
     match store.place()? {
         Place::Memory => {
-            Err(Problem::wrong("a store in memory has no runs of others").hint("leave `--store memory:` away"))
+            Err(Problem::wrong("a store in memory has no runs of other processes").hint("remove `--store memory:`"))
         }
         place => Ok(place),
     }
@@ -81,7 +81,9 @@ pub(crate) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
 /// Listens to requests of other processes. If the socket cannot be opened, prints a warning and goes on.
 pub(crate) fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach, terminal: Terminal) {
     if let Err(error) = control::listen(host, folder, owner, reach) {
-        terminal.say(&format!("warning: other terminals cannot answer or send: no control socket: {error}"));
+        terminal.say(&format!(
+            "warning: cannot open the control socket, so other terminals cannot answer or send: {error}"
+        ));
     }
 }
 
@@ -112,7 +114,7 @@ pub(crate) fn local() -> flowcell::contract::Tenant {
 }
 
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> Problem {
-    Problem::ending(Exit::Unreadable, format!("the store cannot be read: {error}"))
+    Problem::ending(Exit::Unreadable, format!("cannot read the store: {error}"))
 }
 
 impl From<StartError> for Problem {
@@ -122,16 +124,16 @@ impl From<StartError> for Problem {
             StartError::Input(input) => unfit(input),
             StartError::Open(OpenError::Store(_)) => unreadable(&error),
             StartError::Open(OpenError::Unknown(_)) => {
-                Problem::wrong(error.to_string()).hint("`flowcell runs list` shows those that the store keeps")
+                Problem::wrong(error.to_string()).hint("`flowcell runs list` lists the runs in the store")
             }
             StartError::Open(
                 OpenError::OtherInput(_)
                 | OpenError::OtherFlow(..)
                 | OpenError::OtherRequest(_)
                 | OpenError::OtherRepeat(_),
-            ) => Problem::wrong(error.to_string()).hint("give the new run another `--run-id`, or none"),
+            ) => Problem::wrong(error.to_string()).hint("choose another `--run-id`, or omit it"),
             StartError::Open(OpenError::NoNode(_)) => Problem::wrong(error.to_string())
-                .hint("`flowcell runs show RUN` shows the nodes; those of bodies and of called flows cannot be named"),
+                .hint("`flowcell runs show RUN` shows the nodes; choose one that is not in a body or a called flow"),
             StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
             StartError::Disabled(_)
             | StartError::TenantDisabled(_)
@@ -158,10 +160,10 @@ pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreA
 
 fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, Problem> {
     let told = control::ask_owner(folder, &Ask::Operate { operation })
-        .map_err(|error| Problem::internal("the process that owns the store cannot be reached").because(&error))?;
+        .map_err(|error| Problem::internal("cannot reach the process that owns the store").because(&error))?;
     match told {
         Told::Operated { result } => Ok(result),
-        Told::Done { .. } => Err(Problem::internal("the process that owns the store told something else")),
+        Told::Done { .. } => Err(Problem::internal("the process that owns the store sent an unexpected reply")),
         Told::Refused { message, .. } => Err(Problem::wrong(message)),
     }
 }
@@ -181,8 +183,8 @@ pub(crate) fn unfit(error: &InputError) -> Problem {
     let is_file = findings.iter().any(|finding| finding.contains(r#"{"kind":"file""#));
     problem.hint(match is_file {
         true => {
-            "`-i key=@PATH` gives a file; the JSON in it is given with `-i key=\"$(cat PATH)\"` or `--input-file FILE`"
+            "`-i key=@PATH` passes a file value; pass its JSON with `-i key=\"$(cat PATH)\"` or `--input-file FILE`"
         }
-        false => "give members of the input with `-i key=value` or `--input-file FILE`",
+        false => "pass members of the input with `-i key=value` or `--input-file FILE`",
     })
 }

@@ -196,9 +196,8 @@ impl From<flowcell::Error> for Problem {
                 Some(meant) => problem.hint(format!("did you mean {}?", meant.display())),
                 None => problem,
             },
-            flowcell::Error::Store(OpenStoreError::Owned { .. }) => problem.hint(
-                "this command needs the store for itself: stop that process first; while it runs, it goes on with the runs",
-            ),
+            flowcell::Error::Store(OpenStoreError::Owned { .. }) => problem
+                .hint("this command needs exclusive access: stop that process first; until then it drives the runs"),
             _ => problem,
         }
     }

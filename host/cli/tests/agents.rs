@@ -97,8 +97,8 @@ fn every_answer_is_applied_or_refused() {
     };
     let refused = [
         ("asistant#3=allow", "the flow has no gate `asistant#3`"),
-        ("assistant#x=allow", "`assistant#x` names no call"),
-        ("assistant#3=perhaps", "`assistant#3` did not take the answer `perhaps`"),
+        ("assistant#x=allow", "`assistant#x` does not name a call"),
+        ("assistant#3=perhaps", "`assistant#3` refused the answer `perhaps`"),
     ];
     for (answer, why) in refused {
         let output = resume(&[answer]);
@@ -107,7 +107,7 @@ fn every_answer_is_applied_or_refused() {
     }
     let unused = resume(&["assistant#99=deny"]);
     assert_eq!(unused.status.code(), Some(3), "{}", told(&unused));
-    assert!(told(&unused).contains("nothing was asked at `assistant#99`"), "{}", told(&unused));
+    assert!(told(&unused).contains("`assistant#99` did not ask"), "{}", told(&unused));
     let applied = resume(&["assistant#3=allow"]);
     assert!(told(&applied).contains("answered `assistant#3`"), "{}", told(&applied));
     assert!(kinds(&events(folder), "agent:tool:").contains(&"agent:tool:decision".to_owned()));

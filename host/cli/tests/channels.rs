@@ -203,8 +203,8 @@ fn a_webhook_that_refuses_is_told_of_and_changes_nothing() {
         .unwrap();
     assert!(output.status.success(), "{}", told(&output));
     let said = told(&output);
-    assert!(said.contains("the webhook gets no more events: http://127.0.0.1:"), "{said}");
-    assert!(said.contains("it answered 400; `flowcell runs events a --from 0` has the rest"), "{said}");
+    assert!(said.contains("the host sends no more events to the webhook: http://127.0.0.1:"), "{said}");
+    assert!(said.contains("it answered 400; `flowcell runs events a --from 0` prints the others"), "{said}");
     assert_eq!(receiver.posts().len(), 1);
 }
 

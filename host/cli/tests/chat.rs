@@ -61,7 +61,7 @@ fn a_conversation_goes_on_where_it_was_left() {
         typed(flowcell(folder.path(), &["chat", "a"]), "/to nobody\n/shout\nand how many letters?\n/close assistant\n");
     assert!(output.status.success(), "{}", told(&output));
     assert_eq!(said(&output), BOTH);
-    for line in ["no agent `nobody` is open; open: assistant (listens)", "`/shout` is no command"] {
+    for line in ["the agent `nobody` is not open; open: assistant (listens)", "unknown command `/shout`"] {
         assert!(told(&output).contains(line), "{line}: {}", told(&output));
     }
     let output = typed(flowcell(folder.path(), &["chat", "b"]), "");
@@ -94,7 +94,7 @@ fn a_run_of_another_process_is_talked_with_over_there() {
     let folder = tempfile::tempdir().unwrap();
     let owner = owner(folder.path());
     let left = typed(flowcell(folder.path(), &["chat", "a"]), "/quit\n");
-    assert!(left.status.success() && told(&left).contains("left; the run goes on"), "{}", told(&left));
+    assert!(left.status.success() && told(&left).contains("left; the run continues"), "{}", told(&left));
     let output = typed(flowcell(folder.path(), &["chat", "a"]), ALL);
     assert!(output.status.success(), "{}", told(&output));
     assert_eq!(said(&output), BOTH);

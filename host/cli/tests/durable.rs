@@ -118,7 +118,7 @@ fn a_parked_run_is_answered_from_another_terminal_and_driven_on() {
     let again = done(folder, &["answer", "r", "ask", "no"]);
     assert!(told(&again).contains("gate_closed"), "{}", told(&again));
     let shown = done(folder, &["runs", "show", "r"]);
-    assert!(said(&shown).contains("active: it goes on with `flowcell drive`"), "{}", said(&shown));
+    assert!(said(&shown).contains("active: continue it with `flowcell drive`"), "{}", said(&shown));
     assert!(done(folder, &["drive", "--once"]).status.success());
     let ended = done(folder, &["runs", "resume", "r", "--quiet"]);
     assert!(ended.status.success(), "{}", told(&ended));
@@ -231,7 +231,7 @@ fn a_run_is_done_again_and_ended_runs_are_removed() {
     let left: Vec<_> = listed.lines().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(left, ["f", "e", "s", "d", "c"]);
     let gone = done(folder, &["runs", "events", "a"]);
-    assert!(told(&gone).contains("the run `a` was removed, and its id is not used again"), "{}", told(&gone));
+    assert!(told(&gone).contains("the run `a` was removed, and its id cannot be used again"), "{}", told(&gone));
 }
 
 /// A component that runs after the resume gets the strictness from the start of the run, even if the file has changed.

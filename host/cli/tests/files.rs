@@ -41,7 +41,7 @@ fn round(folder: &Path) {
     json(&done(folder, &["files", "rm", id]));
     let gone = done(folder, &["files", "get", id]);
     assert_eq!(gone.status.code(), Some(2));
-    assert!(told(&gone).contains("there is no file"), "{}", told(&gone));
+    assert!(told(&gone).contains("does not exist"), "{}", told(&gone));
     assert_eq!(json(&done(folder, &["files", "list"])), json!([]));
 }
 

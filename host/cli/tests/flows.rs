@@ -127,19 +127,15 @@ fn a_mistake_in_a_case_is_told() {
         ("cases: [{ name: a, calls: [{ nod: pay }] }]", "did you mean `node`?", 2),
         (
             "cases: [{ name: a, given: { pya: { output: {} } } }]",
-            "`pya` under `given`: the flow has no such node; did you mean `pay`?",
+            "`pya` under `given`: unknown node; did you mean `pay`?",
             1,
         ),
         ("cases: [{ name: a, given: { 'x[0].pya': { output: {} } } }]", "did you mean `pay`?", 1),
-        (
-            "cases: [{ name: a, calls: [{ node: other, times: any }] }]",
-            "`other` under `calls`: the flow has no such node",
-            1,
-        ),
+        ("cases: [{ name: a, calls: [{ node: other, times: any }] }]", "`other` under `calls`: unknown node", 1),
         ("cases: [{ name: a, answers: { pya: 'yes' } }]", "`pya` under `answers`", 1),
         ("cases: [{ name: a, expect: { outputs: { x: { $tpye: number } } } }]", "did you mean `$type`?", 1),
         ("cases: [{ name: a, expect: { status: succeded } }]", "did you mean `succeeded`?", 2),
-        ("cases: [{ name: a, expect: { outputs: { x: { $any: false } } } }]", "`$any` takes `true`, not false", 1),
+        ("cases: [{ name: a, expect: { outputs: { x: { $any: false } } } }]", "`$any` must be `true`, not false", 1),
     ] {
         fs::write(folder.path().join("a.test.yaml"), cases).unwrap();
         let arguments = ["test", "a.yaml"];

@@ -151,7 +151,12 @@ fn a_run_beside_an_owner_is_handed_over_and_followed() {
         let _owner = Other::start(folder, owner, says);
         let run = done(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h"]);
         assert_eq!(outputs(&run), json!({ "said": "Hello Ada" }), "{owner:?}");
-        assert!(told(&run).contains("handed over") && told(&run).contains("succeeded in"), "{}", told(&run));
+        assert!(
+            told(&run).contains("the process that owns the store drives the run")
+                && told(&run).contains("succeeded in"),
+            "{}",
+            told(&run)
+        );
         // The same command again prints the result.
         let again = done(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h", "--quiet"]);
         assert_eq!(outputs(&again), json!({ "said": "Hello Ada" }), "{owner:?}");
@@ -197,7 +202,7 @@ fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
         (&["run", "calls.yaml", "--run-id", "a", "--answer", "first/ask=yes"], 0, "succeeded", "warning"),
         (&["run", "passes.yaml", "--answer", "ask=yes"], 0, "succeeded", "warning"),
         (&["run", "passes.yaml", "--answer", "each[0].ask=yes"], 0, "succeeded", "warning"),
-        (&["run", "passes.yaml", "--answer", "each[7].ask=yes"], 3, "the answer `yes` is kept", "not used"),
+        (&["run", "passes.yaml", "--answer", "each[7].ask=yes"], 3, "it will take the answer `yes`", "not used"),
         (&["run", "passes.yaml", "--answer", "wrong[0].ask=yes"], 2, "write `each[N].ask`", "each[0]"),
         (&["run", "asks.yaml", "--answer", "each[0].ask=yes"], 2, "write `ask`", "asks:"),
         (&["run", "calls.yaml", "--run-id", "c"], 3, "`first/ask` asks: Well?", "warning"),
@@ -209,22 +214,27 @@ fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
         (&["runs", "resume", "c", "--answer", "first/ask=no"], 0, "first done", "warning"),
         (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=yes"], 0, "ask done", "warning"),
         (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=yes"], 0, "succeeded", "warning"),
-        (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=no"], 2, "answered before with `yes`", "succeeded"),
-        (&["runs", "resume", "r", "--answer", "ask=yes"], 2, "the run has ended: nothing asks at `ask`", "succeeded"),
+        (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=no"], 2, "already has the answer `yes`", "succeeded"),
+        (
+            &["runs", "resume", "r", "--answer", "ask=yes"],
+            2,
+            "the run has ended, so `ask` takes no answer",
+            "succeeded",
+        ),
         (&["runs", "resume", "r"], 0, "asks r", "r r"),
         (&["run", "asks.yaml", "--run-id", "p"], 3, "`ask` asks: Well?", "warning"),
         (&["run", "asks.yaml", "--run-id", "p", "--answer", "ask=no"], 0, "ask done", "warning"),
         (
             &["run", "calls.yaml", "--run-id", "c", "--answer", "first/ask=yes"],
             2,
-            "answered before with `no`",
+            "already has the answer `no`",
             "succeeded",
         ),
-        (&["run", "asks.yaml", "--answer", "ask=yes", "--answer", "ask=no"], 2, "is given two answers", "asks:"),
-        (&["run", "two.yaml", "--run-id", "k", "--answer", "second=no"], 3, "the answer `no` is kept", "not used"),
-        (&["runs", "resume", "k", "--answer", "second=yes"], 2, "begun with the answer `no`", "not used"),
-        (&["runs", "resume", "k", "--answer", "first=maybe"], 2, "did not take the answer `maybe`", "second done"),
-        (&["run", "two.yaml", "--run-id", "k", "--answer", "first=maybe"], 2, "did not take the answer", "second done"),
+        (&["run", "asks.yaml", "--answer", "ask=yes", "--answer", "ask=no"], 2, "has two answers", "asks:"),
+        (&["run", "two.yaml", "--run-id", "k", "--answer", "second=no"], 3, "it will take the answer `no`", "not used"),
+        (&["runs", "resume", "k", "--answer", "second=yes"], 2, "started with the answer `no`", "not used"),
+        (&["runs", "resume", "k", "--answer", "first=maybe"], 2, "refused the answer `maybe`", "second done"),
+        (&["run", "two.yaml", "--run-id", "k", "--answer", "first=maybe"], 2, "refused the answer", "second done"),
         (&["runs", "resume", "k", "--answer", "first=yes"], 0, "second done", "warning"),
         (
             &["runs", "retry", "k", "--run-id", "l", "--from", "second", "--answer", "second=yes"],
@@ -267,7 +277,7 @@ fn a_run_that_was_begun_with_simulated_calls_makes_none() {
     assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
     let resumed = done(folder, &["runs", "resume", "p", "--answer", "ask=yes"]);
     assert_eq!(outputs(&resumed), paid);
-    assert!(told(&resumed).contains("begun with `--simulate http`"), "{}", told(&resumed));
+    assert!(told(&resumed).contains("started with `--simulate http`"), "{}", told(&resumed));
     assert_eq!(outputs(&done(folder, &["runs", "retry", "p", "--answer", "ask=yes", "--quiet"])), paid);
     let detached = ["run", "pays.yaml", "--run-id", "d", "--simulate", "http", "--detach", "--answer", "ask=yes"];
     assert!(done(folder, &detached).status.success());
@@ -339,9 +349,9 @@ fn a_run_whose_owner_dies_goes_on_where_it_is_followed() {
     let folder = place();
     let folder = folder.path();
     let owner = Other::start(folder, &["drive"], "driving the runs");
-    let mut follower = Other::start(folder, &["run", "waits.yaml", "--run-id", "w"], "handed over");
+    let mut follower = Other::start(folder, &["run", "waits.yaml", "--run-id", "w"], "owns the store drives the run");
     drop(owner);
-    follower.hear("the run goes on here");
+    follower.hear("this process continues the run");
     // The process owns the store now, and answers requests.
     let mut emitted = std::iter::repeat_with(|| done(folder, &["emit", "w", "go", "\"on\""])).take(50);
     let last = emitted.find(|output| output.status.success());

@@ -230,22 +230,22 @@ nodes:
     assert!(run.status.success(), "{}", told(&run));
     let behind = done(folder, &["runs", "show", "r", "all", "--from", "7"]);
     assert_eq!(behind.status.code(), Some(2), "{}", told(&behind));
-    assert!(told(&behind).contains("and no attempt 7"), "{}", told(&behind));
+    assert!(told(&behind).contains("attempt 7 does not exist"), "{}", told(&behind));
     let output = done(folder, &["runs", "show", "r", "all"]);
     let seen = said(&output);
     assert!(seen.starts_with("all  control.noop\n  attempt 1  succeeded  input matches its digest\n"), "{seen}");
-    assert!(seen.contains("⟨cut: 10004 bytes⟩") && seen.contains("⟨cut: 30 of 5000 items are shown⟩"), "{seen}");
+    assert!(seen.contains("⟨cut: 10004 bytes⟩") && seen.contains("⟨cut: shows 30 of 5000 items⟩"), "{seen}");
     assert!(seen.contains("flowcell runs show r 'all' --json") && seen.len() < 4_000, "{seen}");
     assert!(!seen.contains('\u{1b}'), "{seen}");
     assert_eq!(shown(folder, "r", "all")["attempts"][0]["input"]["value"], json!({ "text": text, "list": list }));
     for (task, why) in [
-        ("one", "the node ran at these addresses, among others: each[0].one, each[1].one"),
+        ("one", "the addresses of the node include each[0].one, each[1].one"),
         ("nothing", "`flowcell runs show r` shows the tasks of the run"),
         ("all/inner", "`flowcell runs show r` shows the tasks of the run"),
     ] {
         let output = done(folder, &["runs", "show", "r", task]);
         assert_eq!(output.status.code(), Some(2), "{task}");
-        let problem = format!("the run `r` has begun no attempt at `{task}`");
+        let problem = format!("the run `r` has no attempt at `{task}`");
         assert!(told(&output).contains(&problem) && told(&output).contains(why), "{}", told(&output));
     }
 }

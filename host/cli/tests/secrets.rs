@@ -122,7 +122,7 @@ fn t9_another_key_opens_nothing_and_that_is_audited() {
     let wrong = host(folder.path(), &[&two]);
     let refused = open(&wrong, "a", "api-token").unwrap_err();
     assert_eq!(refused.code(), "secret_key_wrong");
-    assert!(refused.to_string().contains("give that one with `--secret-key`"), "{refused}");
+    assert!(refused.to_string().contains("pass the right key with `--secret-key`"), "{refused}");
     // A secret is never encrypted under another key than the tenant's other secrets.
     assert_eq!(wrong.vault().set(&Tenant::from("a"), "test", "b", VALUE, &[]).unwrap_err().code(), "secret_key_wrong");
     // Repeated failures are recorded once.
@@ -211,13 +211,13 @@ fn t8_keys_and_stores_are_made_for_their_owner_alone_and_a_key_that_others_may_r
     for open in [0o640, 0o604, 0o660, 0o666] {
         fs::set_permissions(&made, fs::Permissions::from_mode(open)).unwrap();
         let refused = self::open(&host(folder.path(), &[]), "local", "api-token").unwrap_err().to_string();
-        assert!(refused.contains("others may read it") && refused.contains("chmod 600"), "{refused}");
+        assert!(refused.contains("other users may read it") && refused.contains("chmod 600"), "{refused}");
     }
     fs::set_permissions(&made, fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(&database, fs::Permissions::from_mode(0o644)).unwrap();
     let listed = done(folder.path(), &["secret", "list", "--state", "state"]);
     assert!(listed.status.success(), "{}", told(&listed));
-    let warning = "warning: others may read the store in state (its mode is 644); `chmod -R go= state` mends that";
+    let warning = "warning: other users may read the store in state (mode 644); run `chmod -R go= state`";
     assert!(told(&listed).contains(warning), "{}", told(&listed));
 }
 
@@ -307,7 +307,7 @@ fn t4_the_secret_of_another_tenant_is_not_there_when_checked_and_when_run() {
     host.vault().set(b.tenant(), "test", "theirs", VALUE, &origin).unwrap();
     assert_eq!(findings(&b, asks("theirs")), Vec::<String>::new());
     let (foreign, nobodys) = (findings(&a, asks("theirs")), findings(&a, asks("nobodys")));
-    assert!(foreign.len() == 1 && foreign[0].contains("there is no secret `theirs`"), "{foreign:?}");
+    assert!(foreign.len() == 1 && foreign[0].contains("the secret `theirs` does not exist"), "{foreign:?}");
     assert_eq!(foreign[0].replace("theirs", "nobodys"), nobodys[0], "whether others have it shows nowhere");
     // The grant is checked again when the request is sent.
     host.vault().set(a.tenant(), "test", "theirs", VALUE, &origin).unwrap();
@@ -317,7 +317,7 @@ fn t4_the_secret_of_another_tenant_is_not_there_when_checked_and_when_run() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let error = runtime.block_on(runner.run()).error.unwrap();
     assert!(
-        error.failure.code == code::DENIED && error.failure.message.contains("there is no secret `theirs`"),
+        error.failure.code == code::DENIED && error.failure.message.contains("the secret `theirs` does not exist"),
         "{error:?}"
     );
     assert_eq!((refusals(&host, "a"), refusals(&host, "b").len()), (vec!["host secret.read theirs".to_owned()], 0));
@@ -407,9 +407,12 @@ fn secrets_are_kept_beside_the_owner_of_the_store_and_every_change_is_audited() 
     let short = put(folder.path(), &["b", "--tenant", "a"], "short");
     assert_eq!((short.status.code(), told(&short).contains("short")), (Some(2), false), "{}", told(&short));
     let nobody = put(folder.path(), &["b", "--tenant", "nobody"], VALUE);
-    assert!(nobody.status.code() == Some(2) && told(&nobody).contains("there is no tenant `nobody`"));
+    assert!(nobody.status.code() == Some(2) && told(&nobody).contains("the tenant `nobody` does not exist"));
     let unset = done(folder.path(), &["secret", "set", "b", "--from-env", "FLOWCELL_TEST_UNSET"]);
-    assert!(unset.status.code() == Some(2) && told(&unset).contains("the variable FLOWCELL_TEST_UNSET is not set"));
+    assert!(
+        unset.status.code() == Some(2)
+            && told(&unset).contains("the environment variable FLOWCELL_TEST_UNSET is not set")
+    );
     let mut from = flowcell(folder.path());
     from.args(["secret", "set", "b", "--tenant", "a", "--from-env", "FLOWCELL_TEST_VALUE"]);
     assert!(from.env("FLOWCELL_TEST_VALUE", VALUE).output().unwrap().status.success());

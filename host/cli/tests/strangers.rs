@@ -157,7 +157,7 @@ fn n26_a_bomb_takes_no_more_than_a_compiler_may_have() {
     let folder = place(&[("bomb.wasm", &by_hand("bomb", &functions))], "");
     let pack = folder.path().join("packs/bomb.wasm");
     let cases = [
-        (Limits { compile_seconds: 3, ..Limits::default() }, "compiling it takes more than 3 s of computing"),
+        (Limits { compile_seconds: 3, ..Limits::default() }, "compiling it takes more than 3 s of CPU time"),
         (Limits { compile_memory: 256 << 20, ..Limits::default() }, "compiling it takes more than 256 MiB of memory"),
     ];
     for (limits, expected) in cases {
@@ -174,5 +174,5 @@ fn a_compiler_is_for_no_one_else() {
     let folder = tempfile::tempdir().unwrap();
     let output = done(folder.path(), &["compile"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("this command is for flowcell itself"), "{}", told(&output));
+    assert!(told(&output).contains("only flowcell itself may run this command"), "{}", told(&output));
 }

@@ -190,7 +190,11 @@ fn a_flow_grants_at_most_what_the_policy_of_its_tenant_says() {
     let place = REACHES.lines().nth(2).unwrap().find("'flow:x'").unwrap() + 1;
     let told: Vec<_> = found.iter().map(|found| (found.code, found.location.line, found.location.column)).collect();
     assert_eq!(told, [("wrong_grant", 3, place)]);
-    assert!(found[0].message.contains("more than the operator allows this tenant: `data.*`"), "{}", found[0].message);
+    assert!(
+        found[0].message.contains("exceeds the operator's limits for this tenant: `data.*`"),
+        "{}",
+        found[0].message
+    );
 }
 
 #[test]
@@ -215,7 +219,7 @@ fn a_tenant_has_as_many_live_runs_as_its_policy_says() {
     };
     assert!(start("a") && start("a") && !start("a") && start("b"));
     let refused = tenants.host(&Tenant::from("a")).unwrap().check_quota().unwrap_err().to_string();
-    assert!(refused.starts_with("the tenant has 2 runs that are not over"), "{refused}");
+    assert!(refused.starts_with("the tenant has 2 unfinished runs"), "{refused}");
     let theirs =
         |tenant: &str| host.of(Tenant::from(tenant)).runs().unwrap().runs(&Tenant::from(tenant), &all_runs()).unwrap();
     assert_eq!((theirs("a").len(), theirs("b").len()), (2, 1));
@@ -239,7 +243,7 @@ fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let first = done(folder.path(), &["tenant", "create", "a"]);
     assert!(told(&first).contains("this is the first tenant"), "{}", told(&first));
-    assert!(told(&first).contains("need `flowcell tenant create local` and a token, too"), "{}", told(&first));
+    assert!(told(&first).contains("create it with `flowcell tenant create local`"), "{}", told(&first));
     let mut owner = flowcell(folder.path()).arg("drive").stderr(Stdio::piped()).spawn().unwrap();
     // The first line says that the process listens.
     BufReader::new(owner.stderr.take().unwrap()).lines().next().unwrap().unwrap();
@@ -248,7 +252,7 @@ fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
     let (id, secret) = (token["id"].as_str().unwrap(), token["token"].as_str().unwrap());
     let refused = done(folder.path(), &["tenant", "create", "b"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("there is a tenant `b` already"), "{}", told(&refused));
+    assert!(told(&refused).contains("the tenant `b` already exists"), "{}", told(&refused));
     owner.kill().unwrap();
     owner.wait().unwrap();
     let tokens = ask(folder.path(), &["token", "list", "--tenant", "b"]);
@@ -264,7 +268,7 @@ fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
     std::fs::write(folder.path().join("policy.yaml"), "grants: { htpp: ['https://*'] }\n").unwrap();
     let wrong = done(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(told(&wrong).contains("there is no capability `htpp`; did you mean `http`?"), "{}", told(&wrong));
+    assert!(told(&wrong).contains("unknown capability `htpp`; did you mean `http`?"), "{}", told(&wrong));
     assert_eq!(ask(folder.path(), &["tenant", "policy", "b"])["maxLiveRuns"], 5, "nothing was set");
     let actions: Vec<_> = ask(folder.path(), &["audit", "list", "b"]).as_array().unwrap().clone();
     let actions: Vec<_> = actions.iter().map(|entry| entry["action"].as_str().unwrap().to_owned()).collect();
@@ -293,9 +297,9 @@ fn t10_a_log_that_was_changed_or_shortened_is_noticed() {
             format!("UPDATE registry SET value = replace(value, 'operator', 'nobody') {of} AND key LIKE '%2'"),
             "it was changed",
         ),
-        (format!("DELETE FROM registry {of} AND key LIKE '%2'"), "entries from 2 on are missing before it"),
+        (format!("DELETE FROM registry {of} AND key LIKE '%2'"), "the entries from 2 before it are missing"),
         (format!("DELETE FROM registry {of} AND key LIKE '%1'"), "it does not follow the entry before it"),
-        (format!("DELETE FROM registry {of} AND key LIKE '%4'"), "the end of the log was taken away"),
+        (format!("DELETE FROM registry {of} AND key LIKE '%4'"), "the end of the log is missing"),
     ];
     for (sql, found) in cases {
         let copy = tempfile::tempdir().unwrap();

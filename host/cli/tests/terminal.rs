@@ -106,7 +106,7 @@ fn a_question_stays_open_at_the_terminal_when_the_owner_of_the_store_dies() {
         }
     }
     assert!(terminal.wait().unwrap().success() && seen.contains("\"said\": \"yes\""), "{seen}");
-    assert!(seen.contains("the run goes on here"), "{seen}");
+    assert!(seen.contains("this process continues the run"), "{seen}");
 }
 
 /// A line that was begun for one question does not answer the next, after another process has answered the first.
@@ -137,7 +137,7 @@ fn a_begun_line_answers_no_other_question() {
     assert!(answered.status.success(), "{}", told(&answered));
     hear("yes|no >");
     typed.write_all(b"s\n").unwrap();
-    hear("the line `yes` was begun before");
+    hear("the line `yes` is ignored, because you began it before");
     typed.write_all(b"yes\n").unwrap();
     let expected = if first == 0 { "no and yes" } else { "yes and no" };
     hear(expected);

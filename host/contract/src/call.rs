@@ -122,11 +122,11 @@ pub trait Calls: Send + Sync {
 
     /// Stores bytes and returns their file reference. Fails with `denied` by default.
     fn keep(&self, _bytes: Arc<[u8]>, _mime: &str) -> Result<BlobRef, Failure> {
-        Err(Failure::new(code::DENIED, "this host keeps no files"))
+        Err(Failure::new(code::DENIED, "this host stores no files"))
     }
 
     /// Returns the bytes of a file reference. Fails with `file_not_found` by default.
     fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure> {
-        Err(Failure::new(code::FILE_NOT_FOUND, format!("there is no file `{}`", file.file_id)))
+        Err(Failure::new(code::FILE_NOT_FOUND, format!("the file `{}` does not exist", file.file_id)))
     }
 }

@@ -259,7 +259,7 @@ impl Manifest {
                 return Err(ManifestError::new(message));
             }
             if !seen.insert(name.clone()) {
-                return Err(ManifestError::new(format!("node type `{name}` stands twice")));
+                return Err(ManifestError::new(format!("node type `{name}` occurs twice")));
             }
             node.version = Some(self.version.clone());
             node.marks.clear();
@@ -274,7 +274,8 @@ impl Manifest {
         for name in self.nodes.iter().filter_map(|node| node.short_name.as_deref()) {
             let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
             if !plain || !(1..=64).contains(&name.len()) {
-                let message = format!("`{name}` is no short name: letters, digits, `_` and `-`, at most 64");
+                let message =
+                    format!("`{name}` is not a short name: use letters, digits, `_` and `-`, at most 64 characters");
                 return Err(ManifestError::new(message));
             }
             if !seen.insert(name) {

@@ -18,14 +18,14 @@ impl MessageFormatter for Words {
             Error::Unexpected { expected, .. } => return expected_here(expected),
             Error::InvalidScalar { ty, .. } => return expected_here(ty),
             Error::InvalidBooleanStrict { .. } => return expected_here("boolean"),
-            Error::DuplicateMappingKey { key: Some(key), .. } => return format!("the key `{key}` stands twice").into(),
-            Error::DuplicateMappingKey { key: None, .. } => "a key stands twice",
-            Error::NullIntoString { .. } => "a text is expected here; `null` in quotes is one",
+            Error::DuplicateMappingKey { key: Some(key), .. } => return format!("the key `{key}` occurs twice").into(),
+            Error::DuplicateMappingKey { key: None, .. } => "a key occurs twice",
+            Error::NullIntoString { .. } => "expected a text; for the text `null` use quotes",
             Error::ExpectedStringKeyForExternallyTaggedEnum { .. }
             | Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. } => {
-                "an object with one member is expected here, whose key says what it is"
+                "expected an object with one member, whose key names its kind"
             }
-            Error::MultipleDocuments { .. } => "there is more than one document; take the line `---` out",
+            Error::MultipleDocuments { .. } => "the file has more than one document; remove the line `---`",
             Error::QuotingRequired { value, .. } => return format!("put the text `{value}` in quotes").into(),
             _ => return DefaultMessageFormatter.format_message(error),
         };
@@ -41,12 +41,12 @@ fn expected_here(name: &str) -> Cow<'_, str> {
         "string" | "string scalar" => "a text",
         "boolean" | "bool" => "`true` or `false`",
         "floating point" | "f32" | "f64" => "a number",
-        "null" => "nothing, or `null`,",
-        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number from 0 on",
+        "null" => "nothing, or `null`",
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number of at least 0",
         "i8" | "i16" | "i32" | "i64" | "i128" | "isize" | "an integer" => "a whole number",
         other => return format!("expected {other}").into(),
     };
-    format!("{what} is expected here").into()
+    format!("expected {what}").into()
 }
 
 #[cfg(test)]
@@ -74,16 +74,16 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_in_words_for_writers() {
         type Texts = BTreeMap<String, String>;
-        let object = "an object, such as `{ key: value }` or `key: value` on a line of its own is expected here";
+        let object = "expected an object, such as `{ key: value }` or `key: value` on a line of its own";
         assert_eq!(said::<BTreeMap<String, Texts>>("a: [b]"), object);
-        let list = "a list, such as `[a, b]` or lines that begin with `- ` is expected here";
+        let list = "expected a list, such as `[a, b]` or lines that begin with `- `";
         assert_eq!(said::<BTreeMap<String, Vec<u32>>>("a: { b: 1 }"), list);
-        assert_eq!(said::<Vec<u32>>("[-1]"), "a whole number from 0 on is expected here");
-        assert_eq!(said::<Vec<i64>>("[x]"), "a whole number is expected here");
-        assert_eq!(said::<Vec<bool>>("[x]"), "`true` or `false` is expected here");
-        assert_eq!(said::<Vec<f64>>("[x]"), "a number is expected here");
-        assert_eq!(said::<Texts>("{ a: b, a: c }"), "the key `a` stands twice");
-        let one = "an object with one member is expected here, whose key says what it is";
+        assert_eq!(said::<Vec<u32>>("[-1]"), "expected a whole number of at least 0");
+        assert_eq!(said::<Vec<i64>>("[x]"), "expected a whole number");
+        assert_eq!(said::<Vec<bool>>("[x]"), "expected `true` or `false`");
+        assert_eq!(said::<Vec<f64>>("[x]"), "expected a number");
+        assert_eq!(said::<Texts>("{ a: b, a: c }"), "the key `a` occurs twice");
+        let one = "expected an object with one member, whose key names its kind";
         assert_eq!(said::<Vec<Choice>>("[{}]"), one);
     }
 }

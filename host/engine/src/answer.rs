@@ -44,7 +44,7 @@ impl Reader<'_> {
             self.take_room(key.len())?;
             let value = self.source(source)?.json().clone();
             if object.insert(key.as_str().into(), value).is_some() {
-                return Err(invalid(format!("the key `{key}` stands twice")));
+                return Err(invalid(format!("the key `{key}` occurs twice")));
             }
         }
         Ok(Json::Object(object.into()).into())
@@ -55,7 +55,7 @@ impl Reader<'_> {
             types::Source::Json(text) => {
                 self.take_room(text.len())?;
                 if Json::has_too_many_values(text.as_bytes()) {
-                    return Err(invalid(format!("it has more than {JSON_VALUES} values of JSON")));
+                    return Err(invalid(format!("it has more than {JSON_VALUES} JSON values")));
                 }
                 Value::parse(text).map_err(|error| invalid(format!("it is not JSON: {error}")))
             }
@@ -74,7 +74,7 @@ impl Reader<'_> {
         let limit = self.limits.state;
         if pause.state.len() > limit {
             let message = format!(
-                "the state of the node's pause has {} bytes, which is more than {limit}; keep less in it, or a file value",
+                "the state of the node's pause has {} bytes, more than {limit}; store less in it, or a file value",
                 pause.state.len()
             );
             return Err(Failure::new(code::OUTPUT_TOO_LARGE, message));
@@ -82,11 +82,13 @@ impl Reader<'_> {
         let state = Value::parse(pause.state).map_err(|error| invalid(format!("the state is not JSON: {error}")))?;
         let wakes = pause.until.len();
         if wakes == 0 || wakes > MOST_WAKES {
-            return Err(invalid(format!("a pause has 1 to {MOST_WAKES} wakes, this one has {wakes}")));
+            return Err(invalid(format!("a pause must have 1 to {MOST_WAKES} wakes, not {wakes}")));
         }
         let until = pause.until.into_iter().map(|wake| self.wake(wake)).collect::<Result<Vec<_>, _>>()?;
         match until.iter().find(|wake| wake.stands_alone()) {
-            Some(wake) if wakes > 1 => Err(invalid(format!("the wake `{}` stands beside others", wake.name()))),
+            Some(wake) if wakes > 1 => {
+                Err(invalid(format!("the wake `{}` cannot be combined with other wakes", wake.name())))
+            }
             _ => Ok(Pause { until, state }),
         }
     }
@@ -128,13 +130,13 @@ impl Reader<'_> {
             return Err(invalid(format!("the items of a fan-out are {}, not a list", items.json().type_name())));
         }
         if fan_out.concurrency == Some(0) {
-            return Err(invalid("a fan-out with a concurrency of 0 never ends"));
+            return Err(invalid("the concurrency of a fan-out must be at least 1"));
         }
         Ok(FanOut { items, concurrency: fan_out.concurrency, stop_on_failure: fan_out.stop_on_failure })
     }
 
     fn require_body(&self) -> Result<(), Failure> {
-        if self.attempt.has_body { Ok(()) } else { Err(invalid("it wants to run its body, and the node has none")) }
+        if self.attempt.has_body { Ok(()) } else { Err(invalid("it runs its body, but the node has none")) }
     }
 }
 
@@ -143,7 +145,7 @@ fn read_question(question: types::Question) -> Result<Question, Failure> {
     let schema = schema.map_err(|error| invalid(format!("the schema of a question is not JSON: {error}")))?;
     let choice = |choice: types::Choice| Choice { value: choice.value, label: choice.label };
     if question.choices.is_empty() && !question.allow_text && schema.is_none() {
-        return Err(invalid("a question has no choices and does not allow text: nobody could answer it"));
+        return Err(invalid("a question needs choices, or must allow text"));
     }
     Ok(Question {
         prompt: question.prompt,
@@ -156,12 +158,12 @@ fn read_question(question: types::Question) -> Result<Question, Failure> {
 
 /// Returns a part of a value that the attempt received. It shares the value's memory.
 fn part(name: &str, value: Option<&Value>, path: &str) -> Result<Value, Failure> {
-    let value = value.ok_or_else(|| invalid(format!("it refers to `{name}`, and there is none")))?;
+    let value = value.ok_or_else(|| invalid(format!("it refers to `{name}`, which does not exist")))?;
     if path.is_empty() {
         return Ok(value.clone());
     }
     let part = value.json().pointer(path).cloned().map(Value::from);
-    part.ok_or_else(|| invalid(format!("it refers to `{path}` of `{name}`, which is not there")))
+    part.ok_or_else(|| invalid(format!("it refers to `{path}` of `{name}`, which does not exist")))
 }
 
 /// Refuses values that are too large or too deep. A guest may repeat parts of its input, so a short answer can describe
@@ -169,9 +171,10 @@ fn part(name: &str, value: Option<&Value>, path: &str) -> Result<Value, Failure>
 fn require_size(value: &Value) -> Result<(), Failure> {
     match value.json().measure(VALUE_BYTES) {
         Ok(_) => Ok(()),
-        Err(SizeError::Depth) => Err(invalid(format!("it {}; hand on less of the input", SizeError::Depth))),
+        Err(SizeError::Depth) => Err(invalid(format!("it {}; pass on less of the input", SizeError::Depth))),
         Err(misfit) => {
-            let message = format!("the node's answer {misfit} with what it hands on of its input; hand on less");
+            let message =
+                format!("the node's answer {misfit} with the parts of the input that it passes on; pass on less");
             Err(Failure::new(code::OUTPUT_TOO_LARGE, message))
         }
     }

@@ -34,7 +34,7 @@ impl Cache {
         let (seal, payload) = entry.split_first_chunk::<OUT_LEN>()?;
         // This comparison takes constant time.
         if self.seal(name, payload) != Hash::from_bytes(*seal) {
-            tracing::warn!("the cached entry {name} is damaged or foreign; it is made anew");
+            tracing::warn!("the cached entry {name} is damaged or of another host; compiling again");
             return None;
         }
         entry.drain(..OUT_LEN);

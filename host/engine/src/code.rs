@@ -80,7 +80,7 @@ impl Loaded {
     }
 
     fn bad(&self, error: impl std::fmt::Display) -> Failure {
-        Failure::new(code::BAD_PACK, format!("the pack {} cannot be used: {error:#}", self.digest))
+        Failure::new(code::BAD_PACK, format!("cannot use the pack {}: {error:#}", self.digest))
     }
 
     /// Converts an error of making code to a failure: a shortage of the machine, or a bad pack.
@@ -126,7 +126,7 @@ impl Workshop {
         let kept = payload().map_err(|error| error.to_string());
         let kept = kept.and_then(|payload| cache.put(name, &payload).map_err(|error| error.to_string()));
         if let Err(error) = kept {
-            tracing::debug!("{name} is not kept: {error}");
+            tracing::debug!("cannot cache {name}: {error}");
         }
     }
 
@@ -179,7 +179,7 @@ impl Workshop {
         // only this user's engines can make that hash.
         #[allow(unsafe_code, reason = "machine code is trusted by its keyed hash")]
         let component = unsafe { Component::deserialize(&self.engine, &code) };
-        component.inspect_err(|error| tracing::warn!("cached code cannot be loaded: {error:#}")).ok()
+        component.inspect_err(|error| tracing::warn!("cannot load cached code: {error:#}")).ok()
     }
 
     /// Returns whether a compiler process makes the code of a pack, unless the cache has it.
@@ -189,7 +189,7 @@ impl Workshop {
 
     fn compile(&self, pack: &Loaded, name: &str) -> Result<Component, Failure> {
         let bytes = pack.bytes.lock().clone();
-        let bytes = bytes.ok_or_else(|| pack.bad("its bytes are gone"))?;
+        let bytes = bytes.ok_or_else(|| pack.bad("its bytes are missing"))?;
         if let Some(compiler) = self.compiler.as_ref().filter(|_| pack.author == Author::Stranger) {
             return self.compile_elsewhere(compiler, pack, &bytes, name);
         }
@@ -232,7 +232,7 @@ impl Workshop {
             ("elements in a table", needs.max_initial_table_size.unwrap_or(0), limits.table_elements as u64),
         ];
         if let Some((part, count, limit)) = counts.into_iter().find(|(_, count, limit)| count > limit) {
-            return Err(pack.bad(format!("it begins with {count} {part}; it may have {limit}")));
+            return Err(pack.bad(format!("it starts with {count} {part}; the limit is {limit}")));
         }
         let tables = needs.num_tables.div_ceil(TABLES_PER_SLOT);
         let instances = pack.core_instances.div_ceil(CORE_INSTANCES_PER_SLOT);

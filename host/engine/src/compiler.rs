@@ -63,7 +63,7 @@ impl Compiler {
     /// Returns the code of a component. Blocks until a process has made it.
     pub(crate) fn compile(&self, component: &[u8], limits: &Limits) -> Result<Vec<u8>, Uncompiled> {
         let order = Order { stack: limits.stack, memory: limits.compile_memory, seconds: limits.compile_seconds };
-        let not_started = |error: io::Error| Uncompiled::Shortage(format!("no compiler can be started: {error}"));
+        let not_started = |error: io::Error| Uncompiled::Shortage(format!("cannot start a compiler: {error}"));
         let child = self.start().map_err(not_started)?;
         let ended = order.converse(child, component).map_err(not_started)?;
         order.judge(ended)
@@ -152,7 +152,7 @@ impl Order {
     fn judge(&self, ended: Ended) -> Result<Vec<u8>, Uncompiled> {
         if ended.code.len() as u64 > self.memory {
             let most = self.memory >> 20;
-            return Err(Uncompiled::Refused(format!("its code would have more than {most} MiB")));
+            return Err(Uncompiled::Refused(format!("its code would exceed {most} MiB")));
         }
         match ended.status {
             Some(status) if status.success() => Ok(ended.code),
@@ -172,10 +172,10 @@ impl Order {
         }
         match signal(status) {
             Some(SIGXCPU) => {
-                Uncompiled::Refused(format!("compiling it takes more than {} s of computing", self.seconds))
+                Uncompiled::Refused(format!("compiling it takes more than {} s of CPU time", self.seconds))
             }
             Some(SIGKILL) => Uncompiled::Shortage("the compiler was killed".to_owned()),
-            _ => Uncompiled::Refused(format!("it cannot be compiled: {}", cut(single_line(&words), LAST_WORDS))),
+            _ => Uncompiled::Refused(format!("it does not compile: {}", cut(single_line(&words), LAST_WORDS))),
         }
     }
 }
@@ -200,7 +200,7 @@ fn signal(_: ExitStatus) -> Option<i32> {
 pub fn compile(mut input: impl BufRead, mut output: impl Write) -> anyhow::Result<()> {
     let mut order = String::new();
     input.read_line(&mut order)?;
-    let order: Order = serde_json::from_str(&order).context("this command is for flowcell itself")?;
+    let order: Order = serde_json::from_str(&order).context("only flowcell itself may run this command")?;
     give_up(&order)?;
     confine()?;
     let mut component = Vec::new();
@@ -312,10 +312,10 @@ mod tests {
     fn n26_what_a_compiler_answers_is_bounded() {
         assert_eq!(compile("cat >/dev/null; printf code", 60), Ok(b"code".to_vec()));
         let endless = compile("while :; do printf %1024s; done", 60);
-        assert_eq!(endless, Err("refused: its code would have more than 1 MiB".to_owned()));
+        assert_eq!(endless, Err("refused: its code would exceed 1 MiB".to_owned()));
         // The error output is cut, and does not keep the process from exiting.
         let said = compile("i=0; while [ $i -lt 200 ]; do printf %1024s x >&2; i=$((i+1)); done; exit 1", 60);
-        assert_eq!(said, Err("refused: it cannot be compiled: x".to_owned()));
+        assert_eq!(said, Err("refused: it does not compile: x".to_owned()));
     }
 
     #[test]

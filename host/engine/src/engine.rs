@@ -71,7 +71,11 @@ impl Engine {
         let machine = machine::build(&config.limits, config.instances, config.memory)?;
         let cache = config.cache_dir.as_deref().and_then(|dir| {
             let opened = Cache::open(dir);
-            opened.inspect_err(|error| tracing::warn!("no cache of compiled code in {}: {error}", dir.display())).ok()
+            opened
+                .inspect_err(|error| {
+                    tracing::warn!("cannot open the cache of compiled code in {}: {error}", dir.display())
+                })
+                .ok()
         });
         let threads = config.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
         let runtime = Builder::new_multi_thread()

@@ -44,7 +44,7 @@ pub(crate) fn build(limits: &Limits, instances: Option<u32>, memory: Option<u64>
     match wasmtime::Engine::new(&pooled(limits, slots)) {
         Ok(engine) => Ok(Machine { engine, slots, memory }),
         Err(error) => {
-            tracing::warn!("no pool of instances: {error:#}; instances are allocated one by one");
+            tracing::warn!("cannot create a pool of instances: {error:#}; instances are allocated individually");
             let engine = wasmtime::Engine::new(&base(limits)).map_err(|error| anyhow::anyhow!("{error:#}"))?;
             Ok(Machine { engine, slots, memory })
         }

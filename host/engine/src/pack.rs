@@ -58,7 +58,7 @@ pub struct PackError {
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The file is larger than the limit.
-    #[error("the file has {size} bytes; a pack may have {limit}")]
+    #[error("the file has {size} bytes; the limit of a pack is {limit}")]
     TooLarge {
         /// The size of the file, in bytes.
         size: usize,
@@ -69,16 +69,16 @@ pub enum Refusal {
     #[error("this is not a WebAssembly component: {0}")]
     NotAComponent(String),
     /// The component has no manifest.
-    #[error("the component carries no manifest; it belongs into one custom section `{section}`", section = sections::MANIFEST)]
+    #[error("the component has no manifest; embed it in one custom section `{section}`", section = sections::MANIFEST)]
     NoManifest,
     /// The component has more than one manifest.
-    #[error("the component carries {0} manifests; there must be exactly one")]
+    #[error("the component has {0} manifests; embed exactly one")]
     SeveralManifests(usize),
     /// The manifest cannot be read, or is inconsistent.
     #[error("the manifest: {0}")]
     Manifest(#[from] ManifestError),
     /// The manifest uses a prefix that is reserved for this program's own packs.
-    #[error("the prefix `{0}.` is reserved for the packs that come with flowcell; choose another `name` in node.yaml")]
+    #[error("the prefix `{0}.` is reserved for the built-in packs; choose another `name` in node.yaml")]
     Reserved(Arc<str>),
     /// A node type asks for a capability that this host does not have.
     #[error("`{node}` asks for the capability `{capability}`; this host has {known}", known = known_capabilities())]
@@ -95,7 +95,7 @@ pub enum Refusal {
     #[error("the component does not export `{interface}`", interface = world::NODE)]
     NoNode,
     /// The component has more parts of one kind than the limit.
-    #[error("the component has {count} {part}; it may have {limit}")]
+    #[error("the component has {count} {part}; the limit is {limit}")]
     TooMany {
         /// The kind of the parts.
         part: &'static str,

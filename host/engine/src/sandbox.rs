@@ -112,7 +112,7 @@ impl Sandbox {
         let args = Json::object([("level", Json::from(level)), ("message", Json::from(printable(message)))]);
         // Logs are inert: a node's outcome must not depend on whether a line arrives.
         if let Err(failure) = self.send(BuiltIn::Log, "log", args).await {
-            tracing::debug!("a log line was not taken: {failure}");
+            tracing::debug!("cannot record a log line: {failure}");
         }
     }
 }

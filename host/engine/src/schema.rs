@@ -90,13 +90,13 @@ fn compile(node: &NodeType, part: Part) -> Ready {
     Compiled::compile(&schema).map(Some).map_err(|error| match error {
         SchemaError::TooCostly(error) => too_costly(node, part, error),
         error => {
-            Failure::new(code::BAD_PACK, format!("the {} schema of `{}` is wrong: {error}", part.name(), node.name))
+            Failure::new(code::BAD_PACK, format!("the {} schema of `{}` is invalid: {error}", part.name(), node.name))
         }
     })
 }
 
 fn too_costly(node: &NodeType, part: Part, error: TooCostly) -> Failure {
-    let message = format!("the {} of `{}` cannot be checked against its schema: {error}", part.name(), node.name);
+    let message = format!("cannot check the {} of `{}` against its schema: {error}", part.name(), node.name);
     Failure::new(code::SCHEMA_TOO_COSTLY, message)
 }
 
@@ -120,7 +120,7 @@ fn tell(value: &Json, errors: &[ValidationError<'_>]) -> String {
         }
         let path = error.instance_path().as_str();
         if value.pointer(path).is_some_and(Json::is_file) {
-            text.push_str(" (this is a file value, whose content is not in it; `file.content` reads it)");
+            text.push_str(" (this is a file value, which does not contain the content; read it with `file.content`)");
         }
         match path {
             "" => text,
@@ -195,7 +195,7 @@ mod tests {
             (
                 json!({ "properties": { "text": { "type": "string" } } }),
                 json!({ "text": { "kind": "file", "fileId": "a" } }),
-                Some("`file.content` reads it"),
+                Some("read it with `file.content`"),
             ),
             (json!({ "enum": [1, { "a": [null] }] }), json!({ "a": [null] }), None),
             (json!({ "const": 1 }), json!(1.0), None),

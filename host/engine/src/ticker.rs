@@ -60,7 +60,7 @@ impl Ticker {
         match spawned {
             Ok(handle) => Some(handle.thread().clone()),
             Err(error) => {
-                tracing::error!("no ticker thread, guests that spin cannot be interrupted: {error}");
+                tracing::error!("cannot start the ticker thread, so guests that spin cannot be interrupted: {error}");
                 None
             }
         }

@@ -9,7 +9,7 @@ use crate::{failure::Stop, limits::Limits};
 
 /// Describes an error that ended a guest during its start.
 pub(crate) fn from_start(error: &wasmtime::Error, last_words: Option<String>) -> Failure {
-    let unlinked = || Failure::new(code::BAD_PACK, format!("the pack cannot be instantiated: {error:#}"));
+    let unlinked = || Failure::new(code::BAD_PACK, format!("cannot instantiate the pack: {error:#}"));
     guest_stopped(error, last_words).or_else(|| from_shortage(error)).unwrap_or_else(unlinked)
 }
 
@@ -21,8 +21,8 @@ pub(crate) fn from_shortage(error: &wasmtime::Error) -> Option<Failure> {
         return None;
     }
     let message = format!(
-        "the machine has no room for another sandbox ({error:#}); let the task be tried again (`retry`), run fewer at a \
-         time (`maxConcurrency`), or give the process more memory and files"
+        "the machine cannot hold another sandbox ({error:#}); retry the task (`retry`), run fewer at a time \
+         (`maxConcurrency`), or give the process more memory and files"
     );
     Some(Failure::retryable(code::HOST_SHORTAGE, message))
 }
@@ -30,8 +30,8 @@ pub(crate) fn from_shortage(error: &wasmtime::Error) -> Option<Failure> {
 /// The failure of an answer with more bytes than an output may have. It does not give the size: the answer was not read.
 pub(crate) fn too_large(limit: usize) -> Failure {
     let message = format!(
-        "the node's answer is larger than {limit} bytes; answer with less, such as one page at a time, or keep the \
-         content as a file and answer with the file value"
+        "the node's answer is larger than {limit} bytes; return less, such as one page at a time, or store the \
+         content as a file and return the file value"
     );
     Failure::new(code::OUTPUT_TOO_LARGE, message)
 }
@@ -42,7 +42,7 @@ pub(crate) fn from_run(error: &wasmtime::Error, last_words: Option<String>, limi
         if is_out_of_room(error) {
             return too_large(limits.output);
         }
-        Failure::new(code::INVALID_OUTPUT, format!("the node's answer cannot be read: {error:#}"))
+        Failure::new(code::INVALID_OUTPUT, format!("cannot read the node's answer: {error:#}"))
     })
 }
 
@@ -52,14 +52,17 @@ fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<
         return Some(failure.clone());
     }
     if let Some(I32Exit(status)) = error.downcast_ref::<I32Exit>() {
-        return Some(trapped(&format!("it exited with status {status} in place of answering"), last_words));
+        return Some(trapped(&format!("it exited with status {status} without an answer"), last_words));
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::StackOverflow) => {
             return Some(Failure::new(code::STACK_OVERFLOW, "the node recursed deeper than its stack"));
         }
         Some(trap @ Trap::MemoryOutOfBounds) => {
-            return Some(trapped(&format!("{trap}; recursion deeper than the guest's own stack ends so"), last_words));
+            return Some(trapped(
+                &format!("{trap}; recursion deeper than the guest's own stack is a possible cause"),
+                last_words,
+            ));
         }
         Some(trap) => return Some(trapped(&trap.to_string(), last_words)),
         None => {}
@@ -67,11 +70,11 @@ fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<
     // Errors of the border itself carry the guest's frames if the guest was making a call.
     error.downcast_ref::<WasmBacktrace>()?;
     if is_out_of_room(error) {
-        let message = "the node handed more over in one host call than a call may carry";
+        let message = "the node passed more data in one host call than its limit";
         return Some(Failure::new(code::LIMIT_EXCEEDED, message));
     }
     if is_out_of_handles(error) {
-        return Some(Failure::new(code::LIMIT_EXCEEDED, "the node holds more handles than it may"));
+        return Some(Failure::new(code::LIMIT_EXCEEDED, "the node exceeded its limit of handles"));
     }
     Some(trapped(&error.root_cause().to_string(), last_words))
 }

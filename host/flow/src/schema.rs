@@ -32,7 +32,7 @@ pub fn agentic() -> Value {
     let name = json!({ "type": "string", "maxLength": 64, "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$" });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Flowcell flow of agents",
+        "title": "Flowcell agentic flow",
         "description": "Steps that agents do (agentic dialect)",
         "type": "object",
         "required": ["flow"],

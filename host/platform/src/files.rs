@@ -90,29 +90,30 @@ pub struct NewFile {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The tenant has no file with this id.
-    #[error("there is no file `{0}`; `flowcell files list` tells which there are")]
+    #[error("the file `{0}` does not exist; `flowcell files list` lists the files")]
     Unknown(String),
     /// The name is invalid.
     #[error(
-        "the name of a file has 1 to {MAX_NAME} bytes, and no `/`, `\\`, control characters or invisible characters"
+        "the name of a file must have 1 to {MAX_NAME} bytes, without `/`, `\\`, control characters and invisible \
+         characters"
     )]
     Name,
     /// The media type is invalid.
-    #[error("a media type is such as `image/png`, of at most {MAX_MIME} printable ASCII characters")]
+    #[error("a media type must be like `image/png`, with at most {MAX_MIME} printable ASCII characters")]
     Mime,
     /// The metadata is not an object, or is too large.
-    #[error("the metadata of a file is a JSON object of at most {MAX_METADATA} bytes")]
+    #[error("the metadata of a file must be a JSON object of at most {MAX_METADATA} bytes")]
     Metadata,
     /// The content is not valid base64.
-    #[error("the content of a file is base64")]
+    #[error("the content of a file must be base64")]
     Content,
     /// The file has too many bytes.
-    #[error("the file has {0} bytes, and may have {MAX_FILE}")]
+    #[error("the file has {0} bytes; the limit is {MAX_FILE}")]
     TooLarge(usize),
     /// The tenant's files would exceed a limit.
     #[error(
-        "the tenant's files would be more than {MAX_TOTAL} bytes or {MAX_FILES} files; there are {bytes} bytes in {files} \
-         now, and `flowcell files rm ID` makes room"
+        "the tenant's files would exceed {MAX_TOTAL} bytes or {MAX_FILES} files; they have {bytes} bytes in {files} \
+         files; remove some with `flowcell files rm ID`"
     )]
     Quota {
         /// Bytes of the listed files.
@@ -121,7 +122,7 @@ pub enum FileError {
         files: usize,
     },
     /// Another caller changed the file at the same time.
-    #[error("`{0}` was changed by somebody else at the same time; try again")]
+    #[error("another process changed `{0}` at the same time; try again")]
     Changed(String),
     /// The store does not answer, or a document is damaged.
     #[error(transparent)]

@@ -113,7 +113,7 @@ impl FlowLibrary {
             let present = match self.present(&files, &name) {
                 // A link that leads outside must not hide the other flows.
                 Err(error @ LibraryError::Link(_)) => {
-                    tracing::warn!("the flow `{name}` is left out of the list: {error}");
+                    tracing::warn!("the list omits the flow `{name}`: {error}");
                     continue;
                 }
                 present => present?,

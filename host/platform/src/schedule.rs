@@ -81,7 +81,7 @@ fn millis(at: &Zoned) -> Option<u64> {
 pub fn check_cron(cron: &str) -> Result<(), String> {
     let cron = read_cron(cron)?;
     let from = Timestamp::from_second(TRIED_FROM).map_err(|error| error.to_string())?.to_zoned(TimeZone::UTC);
-    cron.find_next_occurrence(&from, false).map(drop).map_err(|_| "there is no such day".to_owned())
+    cron.find_next_occurrence(&from, false).map(drop).map_err(|_| "this day does not exist".to_owned())
 }
 
 /// Checks the name of a time zone. The error is a sentence for people.
@@ -120,7 +120,7 @@ fn wrong_field(cron: &str, is_right: impl Fn(&str) -> bool) -> Option<String> {
     }
     if fields.len() != FIELDS.len() {
         let names = FIELDS.map(|(name, _)| name).join(", ");
-        return Some(format!("it has {} fields, and a line of cron has 5: {names}", fields.len()));
+        return Some(format!("it has {} fields, but needs 5: {names}", fields.len()));
     }
     let alone = |at: usize| {
         let mut line = ["*"; FIELDS.len()];
@@ -130,7 +130,7 @@ fn wrong_field(cron: &str, is_right: impl Fn(&str) -> bool) -> Option<String> {
     let at = (0..fields.len()).find(|at| !is_right(&alone(*at)))?;
     let (name, values) = FIELDS[at];
     let written: String = fields[at].chars().take(64).collect();
-    Some(format!("the {name} cannot be `{written}`: write {values}, `*`, or lists, ranges and steps of them"))
+    Some(format!("the {name} cannot be `{written}`: write {values}, `*`, or lists, ranges and steps"))
 }
 
 /// The fields of a cron expression and their values.
@@ -143,7 +143,7 @@ const FIELDS: [(&str, &str); 5] = [
 ];
 
 fn read_zone(name: &str) -> Result<TimeZone, String> {
-    TimeZone::get(name).map_err(|_| format!("there is no time zone `{}`", name.chars().take(64).collect::<String>()))
+    TimeZone::get(name).map_err(|_| format!("unknown time zone `{}`", name.chars().take(64).collect::<String>()))
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
             ("0 0 1 13 *", "the month cannot be `13`: write 1 to 12"),
             ("0 0 * * 1-9", "the day of the week cannot be `1-9`: write 0 to 7"),
             ("0 x,3 * FOO *", "the hour cannot be `x,3`"),
-            ("0 0 0 * * *", "it has 6 fields, and a line of cron has 5: minute, hour,"),
+            ("0 0 0 * * *", "it has 6 fields, but needs 5: minute, hour,"),
             ("", "it has 0 fields"),
         ];
         for (cron, told) in cases {
@@ -259,7 +259,7 @@ mod tests {
         for wrong in ["", "0 2 * *", "0 0 2 * * *", "61 * * * *", "0 2 * * * 2026", "every day"] {
             assert!(check_cron(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(check_cron("0 0 30 2 *").unwrap_err(), "there is no such day");
+        assert_eq!(check_cron("0 0 30 2 *").unwrap_err(), "this day does not exist");
         assert!(check_cron("0 2 * * MON-FRI").is_ok() && check_cron("@daily").is_ok());
         assert!(check_time_zone("Europe/Berlin").is_ok());
         assert!(check_time_zone("Europe/Atlantis").unwrap_err().contains("Atlantis"));

@@ -52,28 +52,28 @@ const MAX_NAME: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum TenantError {
     /// The tenant does not exist.
-    #[error("there is no tenant `{0}`; `flowcell tenant create {0}` makes it")]
+    #[error("the tenant `{0}` does not exist; create it with `flowcell tenant create {0}`")]
     Unknown(String),
     /// The name is taken.
-    #[error("there is a tenant `{0}` already")]
+    #[error("the tenant `{0}` already exists")]
     Taken(String),
     /// The name is invalid for a tenant.
-    #[error("`{0}` cannot be a tenant's name: it has 1 to {MAX_NAME} letters, digits, `-` and `_`")]
+    #[error("`{0}` is not a valid name of a tenant: use 1 to {MAX_NAME} letters, digits, `-` and `_`")]
     Name(String),
     /// The token does not exist.
-    #[error("there is no token `{0}`; `flowcell token list` tells which there are")]
+    #[error("the token `{0}` does not exist; `flowcell token list` lists the tokens")]
     UnknownToken(String),
     /// The scope does not exist.
-    #[error("there is no scope `{0}`; the scopes are {1}")]
+    #[error("unknown scope `{0}`; the scopes are {1}")]
     UnknownScope(String, String),
     /// The policy names an unknown capability.
-    #[error("the policy is not set: {0}")]
+    #[error("the policy is invalid: {0}")]
     Policy(String),
     /// Another caller changed it at the same time.
-    #[error("`{0}` was changed by somebody else at the same time; try again")]
+    #[error("another process changed `{0}` at the same time; try again")]
     Changed(String),
     /// A document is damaged.
-    #[error("what is registered of `{0}` is damaged: {1}")]
+    #[error("the stored data of `{0}` is damaged: {1}")]
     Damaged(String, String),
     /// An error of a secret.
     #[error(transparent)]
@@ -207,7 +207,7 @@ impl Tenants {
     fn refused(&self, tenant: &str, token: &str) -> Refused {
         if self.refusals.is_due(token, self.host.now()) {
             let noted = self.note_by(NOBODY, tenant, "token.refused", token, Outcome::Refused);
-            noted.unwrap_or_else(|error| tracing::warn!("a refusal is not in the audit log: {error}"));
+            noted.unwrap_or_else(|error| tracing::warn!("cannot write a refusal to the audit log: {error}"));
         }
         Refused::Unknown
     }

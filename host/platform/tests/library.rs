@@ -174,7 +174,7 @@ fn what_is_no_flow_is_not_kept() {
     assert_eq!(findings[0].code, "unknown_type");
     assert!(matches!(library.create(&host, "nodes: []").unwrap_err(), LibraryError::NoName));
     let refused = library.create_as(&host, "b", &flow("a", "")).unwrap_err();
-    assert_eq!(refused.to_string(), "the flow calls itself `a`, and is to be `b`: the two have to be the same");
+    assert_eq!(refused.to_string(), "the flow has the name `a` in its text, but is stored as `b`: use one name");
     let huge = flow("a", &"x".repeat(flowcell_platform::library::FLOW_BYTES));
     assert!(matches!(library.create(&host, &huge).unwrap_err(), LibraryError::TooLarge));
     assert!(!library.folder().exists());

@@ -137,7 +137,7 @@ impl RunState {
     pub(crate) fn scope_mut(&mut self, scope: ScopeId) -> &mut Scope {
         match self.scopes.get_mut(&scope) {
             Some(scope) => scope,
-            None => panic!("the journal names scope {} which is not live", scope.0),
+            None => panic!("the journal names scope {}, which is not live", scope.0),
         }
     }
 
@@ -403,7 +403,7 @@ impl RunState {
     }
 
     fn pass_ended(&mut self, id: ScopeId, ended: &PassOutcome) {
-        let Some(scope) = self.scopes.remove(&id) else { panic!("the journal ends pass {} which is not live", id.0) };
+        let Some(scope) = self.scopes.remove(&id) else { panic!("the journal ends pass {}, which is not live", id.0) };
         let Some(owner) = scope.owner else { panic!("the journal ends the flow itself as a pass") };
         let collects = self.graph.node(owner.node).collects.is_some();
         let details = self.task_mut(owner).details();

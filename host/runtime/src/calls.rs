@@ -188,12 +188,12 @@ impl AttemptCalls {
             Submitted::Again { ordinal, occurrence, .. } => (ordinal, occurrence, None),
             Submitted::New { ordinal, occurrence, before } => (ordinal, occurrence, Some(before)),
             Submitted::TooMany => {
-                let message = format!("an attempt may have at most {MAX_OPEN_CALLS} calls under way");
+                let message = format!("an attempt may have at most {MAX_OPEN_CALLS} calls in progress");
                 return Err(Failure::new(code::LIMIT_EXCEEDED, message));
             }
             Submitted::Diverged(expected) => {
                 let asked = format!("`{}.{}`", call.interface, call.function);
-                return self.diverged(&format!("it asked for {asked} where it had {expected}")).await;
+                return self.diverged(&format!("it called {asked} where it {expected} before")).await;
             }
         };
         let node = &self.site.graph.node(self.attempting.task.node).id;
@@ -323,8 +323,8 @@ impl AttemptCalls {
                     self.progress.lock().pass(at);
                     None
                 }
-                Ok(Observed::Answered(..)) => self.diverged("it waited where it had asked for state").await,
-                Err(expected) => self.diverged(&format!("it waited where it had {expected}")).await,
+                Ok(Observed::Answered(..)) => self.diverged("it waited where it read state before").await,
+                Err(expected) => self.diverged(&format!("it waited where it {expected} before")).await,
             };
         }
         let until = timeout_ms.map(|ms| self.site.timers.now().saturating_add(u64::from(ms)));
@@ -404,7 +404,7 @@ impl Calls for AttemptCalls {
 
     fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure> {
         let found = self.site.blobs.get(&self.site.tenant, file)?;
-        found.ok_or_else(|| Failure::new(code::FILE_NOT_FOUND, format!("there is no file `{}`", file.file_id)))
+        found.ok_or_else(|| Failure::new(code::FILE_NOT_FOUND, format!("the file `{}` does not exist", file.file_id)))
     }
 }
 

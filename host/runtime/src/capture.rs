@@ -87,14 +87,14 @@ pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Bindin
     let place = |error: &ExprError| format!("{what}{}", error.pointer);
     let value = evaluate(|| binding.expr.render(&roots));
     let value = value.map_err(|error| failed(code::BINDING_ERROR, &place(&error), &error))?;
-    fits(value, "what the output names")
+    fits(value, "the value of the output")
 }
 
 /// Refuses a value that is too large or too deep to be written as text, also because of shared parts.
 pub(crate) fn fits(value: Json, what: &str) -> Result<Json, Failure> {
     match value.measure(VALUE_BYTES) {
         Ok(_) => Ok(value),
-        Err(misfit) => Err(Failure::new(code::OUTPUT_TOO_LARGE, format!("{what} {misfit}; name less of it"))),
+        Err(misfit) => Err(Failure::new(code::OUTPUT_TOO_LARGE, format!("{what} {misfit}; use a smaller part"))),
     }
 }
 

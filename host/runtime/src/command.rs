@@ -245,24 +245,24 @@ impl HubError {
     /// The message, without the code.
     pub fn message(&self) -> String {
         match self {
-            HubError::SessionNotStarted => "the session was not started: `start_session` comes first".into(),
+            HubError::SessionNotStarted => "the session is not started: call `start_session` first".into(),
             HubError::RunEnded => "the run has ended".into(),
             HubError::GateClosed => "no question is open at this address".into(),
             HubError::NotOpen(closed) => closed.message(),
             HubError::AnswerRefused(why) => why.clone(),
             HubError::NotBlocked => "no task at this address waits for a decision".into(),
-            HubError::AgentNotActive => "no agent run of this id or node is open".into(),
+            HubError::AgentNotActive => "no agent run with this id or node is open".into(),
             HubError::InboxFull => format!(
-                "the inbox of the agent run is full: as many messages wait as it takes, or {MAX_INBOX_BYTES} bytes of \
-                 JSON text for all agent runs of the task; send this one again later"
+                "the inbox of the agent run is full: it has the maximum number of messages, or {MAX_INBOX_BYTES} \
+                 bytes of JSON text for all agent runs of the task; send the message again later"
             ),
             HubError::TooLarge => format!(
-                "at most {MAX_REQUEST_BYTES} bytes of JSON text may be sent at a time, and the id of a message has at most \
+                "a request may have at most {MAX_REQUEST_BYTES} bytes of JSON text, and the id of a message at most \
                  {MAX_MESSAGE_ID_BYTES} bytes"
             ),
             HubError::TooManyEvents => format!(
-                "the run keeps as many named events for later waits as it may: {MAX_KEPT_EVENTS}, or \
-                 {MAX_KEPT_EVENT_BYTES} bytes of JSON text; send this one again after a node has waited for some"
+                "the run stores the maximum of events for later waits: {MAX_KEPT_EVENTS}, or {MAX_KEPT_EVENT_BYTES} \
+                 bytes of JSON text; send the event again after a node has waited for some"
             ),
         }
     }

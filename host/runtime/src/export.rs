@@ -26,13 +26,13 @@ pub const EXPORT_VERSION: u32 = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// No run has this id.
-    #[error("there is no run `{0}`")]
+    #[error("the run `{0}` does not exist")]
     Unknown(RunId),
     /// The store could not answer, or is damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The document could not be written.
-    #[error("the document cannot be written: {0}")]
+    #[error("cannot write the document: {0}")]
     Write(#[from] io::Error),
 }
 

@@ -146,7 +146,7 @@ impl Future for Waiting {
     type Output = Result<Place, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Place, Failure>> {
-        let lost = || Err(Failure::retryable(code::LOST_WORKER, "the run's parent is not driven any more"));
+        let lost = || Err(Failure::retryable(code::LOST_WORKER, "the run's parent is no longer driven"));
         let live = self.live.clone();
         match &mut self.answer {
             Answer::Now(place) => Poll::Ready(place.take().unwrap_or_else(lost)),

@@ -59,17 +59,18 @@ impl Closed {
     /// Says what happened and what to do.
     pub fn message(&self) -> String {
         match self {
-            Closed::NoNode => "the run has no node at this address at present; check the address".into(),
-            Closed::NoCall => "the node has made no call of this number; check the address".into(),
-            Closed::NotAsked => "the node asks nothing at present".into(),
-            Closed::Answered => "the question was answered before".into(),
-            Closed::Expired => "the time for an answer is over".into(),
-            Closed::Ended => "the node has ended and asks nothing any more".into(),
+            Closed::NoNode => "the run has no node at this address now; check the address".into(),
+            Closed::NoCall => "the node has no call with this number; check the address".into(),
+            Closed::NotAsked => "the node has no open question".into(),
+            Closed::Answered => "the question is already answered".into(),
+            Closed::Expired => "the question has timed out".into(),
+            Closed::Ended => "the node has ended, so its question is closed".into(),
             Closed::OtherAttempt { named, current } => format!(
-                "the answer is for attempt {named}, and the node is at attempt {current}; read its question and answer that"
+                "the answer is for attempt {named}, but the node is at attempt {current}; read and answer its present \
+                 question"
             ),
             Closed::OtherQuestion { named, open } => format!(
-                "the answer is for the question `{named}`, and the question `{open}` is open; read it and answer that"
+                "the answer is for the question `{named}`, but the question `{open}` is open; read and answer that one"
             ),
         }
     }

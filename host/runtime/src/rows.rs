@@ -38,7 +38,7 @@ impl Place {
     }
 
     fn lost(self, run: &RunId) -> StoreError {
-        damaged(run, &format!("what it had from event {} on is missing", self.next_seq))
+        damaged(run, &format!("its events from {} are missing", self.next_seq))
     }
 }
 
@@ -61,7 +61,7 @@ impl UnitRow {
         }
         if self.first_seq != before.next_seq {
             let (from, to) = (before.next_seq, self.first_seq);
-            return Err(damaged(run, &format!("there is nothing between event {from} and {to}")));
+            return Err(damaged(run, &format!("the events from {from} to {to} are missing")));
         }
         Ok(())
     }
@@ -89,7 +89,7 @@ pub(crate) fn damaged(run: &RunId, why: &dyn Display) -> StoreError {
 
 /// The error of a run that was removed.
 pub(crate) fn removed(run: &RunId) -> StoreError {
-    StoreError(format!("the run `{run}` was removed, and its id is not used again").into())
+    StoreError(format!("the run `{run}` was removed, and its id cannot be used again").into())
 }
 
 /// Computes the checksum of a row. Through the checksum of the row before, it covers all rows before.

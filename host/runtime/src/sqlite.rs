@@ -76,10 +76,10 @@ pub enum OpenStoreError {
         owner: String,
     },
     /// The folder has no store.
-    #[error("there is no store in {}", .0.display())]
+    #[error("the folder {} has no store", .0.display())]
     Missing(PathBuf),
     /// A later version of Flowcell wrote the store.
-    #[error("the store {} has version {found}, and this Flowcell reads up to {known}", .path.display())]
+    #[error("the store {} has version {found}, but this version of Flowcell reads at most {known}", .path.display())]
     Newer {
         /// The store's folder.
         path: PathBuf,
@@ -124,7 +124,7 @@ struct Visible {
 
 /// Prints the error and ends the process, as the content of the disk is unknown.
 pub fn stop_process(error: &StoreError) {
-    eprintln!("flowcell: the store fails, and nothing is acknowledged any more: {error}");
+    eprintln!("flowcell: the store failed, so nothing more is acknowledged: {error}");
     std::process::exit(STOPPED);
 }
 
@@ -179,7 +179,7 @@ impl SqliteStore {
     pub fn settle(&self) -> Result<(), StoreError> {
         let (told, answer) = mpsc::channel();
         self.queue.push(Item::Settle(told));
-        answer.recv().map_err(|_| StoreError("the store is not written any more".into()))
+        answer.recv().map_err(|_| StoreError("the store accepts no more writes".into()))
     }
 
     /// The number of commits. All entries of one commit wait for the disk together.

@@ -108,6 +108,6 @@ mod tests {
         .await;
         let most = 4 * PLACE_WORK / TURN_WORK;
         assert!(render(most - 8).is_ok());
-        assert!(render(most).unwrap_err().message.contains("do too much work together"));
+        assert!(render(most).unwrap_err().message.contains("do too much work in total"));
     }
 }

@@ -189,7 +189,7 @@ fn a_journal_that_has_lost_its_end_is_noticed() {
         for (from, limit) in [(0, 1_000), (0, kept + 1), (lost.first_seq, 1), (end, 1)] {
             let told = reader.read(&tenant(), &"a".into(), from, limit).unwrap_err().to_string();
             let here = lost.first_seq;
-            let why = format!("what it had from event {here} on is missing");
+            let why = format!("its events from {here} are missing");
             assert_eq!(told, format!("the journal of run `a` is damaged: {why}"));
         }
         assert_eq!(reader.read(&tenant(), &"a".into(), 0, kept).unwrap(), whole[..kept]);
@@ -203,7 +203,7 @@ fn a_journal_that_has_lost_its_end_is_noticed() {
     drop(store);
     let reader = Reader::open(folder.path()).unwrap();
     let told = reader.read(&tenant(), &"a".into(), 0, 1_000).unwrap_err().to_string();
-    assert!(told.starts_with("the journal of run `a` is damaged: there is nothing between"), "{told}");
+    assert!(told.starts_with("the journal of run `a` is damaged: the events from"), "{told}");
     assert_eq!(run(&open(folder.path()), ASKS, answered("b")).status, RunStatus::Succeeded);
 }
 

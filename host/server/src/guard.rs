@@ -80,7 +80,7 @@ fn head_bytes(request: &Request) -> usize {
 
 fn check(names: &Names, request: &Request) -> Result<(), Fault> {
     if head_bytes(request) > HEAD_BYTES {
-        let why = format!("the head of a request may have {HEAD_BYTES} bytes");
+        let why = format!("the head of the request is larger than {HEAD_BYTES} bytes");
         return Err(Fault::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", why));
     }
     let header = |name| request.headers().get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
@@ -88,11 +88,14 @@ fn check(names: &Names, request: &Request) -> Result<(), Fault> {
     let host = hosts.next().or(request.uri().authority().map(Authority::as_str)).unwrap_or_default();
     let foreign = |code, why: String| Err(Fault::new(StatusCode::FORBIDDEN, code, why));
     if hosts.next().is_some() || !names.is_own(host) {
-        return foreign("foreign_host", format!("this server is not `{host}`; ask it by its own address"));
+        return foreign(
+            "foreign_host",
+            format!("unknown host `{host}`; use the address of the server, or add the name with `--name`"),
+        );
     }
     let own = |origin: &str| origin.split_once("://").is_some_and(|(_, name)| name.eq_ignore_ascii_case(host));
     match header(header::ORIGIN).find(|origin| !own(origin)) {
-        Some(origin) => foreign("foreign_origin", format!("pages of `{origin}` may not ask this server")),
+        Some(origin) => foreign("foreign_origin", format!("pages of `{origin}` may not access this server")),
         None => Ok(()),
     }
 }

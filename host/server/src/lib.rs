@@ -75,10 +75,10 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Other machines can reach the address, and the server does not require tokens.
-    #[error("`{0}` can be reached from other machines, and this server asks nobody for a token")]
+    #[error("other machines can reach `{0}`, and this server requires no tokens")]
     Unguarded(SocketAddr),
     /// A proxy forwards requests of other machines, and the server does not require tokens.
-    #[error("`{0}` brings requests of other machines, and this server asks nobody for a token")]
+    #[error("the proxy `{0}` forwards requests of other machines, and this server requires no tokens")]
     UnguardedProxy(AddressRange),
     /// The server cannot listen on the address.
     #[error("cannot listen on `{address}`")]
@@ -225,7 +225,7 @@ async fn settle(usage: Usage) {
         tokio::time::sleep(SETTLES).await;
         let usage = usage.clone();
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || usage.settle()).await {
-            tracing::warn!("what tenants use up cannot be kept: {error}");
+            tracing::warn!("cannot store the usage of tenants: {error}");
         }
     }
 }
@@ -236,7 +236,7 @@ fn router(app: &Arc<App>, names: Names) -> Router {
     let _ = app.document.set(Arc::new(serde_json::to_value(&document).unwrap_or_default()));
     let guard = middleware::from_fn_with_state(names, guard::guard);
     let router = router.layer(DefaultBodyLimit::max(BODY_BYTES)).layer(guard).layer(CatchPanicLayer::custom(|_| {
-        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server broke at this request").into_response()
+        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed at this request").into_response()
     }));
     router.layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
 }
@@ -271,7 +271,7 @@ impl Attendant for Driven {
     fn tenants(&self) -> Vec<Tenant> {
         let tenants = self.households.identity.tenants();
         if let Err(error) = self.listen_for(&tenants) {
-            tracing::warn!("what other processes ask cannot be taken in: {error}");
+            tracing::warn!("cannot read the commands of other processes: {error}");
         }
         tenants
     }

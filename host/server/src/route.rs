@@ -239,7 +239,7 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
 /// Waits for a response. Returns 504 if it takes longer than [`ANSWER`].
 async fn in_time(response: impl Future<Output = Response>) -> Response {
     tokio::time::timeout(ANSWER, response).await.unwrap_or_else(|_| {
-        let why = format!("this took longer than {} s", ANSWER.as_secs());
+        let why = format!("the request took longer than {} s", ANSWER.as_secs());
         Fault::new(StatusCode::GATEWAY_TIMEOUT, "timeout", why).into_response()
     })
 }
@@ -289,7 +289,8 @@ async fn caller(app: &App, bearer: Option<&str>, from: Option<IpAddr>, scope: Sc
         if let Some(rest) = retry_after {
             let seconds = rest.as_secs() as u32 + 1;
             let why = format!(
-                "this token is not known, as too many others from this address; check the token, and try again in {seconds} s"
+                "the token is unknown, and too many unknown tokens came from this address; check the token, and try \
+                 again in {seconds} s"
             );
             return Err(Fault::busy("too_many_failures", why).after(seconds));
         }
@@ -299,7 +300,7 @@ async fn caller(app: &App, bearer: Option<&str>, from: Option<IpAddr>, scope: Sc
         return Err(Fault::forbidden(scope));
     }
     let place = app.requests.try_take(&caller.tenant, 1);
-    let full = || Fault::busy("too_many_requests", "too many requests of this tenant are being answered already");
+    let full = || Fault::busy("too_many_requests", "the tenant has too many open requests; try again later");
     Ok((caller, place.ok_or_else(full)?))
 }
 
@@ -316,10 +317,10 @@ fn bearer(request: &Request) -> Option<&str> {
 }
 
 async fn unknown(uri: Uri) -> Fault {
-    Fault::not_found("not_found", format!("there is nothing at `{}`", uri.path()))
+    Fault::not_found("not_found", format!("unknown path `{}`", uri.path()))
 }
 
 async fn not_allowed(method: Method, uri: Uri) -> Fault {
-    let why = format!("`{}` does not take {method}", uri.path());
+    let why = format!("`{}` does not accept {method}", uri.path());
     Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why)
 }

@@ -80,19 +80,19 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
         let read = intake::read(request, intake::BODY_BYTES).await;
         let read = read.and_then(|bytes| intake::check_values(&bytes).map(|()| bytes));
         let bytes = read.map_err(|fault| Refusal::new(fault.status(), "BAD_REQUEST", fault.message().to_owned()))?;
-        let text =
-            std::str::from_utf8(&bytes).map_err(|error| bad_request(&format!("the body is no text: {error}")))?;
-        let json = Json::parse(text).map_err(|error| bad_request(&format!("the body is no JSON: {error}")))?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| bad_request(&format!("the body is not UTF-8 text: {error}")))?;
+        let json = Json::parse(text).map_err(|error| bad_request(&format!("the body is not JSON: {error}")))?;
         match json.as_object() {
             Some(_) => Ok(Sent(json)),
-            None => Err(bad_request(&format!("the body is a JSON object, this is {}", json.type_name()))),
+            None => Err(bad_request(&format!("the body must be a JSON object, not {}", json.type_name()))),
         }
     }
 }
 
 /// A flow to create.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it is here for the document; bodies are read member by member")]
+#[expect(dead_code, reason = "only the OpenAPI document reads it; bodies are read member by member")]
 pub(super) struct CreateFlow {
     /// A flow of the `steps` dialect, or a script `{ "name", "script" }`.
     #[schema(value_type = Object)]
@@ -101,7 +101,7 @@ pub(super) struct CreateFlow {
 
 /// A flow to run.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it is here for the document; bodies are read member by member")]
+#[expect(dead_code, reason = "only the OpenAPI document reads it; bodies are read member by member")]
 pub(super) struct RunFlow {
     /// The name of the flow.
     flow_name: String,
@@ -119,7 +119,7 @@ pub(super) async fn create_flow(
     Sent(body): Sent,
 ) -> Result<Response, Refusal> {
     let flow = body.get("flow").filter(|flow| flow.as_object().is_some());
-    let flow = flow.ok_or_else(|| bad_request("the body has no object `flow`: send { \"flow\": { … } }"))?;
+    let flow = flow.ok_or_else(|| bad_request("the body must have an object `flow`: send { \"flow\": { … } }"))?;
     let text = serde_json::to_string_pretty(flow).map_err(|error| Refusal::internal(&error))? + "\n";
     let created = request.computing(move |_| Ok(flows.create_flow(&text))).await;
     let created = created.map_err(|fault| not_entered(&fault))?;
@@ -140,10 +140,10 @@ pub(super) async fn run_flow(
     Sent(body): Sent,
 ) -> Result<Response, Refusal> {
     let name = body.get("flow_name").and_then(Json::as_str);
-    let name = name.ok_or_else(|| bad_request("the body has no text `flow_name`"))?.to_owned();
+    let name = name.ok_or_else(|| bad_request("the body must have a text `flow_name`"))?.to_owned();
     let inputs = body.get("inputs").cloned().unwrap_or_default();
     if !inputs.is_null() && inputs.as_object().is_none() {
-        return Err(bad_request("`inputs` is an object: { \"name\": value }"));
+        return Err(bad_request("`inputs` must be an object: { \"name\": value }"));
     }
     if request.app.is_draining() {
         return Err(not_entered(&Fault::draining()));
@@ -238,9 +238,9 @@ fn view_of(run: &RunView) -> Result<Response, Refusal> {
             format!("{task}{code}: {}", text("message").unwrap_or_default())
         }
         ("parked" | "needs_attention", ..) => {
-            format!("the run {} waits for somebody: `flowcell runs show {}`", run.run_id, run.run_id)
+            format!("the run {} is parked: `flowcell runs show {}` shows its open questions", run.run_id, run.run_id)
         }
-        (status, ..) => format!("the run {} ended as {status}", run.run_id),
+        (status, ..) => format!("the run {} has the status {status}", run.run_id),
     };
     Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "RUN_FLOW_FAILED", why))
 }
@@ -256,7 +256,7 @@ pub(super) async fn list_flows(request: app::Request, Flows(flows): Flows) -> Re
     let (listed, more) = offload(&request, list).await?.map_err(|error| refusal_of(error.into()))?;
     if more {
         let why =
-            format!("the list of flows has more than {} MiB: read it by page at `GET /v1/flows`", PAGE_BYTES >> 20);
+            format!("the list of flows is larger than {} MiB; read it by page at `GET /v1/flows`", PAGE_BYTES >> 20);
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", why));
     }
     Ok(success(StatusCode::OK, "flows", &listed))
@@ -287,7 +287,7 @@ pub(super) async fn flow_runs(
 ) -> Result<Response, Refusal> {
     let limit = query.get("limit").map_or(Ok(LINES), |limit| limit.parse());
     let limit = limit.ok().filter(|limit| (1..=FLOW_RUNS).contains(limit));
-    let limit = limit.ok_or_else(|| bad_request(&format!("`limit` is a whole number from 1 to {FLOW_RUNS}")))?;
+    let limit = limit.ok_or_else(|| bad_request(&format!("`limit` must be a whole number from 1 to {FLOW_RUNS}")))?;
     let runs = offload(&request, move || flows.get_flow_runs(&name, limit)).await?.map_err(refusal_of)?;
     Ok(success(StatusCode::OK, "runs", &runs))
 }

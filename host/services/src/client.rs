@@ -148,7 +148,7 @@ fn request(to: &Destination, message: Message) -> Result<Request<Full<Bytes>>, F
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
     };
-    let unusable = |_| Failure::new(flowcell_contract::code::INVALID_INPUT, "this URL cannot be sent");
+    let unusable = |_| Failure::new(flowcell_contract::code::INVALID_INPUT, "cannot send a request to this URL");
     let host = HeaderValue::try_from(to.origin().authority()).map_err(|error| unusable(error.into()))?;
     // Some servers wait for a body if the method usually has one.
     let says_empty = message.body.is_empty() && matches!(message.method, Method::POST | Method::PUT | Method::PATCH);
@@ -164,13 +164,13 @@ fn request(to: &Destination, message: Message) -> Result<Request<Full<Bytes>>, F
 
 fn answer(status: StatusCode, headers: HeaderMap, body: Body) -> Result<Answer, Failure> {
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(Failure::new(code::PROTOCOL, "the server switched to another protocol, unasked"));
+        return Err(Failure::new(code::PROTOCOL, "the server switched to another protocol without a request for it"));
     }
     Ok(Answer { status, headers, body })
 }
 
 fn closed_at_once(to: &Destination) -> Failure {
-    Failure::retryable(code::CONNECT, format!("{} closed the connection at once", to.origin()))
+    Failure::retryable(code::CONNECT, format!("{} closed the connection immediately", to.origin()))
 }
 
 impl Body {

@@ -214,15 +214,15 @@ fn not_granted(origin: &Origin, grants: &OriginGrants) -> Failure {
     if !parts.is_empty() {
         let parts = parts.join("`, `");
         let help = "to allow another path, add it to `grants.http`";
-        return refused(format!("of {origin} only `{parts}` and what is below is granted to this node; {help}"));
+        return refused(format!("on {origin}, this node has grants only for `{parts}` and below; {help}"));
     }
-    refused(format!("{origin} is not granted to this node; to allow it, add `grants: {{ http: [\"{origin}\"] }}`"))
+    refused(format!("this node has no grant for {origin}; to allow it, add `grants: {{ http: [\"{origin}\"] }}`"))
 }
 
 /// Returns the failure for a private address. It names the address only if that reveals nothing about the operator's
 /// network, because the node reads the message.
 fn not_public(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
-    tracing::warn!(%origin, %address, kind, "refused to connect to an address that is not public");
+    tracing::warn!(%origin, %address, kind, "refused to connect to a private address");
     let host = &origin.host;
     let line = SocketAddr::new(address.to_canonical(), origin.port);
     refused(match (literal(host), kind == address::LOOPBACK) {
@@ -230,10 +230,10 @@ fn not_public(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
             format!("{host} is not a public address ({kind}); the operator can allow it (`--allow-private {line}`)")
         }
         (None, true) => {
-            format!("{host} leads to this machine (loopback); the operator can allow it (`--allow-private {line}`)")
+            format!("{host} resolves to this machine (loopback); the operator can allow it (`--allow-private {line}`)")
         }
         (None, false) => {
-            format!("{host} has an address that is not public ({kind}), and the operator does not list it")
+            format!("{host} resolves to an address that is not public ({kind}), and the operator does not allow it")
         }
     })
 }

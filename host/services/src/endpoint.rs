@@ -66,7 +66,7 @@ impl Parts<'_> {
     /// Checks the members. Relative files start at `folder`. The key is not read yet.
     pub(crate) fn read(&self, folder: &Path) -> Result<Endpoint, String> {
         let key = self.key(folder)?;
-        let base = self.base_url.ok_or("it has no `baseUrl`")?;
+        let base = self.base_url.ok_or("`baseUrl` is missing")?;
         let origin = base.parse().map_err(|why| format!("baseUrl: {why}"))?;
         let private = self.allow_private.iter().map(|range| range.parse());
         let private = private.collect::<Result<_, _>>().map_err(|why: String| format!("allowPrivate: {why}"))?;
@@ -78,18 +78,18 @@ impl Parts<'_> {
             (Auth::None, ..) => Ok(None),
             (_, Some(name), None) => Ok(Some(KeySource::Environment(name.to_owned()))),
             (_, None, Some(file)) => Ok(Some(KeySource::File(folder.join(file)))),
-            (_, None, None) => Err("it names no key: add `keyEnv` or `keyFile`, or `auth: none`".into()),
-            (_, Some(_), Some(_)) => Err("it has both `keyEnv` and `keyFile`".into()),
+            (_, None, None) => Err("the key is missing: add `keyEnv` or `keyFile`, or `auth: none`".into()),
+            (_, Some(_), Some(_)) => Err("use either `keyEnv` or `keyFile`, not both".into()),
         }
     }
 
     fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
         let header = |(name, value): (&String, &String)| {
             if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
-                return Err(format!("headers: `{name}` is set by the host"));
+                return Err(format!("headers: the host sets `{name}`"));
             }
             let parsed = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
-            parsed.ok_or_else(|| format!("headers: `{name}` cannot be sent"))
+            parsed.ok_or_else(|| format!("headers: `{name}` is not a valid header"))
         };
         if let Auth::Header(name) = self.auth {
             let bad = |_| format!("auth: `{name}` is not the name of a header");
@@ -107,11 +107,11 @@ impl Auth {
             Auth::XApiKey => (X_API_KEY, ""),
             Auth::Header(name) => {
                 let name = HeaderName::from_bytes(name.as_bytes());
-                (name.map_err(|_| "the header for the key cannot be sent")?, "")
+                (name.map_err(|_| "the name of the header for the key is invalid")?, "")
             }
             Auth::None => return Ok(()),
         };
-        headers.insert(name, key.header(prefix).ok_or("the key cannot stand in a header")?);
+        headers.insert(name, key.header(prefix).ok_or("the key does not fit into a header")?);
         Ok(())
     }
 }

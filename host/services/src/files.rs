@@ -99,7 +99,8 @@ impl FilesCapability {
                 _ => ("read", path.to_string()),
             };
             let message = format!(
-                "`files.{}` of `{path}` is not granted; add `grants: {{ files: {{ {kind}: [\"{example}\"] }} }}` to the node",
+                "the node has no grant for `files.{}` of `{path}`; add `grants: {{ files: {{ {kind}: [\"{example}\"] \
+                 }} }}` to it",
                 call.function
             );
             return Err(denied(message));
@@ -178,5 +179,5 @@ fn denied(message: String) -> Failure {
 }
 
 fn no_folder() -> Failure {
-    denied("this host has no folder for files; give it one with `--files DIR` or FLOWCELL_FILES".into())
+    denied("this host has no folder for files; the operator sets it with `--files DIR` or FLOWCELL_FILES".into())
 }

@@ -139,12 +139,12 @@ impl HttpCapability {
         let grants = SecretGrants::parse(grant).map_err(denied)?;
         let meant = self.secrets.for_destination(&caller.tenant, grants, to)?;
         if !meant.is_empty() && !self.client.egress().keeps_secrets(to) {
-            let why = "a secret is sent over `https`, or to a private address that the operator has listed; ";
+            let why = "a secret may be sent only over `https`, or to a private address that the operator allows; ";
             return Err(denied(format!("{why}{} is neither", to.origin())));
         }
         match meant.iter().find(|grant| request.headers.contains_key(&grant.header)) {
             Some(SecretGrant { name, header, .. }) => {
-                let message = format!("the header `{header}` is set by the host, from the secret `{name}`");
+                let message = format!("the host sets the header `{header}` from the secret `{name}`");
                 Err(Failure::new(codes::INVALID_INPUT, message))
             }
             None => Ok(meant),
@@ -163,7 +163,7 @@ impl HttpCapability {
         }
         let mut request = request;
         for (SecretGrant { name, header, prefix, .. }, key) in &keys {
-            let unsendable = || Failure::new(codes::DENIED, format!("the secret `{name}` cannot stand in a header"));
+            let unsendable = || Failure::new(codes::DENIED, format!("the secret `{name}` does not fit into a header"));
             request.headers.insert(header.clone(), key.header(prefix).ok_or_else(unsendable)?);
             // The host could not search a body with an encoding that the node chose.
             request.headers.remove(ACCEPT_ENCODING);
@@ -209,7 +209,7 @@ impl HttpCapability {
             let key = HeaderValue::from_str(&outgoing.key);
             unless_set(
                 IDEMPOTENCY_KEY,
-                key.map_err(|_| Failure::new(codes::INVALID_INPUT, "the key of this call is no header value"))?,
+                key.map_err(|_| Failure::new(codes::INVALID_INPUT, "the key of this call does not fit into a header"))?,
             );
         }
         Ok(Message { method, headers, body, reuse: outgoing.effect != Effect::Once })
@@ -300,6 +300,6 @@ fn ambiguous(method: &hyper::Method, failure: Failure, progress: Progress) -> Fa
     if let Progress::Answered(status) = progress {
         details.push(("status", Json::from(u64::from(status.as_u16()))));
     }
-    let message = format!("the {method} request may have done what it was to do: {}", failure.message);
+    let message = format!("the {method} request may have taken effect: {}", failure.message);
     Failure { details: Some(Json::object(details)), ..Failure::new(codes::AMBIGUOUS, message) }
 }

@@ -142,7 +142,7 @@ impl Images {
 }
 
 fn ambiguous(failure: Failure) -> Failure {
-    let message = format!("the images may have been made: {}", failure.message);
+    let message = format!("the provider may have made the images: {}", failure.message);
     let cost = failure.details.as_ref().and_then(|details| Some((COST_USD, details.get(COST_USD)?.clone())));
     let details = Some(Json::object([("code", Json::from(failure.code))].into_iter().chain(cost)));
     Failure { details, ..Failure::new(codes::AMBIGUOUS, message) }

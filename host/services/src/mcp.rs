@@ -196,10 +196,10 @@ impl McpTools {
         self.links.get(server).ok_or_else(|| {
             let names: Vec<&str> = self.servers().collect();
             let known = match names.is_empty() {
-                true => "the operator has none".to_owned(),
-                false => format!("there is `{}`", names.join("`, `")),
+                true => "the operator has configured none".to_owned(),
+                false => format!("the servers are `{}`", names.join("`, `")),
             };
-            Failure::new(codes::TOOL_NOT_FOUND, format!("there is no MCP server of this name; {known}"))
+            Failure::new(codes::TOOL_NOT_FOUND, format!("no MCP server has this name; {known}"))
         })
     }
 }
@@ -214,17 +214,18 @@ pub fn certainly_not_called(failure: &Failure) -> bool {
 
 fn checked(server: &str, tool: &str, input: &Json) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
     if !tool::is_name(tool) {
-        return Err(Failure::new(codes::TOOL_NOT_FOUND, format!("no tool of `{server}` can have this name")));
+        return Err(Failure::new(codes::TOOL_NOT_FOUND, format!("this cannot be the name of a tool of `{server}`")));
     }
     if input.to_text().len() > MAX_INPUT {
         return Err(Failure::new(codes::INVALID_INPUT, format!("the input is larger than {MAX_INPUT} bytes")));
     }
-    connection::arguments(input)
-        .ok_or_else(|| Failure::new(codes::INVALID_INPUT, format!("the input is an object, not {}", input.type_name())))
+    connection::arguments(input).ok_or_else(|| {
+        Failure::new(codes::INVALID_INPUT, format!("the input must be an object, not {}", input.type_name()))
+    })
 }
 
 fn too_slow(within: Duration) -> Failure {
-    Failure::retryable(code::MCP_TIMEOUT, format!("there was no answer within {} ms", within.as_millis()))
+    Failure::retryable(code::MCP_TIMEOUT, format!("the server did not answer within {} ms", within.as_millis()))
 }
 
 /// Adds the server's name to a failure. The message of a failed tool stays unchanged.

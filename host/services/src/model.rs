@@ -148,7 +148,7 @@ impl ModelCapability {
     /// Reads a request, finds its provider and model, and checks that the caller may use them.
     fn resolve(&self, call: &Call, caller: &Caller) -> Result<RequestedTurn, Failure> {
         if !matches!(&*call.function, "generate" | "start-generate") {
-            return Err(wrong(format!("model has no function `{}`", call.function)));
+            return Err(wrong(format!("`model` has no function `{}`", call.function)));
         }
         let request = Request::read(call.args.json())?;
         let provider = self.providers.find(request.provider.as_deref())?.clone();
@@ -176,7 +176,7 @@ impl ModelCapability {
         let turn = self.turn(&mut outgoing)?;
         let RequestedTurn { request, provider, model } = RequestedTurn::clone(&turn);
         let client = self.clients.get(&provider.name).cloned();
-        let client = client.ok_or_else(|| wrong(format!("there is no model provider `{}`", provider.name)))?;
+        let client = client.ok_or_else(|| wrong(format!("unknown model provider `{}`", provider.name)))?;
         let ModelCapability { clock, environment, files, .. } = self;
         Turn { provider, model, request, outgoing, client, clock, environment, files }.make().await
     }
@@ -246,11 +246,11 @@ fn check_params(request: &Request, provider: &Provider) -> Result<(), Failure> {
     match request.params.keys().find(|name| !profile.lets_pass(name)) {
         None => Ok(()),
         Some(name) if profile.params.is_empty() => {
-            Err(wrong(format!("`params.{name}`: the profile of `{}` lets no params pass", provider.name)))
+            Err(wrong(format!("`params.{name}`: the profile of `{}` allows no params", provider.name)))
         }
         Some(name) => {
             let known: Vec<&str> = profile.params.iter().map(String::as_str).collect();
-            Err(wrong(format!("`params.{name}` may not pass to `{}`; {}", provider.name, instead(name, &known))))
+            Err(wrong(format!("`params.{name}` is not allowed for `{}`; {}", provider.name, instead(name, &known))))
         }
     }
 }
@@ -275,7 +275,7 @@ impl Capability for ModelCapability {
 
 fn no_model(provider: &str) -> String {
     format!(
-        "no `model` is named, and the profile of `{provider}` has none: write `config: {{ model: … }}` on the node, or \
+        "`model` is missing, and the profile of `{provider}` has none: write `config: {{ model: … }}` on the node, or \
          `model` in the profile (`--providers`); `--simulate model` needs neither"
     )
 }

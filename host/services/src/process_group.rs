@@ -3,7 +3,7 @@
 /// The processes of a program that was started as the leader of its own group. Dropping this kills them. The
 /// [watchdog](crate::watchdog) kills them if this process ends before.
 pub(crate) struct ProcessGroup(
-    #[cfg_attr(not(unix), allow(dead_code, reason = "there are no process groups"))] Option<u32>,
+    #[cfg_attr(not(unix), allow(dead_code, reason = "the system has no process groups"))] Option<u32>,
 );
 
 impl ProcessGroup {

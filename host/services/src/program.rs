@@ -44,7 +44,7 @@ impl Program {
         max_log_line: usize,
     ) -> io::Result<Program> {
         let Some((name, arguments)) = words.split_first() else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no program is named"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name of the program is missing"));
         };
         let mut command = Command::new(name);
         command.args(arguments).envs(environment.iter().copied()).kill_on_drop(true);
@@ -54,7 +54,7 @@ impl Program {
         let mut child = command.spawn()?;
         let group = ProcessGroup::of(child.id());
         let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
-        let ((input, output), errors) = pipes.ok_or_else(|| io::Error::other("it has no pipes"))?;
+        let ((input, output), errors) = pipes.ok_or_else(|| io::Error::other("its pipes are missing"))?;
         Ok(Program {
             input: Input(input),
             output: Lines::new(output, max_line),

@@ -48,14 +48,14 @@ impl KeySource {
             KeySource::File(path) => {
                 let path = path.clone();
                 let read = tokio::task::spawn_blocking(move || fs::read_to_string(path)).await;
-                read.ok().and_then(Result::ok).ok_or_else(|| wrong("it cannot be read as a text"))?
+                read.ok().and_then(Result::ok).ok_or_else(|| wrong("it cannot be read as text"))?
             }
         });
         let text = text.trim();
         match text.len() <= MAX_KEY && text.bytes().all(|byte| byte.is_ascii_graphic()) {
             true if text.is_empty() => Err(wrong("it is empty")),
             true => Ok(Key(Zeroizing::new(text.to_owned()))),
-            false => Err(wrong("it has something else than one key of printable ASCII characters")),
+            false => Err(wrong("it must be one key of printable ASCII characters")),
         }
     }
 
@@ -75,8 +75,8 @@ impl Key {
     pub(crate) fn of(text: Zeroizing<String>) -> Result<Key, &'static str> {
         match text.len() {
             ..=MAX_KEY if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Key(text)),
-            ..=MAX_KEY => Err("it has something else than printable ASCII characters, and cannot stand in a header"),
-            _ => Err("it is longer than 16 KiB, and cannot stand in a header"),
+            ..=MAX_KEY => Err("it has characters other than printable ASCII, so it does not fit into a header"),
+            _ => Err("it is longer than 16 KiB, so it does not fit into a header"),
         }
     }
 

@@ -119,8 +119,8 @@ impl Secrets {
         if known.is_some_and(|origins| origins.is_nowhere()) {
             return Ok(());
         }
-        let help = format!("`flowcell secret set {name}{} --for {WEBHOOK}` adds it", of(tenant));
-        Err(format!("the secret `{name}`: there is none with which posts are signed; {help}"))
+        let help = format!("create it with `flowcell secret set {name}{} --for {WEBHOOK}`", of(tenant));
+        Err(format!("the secret `{name}` does not exist or cannot sign posts; {help}"))
     }
 
     /// Reads a secret, from the store first. Fails with `denied` if the tenant has no secret of this name.
@@ -154,14 +154,15 @@ impl Secrets {
 /// Returns the same message for another tenant's secret as for one that does not exist.
 fn missing(tenant: &Tenant, name: &str) -> String {
     format!(
-        "there is no secret `{name}`; add it with `flowcell secret set {name}{} --for ORIGIN`, with the server that it is sent to",
+        "the secret `{name}` does not exist; create it with `flowcell secret set {name}{} --for ORIGIN`, where ORIGIN \
+         is the server that may receive it",
         of(tenant)
     )
 }
 
 fn not_for(tenant: &Tenant, name: &str, origin: &str) -> String {
     format!(
-        "the secret `{name}` is not for {origin}; `flowcell secret set {name}{} --for {origin}` says for whom",
+        "the secret `{name}` is not for {origin}; to allow it, use `flowcell secret set {name}{} --for {origin}`",
         of(tenant)
     )
 }

@@ -73,7 +73,9 @@ fn tell(line: &str, start: bool) {
     let Some(watchdog) = WATCHDOG.get() else { return };
     let mut watchdog = watchdog.lock();
     if let Err(error) = watchdog.tell(line, start) {
-        tracing::warn!("no watchdog ends the operator's programs if this process is killed: {error}");
+        tracing::warn!(
+            "cannot start the watchdog, so the operator's programs continue if this process is killed: {error}"
+        );
     }
 }
 

@@ -82,9 +82,9 @@ impl Webhook {
     /// Creates a webhook at this URL, of any port. The guard refuses private addresses that are not listed.
     pub fn new(client: Client, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
         let wrong = |why: String| Failure::new(codes::INVALID_INPUT, why);
-        let parsed = url::Url::parse(url).map_err(|error| wrong(format!("this is no URL: {error}")))?;
+        let parsed = url::Url::parse(url).map_err(|error| wrong(format!("this is not a URL: {error}")))?;
         if !matches!(parsed.scheme(), "http" | "https") {
-            return Err(wrong("the URL of a webhook begins with `https://` or `http://`".into()));
+            return Err(wrong("the URL of a webhook must begin with `https://` or `http://`".into()));
         }
         let grant: OriginGrant = parsed.origin().ascii_serialization().parse().map_err(wrong)?;
         let to = client.egress().admit(url, &[grant].into_iter().collect::<OriginGrants>())?;
@@ -114,7 +114,7 @@ impl Webhook {
                     return Err(Failure::retryable(code::PROTOCOL, format!("{why}, after {ATTEMPTS} attempts")));
                 }
                 Some(asked) => {
-                    tracing::debug!("a post to a webhook is repeated: {why}");
+                    tracing::debug!("retrying a post to a webhook: {why}");
                     let wait = asked.unwrap_or_else(|| usual_wait(failed, self.clock.chance()));
                     self.clock.sleep(Wait::Backoff, wait).await;
                 }
@@ -145,7 +145,8 @@ impl Webhook {
 
     fn headers(&self, id: &str, body: &[u8]) -> Result<HeaderMap, Failure> {
         let value = |text: &str| {
-            HeaderValue::from_str(text).map_err(|_| Failure::new(codes::INVALID_INPUT, "the id is no header value"))
+            HeaderValue::from_str(text)
+                .map_err(|_| Failure::new(codes::INVALID_INPUT, "the id does not fit into a header"))
         };
         let agent = concat!("flowcell/", env!("CARGO_PKG_VERSION"));
         let now = self.clock.now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());

@@ -47,11 +47,14 @@ pub(crate) fn message(value: &Value) -> Result<Message> {
         Some("user") | None => Role::User,
         Some("assistant") => Role::Assistant,
         Some(other) => {
-            return Err(Failure::invalid_input(format!("a message's role is `user` or `assistant`, not `{other}`")));
+            return Err(Failure::invalid_input(format!(
+                "a message's role must be `user` or `assistant`, not `{other}`"
+            )));
         }
     };
-    let content = content(inner)
-        .ok_or_else(|| Failure::invalid_input("a message's `content` is a text, or a list of objects with a `type`"))?;
+    let content = content(inner).ok_or_else(|| {
+        Failure::invalid_input("a message's `content` must be a text, or a list of objects with a `type`")
+    })?;
     Ok(Message { role, content })
 }
 
@@ -81,6 +84,6 @@ pub(crate) fn check(messages: &[Message]) -> Result<()> {
     match last {
         Some(Message { role: Role::User, .. }) => Ok(()),
         Some(_) => Err(Failure::invalid_input("the last message must be the user's")),
-        None => Err(Failure::invalid_input("there is nothing to answer: the input says nothing")),
+        None => Err(Failure::invalid_input("the input is empty; give `input`, `prompt` or `messages`")),
     }
 }

@@ -103,5 +103,5 @@ impl Inbox {
 }
 
 fn lost() -> Failure {
-    Failure::new("lost_call", "a call is under way, and nothing arrives any more").retryable()
+    Failure::new("lost_call", "a call is in progress, but no event will arrive").retryable()
 }

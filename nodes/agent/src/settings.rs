@@ -175,7 +175,7 @@ pub(crate) fn read(task: &Task, preset: &Preset) -> Result<(Settings, Vec<Messag
     let messages = beginning(&input)?;
     let system = input.system.or(config.system);
     if let (None, None, Some(agent)) = (&system, preset.system, &config.agent) {
-        let message = format!("nobody knows the agent `{agent}`: it has no prompt");
+        let message = format!("unknown agent `{agent}`: it has no prompt");
         return Err(Failure::new("unknown_agent", message));
     }
     let of_preset = || preset.tools.iter().map(|pattern| (*pattern).to_owned()).collect();

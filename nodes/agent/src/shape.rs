@@ -38,7 +38,7 @@ impl Shape {
     /// The failure after the last repair.
     pub(crate) fn given_up(&self, errors: &[String]) -> Failure {
         let message =
-            format!("the answer does not fit its schema after {} repairs: {}", self.max_repairs, errors.join("; "));
+            format!("the answer does not match its schema after {} repairs: {}", self.max_repairs, errors.join("; "));
         Failure::new("invalid_structured_output", message).details(json!({ "errors": errors }))
     }
 }
@@ -46,7 +46,8 @@ impl Shape {
 /// The message that asks the model to repair its answer.
 pub(crate) fn complaint(errors: &[String]) -> String {
     format!(
-        "Your answer does not fit the JSON Schema:\n- {}\nAnswer again with the whole corrected JSON and nothing else.",
+        "Your answer does not match the JSON Schema:\n- {}\nAnswer again with the complete corrected JSON and nothing \
+         else.",
         errors.join("\n- ")
     )
 }

@@ -67,8 +67,8 @@ impl Toolbox {
         let calls: Vec<CallId> = begun.iter().filter_map(|(_, call)| call.as_ref().ok().copied()).collect();
         let mut ends = inbox.ends_of(&calls)?.into_iter();
         let result = |(id, call): (&str, Result<CallId>)| {
-            let end =
-                call.and_then(|_| ends.next().unwrap_or_else(|| Err(Failure::new("lost_call", "no answer came"))));
+            let end = call
+                .and_then(|_| ends.next().unwrap_or_else(|| Err(Failure::new("lost_call", "the call has no answer"))));
             match end.and_then(Answer::read) {
                 Ok(answer) => Block::tool_result(id, shown(&answer.output)),
                 Err(failure) => Block::tool_error(id, cut(failure.to_string())),
@@ -79,14 +79,14 @@ impl Toolbox {
 
     fn begin(&mut self, wanted: ToolUse<'_>, run: &str) -> Result<CallId> {
         let known = self.tools.iter().find(|tool| tool.name == wanted.name);
-        let tool =
-            known.ok_or_else(|| Failure::new("tool_not_found", format!("there is no tool `{}`", wanted.name)))?;
+        let tool = known.ok_or_else(|| Failure::new("tool_not_found", format!("unknown tool `{}`", wanted.name)))?;
         if !wanted.input.is_object() {
             return Err(Failure::invalid_input("the arguments must be a JSON object"));
         }
         let left = self.left.checked_sub(1);
-        self.left =
-            left.ok_or_else(|| Failure::new("max_tool_calls", "no more tools may be called; answer without"))?;
+        self.left = left.ok_or_else(|| {
+            Failure::new("max_tool_calls", "the limit of tool calls is reached; answer without tools")
+        })?;
         tools::start_call(&Call {
             tool_use_id: Some(wanted.id.to_owned()),
             agent_run_id: Some(run.to_owned()),

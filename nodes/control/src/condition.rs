@@ -12,5 +12,5 @@ pub(crate) fn holds(field: &Json, locals: Json) -> Result<bool> {
 }
 
 fn refuse(error: Option<&ExprError>) -> Failure {
-    Failure::invalid_input(error.map_or_else(|| "this is no condition".to_owned(), ToString::to_string))
+    Failure::invalid_input(error.map_or_else(|| "this is not a condition".to_owned(), ToString::to_string))
 }

@@ -27,7 +27,7 @@ fn fan_out(task: &Task) -> Result<Step> {
     count(task)?;
     let concurrency: Option<u32> = task.input_at("/concurrency")?.flatten();
     if concurrency == Some(0) {
-        return Err(Failure::invalid_input("input at `/concurrency`: at least one pass has to run at a time"));
+        return Err(Failure::invalid_input("input at `/concurrency`: must be at least 1"));
     }
     let on_item_error: OnItemError = task.input_at("/onItemError")?.unwrap_or_default();
     let stop_on_failure = matches!(on_item_error, OnItemError::Fail);
@@ -49,5 +49,5 @@ fn places(task: &Task) -> Result<Step> {
 
 /// Counts the items without reading them.
 fn count(task: &Task) -> Result<u32> {
-    task.input_len("/list").ok_or_else(|| Failure::invalid_input("input at `/list`: a list is expected"))
+    task.input_len("/list").ok_or_else(|| Failure::invalid_input("input at `/list`: must be a list"))
 }

@@ -18,7 +18,7 @@ pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
         None => ask(input),
         Some("after") => {
             let ms = input.timeout_ms.unwrap_or_default();
-            Err(Failure::new("gate_timeout", format!("nobody answered within {ms} ms")))
+            Err(Failure::new("gate_timeout", format!("the gate was not answered within {ms} ms")))
         }
         Some(_) => Ok(Output::object().with("response", Source::woken("/value")).into()),
     }
@@ -26,7 +26,7 @@ pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
 
 fn ask(input: Input) -> Result<Step> {
     if input.choices.is_empty() && input.allow_text == Some(false) {
-        return Err(Failure::invalid_input("without `choices` and with `allowText: false` nothing could be answered"));
+        return Err(Failure::invalid_input("with `allowText: false`, a gate needs `choices`"));
     }
     let question = input.choices.into_iter().fold(Question::new(input.prompt), Question::choice);
     let question = match input.allow_text {

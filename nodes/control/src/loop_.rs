@@ -24,7 +24,7 @@ struct Passes {
 pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
     let info = task.info()?;
     if !info.has_body {
-        return Err(Failure::new("missing_body", "a loop needs a body: without one its condition would never change"));
+        return Err(Failure::new("missing_body", "a loop needs a body; without one its condition never changes"));
     }
     let woken = task.woken()?;
     if let Some(error) = woken.as_ref().and_then(|woken| woken.error.clone()) {

@@ -10,8 +10,7 @@ pub(crate) fn run(task: &Task) -> Result<Step> {
             None => Ok(Output::object().with("outputs", Source::woken("/value/outputs")).into()),
         };
     }
-    let name =
-        task.input_text("/name").ok_or_else(|| Failure::invalid_input("input at `/name`: a text is expected"))?;
+    let name = task.input_text("/name").ok_or_else(|| Failure::invalid_input("input at `/name`: must be a text"))?;
     let input = if task.has_input("/input") { Source::input("/input") } else { Source::value(json!({}))? };
     Ok(Pause::flow(name, input).into())
 }

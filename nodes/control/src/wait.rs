@@ -31,7 +31,7 @@ pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
         (Some(event), Some(ms)) => Pause::event(event).or_after_ms(ms),
         (Some(event), None) => Pause::event(event),
         (None, Some(ms)) => Pause::after_ms(ms),
-        (None, None) => return Err(Failure::invalid_input("one of `ms` and `until` has to be given")),
+        (None, None) => return Err(Failure::invalid_input("give either `ms` or `until`")),
     };
     Ok(pause.remember(Began { started_ms: now })?.into())
 }

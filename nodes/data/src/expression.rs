@@ -15,7 +15,7 @@ pub(crate) fn template(raw: &flowcell_expr::Json) -> Result<Binding> {
 
 /// Compiles one expression.
 pub(crate) fn expression(raw: &flowcell_expr::Json) -> Result<Binding> {
-    let text = raw.as_str().ok_or_else(|| Failure::invalid_input("an expression is a text"))?;
+    let text = raw.as_str().ok_or_else(|| Failure::invalid_input("an expression must be a text"))?;
     Binding::expression(text).map_err(|errors| refuse(&errors))
 }
 
@@ -39,5 +39,5 @@ fn code(error: &ExprError, otherwise: &'static str) -> &'static str {
 }
 
 fn refuse(errors: &[ExprError]) -> Failure {
-    Failure::invalid_input(errors.first().map_or_else(|| "this is no expression".to_owned(), ToString::to_string))
+    Failure::invalid_input(errors.first().map_or_else(|| "this is not an expression".to_owned(), ToString::to_string))
 }

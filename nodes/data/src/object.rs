@@ -56,7 +56,7 @@ enum Part<'a> {
 
 /// Parses a path such as `a.b[0].c`.
 fn parse(path: &str) -> Result<Vec<Part<'_>>> {
-    let refuse = || Failure::invalid_input(format!("`{path}` is no path; write it like `a.b[0].c`"));
+    let refuse = || Failure::invalid_input(format!("`{path}` is not a path; write for example `a.b[0].c`"));
     let mut parts = Vec::new();
     for step in path.split('.') {
         let (key, indices) = step.split_at(step.find('[').unwrap_or(step.len()));
@@ -103,10 +103,10 @@ fn write(target: &mut Value, parts: &[Part<'_>], value: Value) -> Result<()> {
             write(target, parts, value)
         }
         (Part::Key(key), _) => {
-            Err(Failure::invalid_input(format!("`{key}` cannot be written: it is not in an object")))
+            Err(Failure::invalid_input(format!("cannot write `{key}`: its parent is not an object")))
         }
         (Part::Index(index), _) => {
-            Err(Failure::invalid_input(format!("[{index}] cannot be written: it is not in a list")))
+            Err(Failure::invalid_input(format!("cannot write [{index}]: its parent is not a list")))
         }
     }
 }

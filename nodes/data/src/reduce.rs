@@ -43,12 +43,10 @@ fn sum(initial: Option<Json>, list: Vec<Json>) -> Result<Json> {
         let mixed = || {
             let message = match (&acc, &item) {
                 (Json::Number(a), Json::Number(b)) => {
-                    format!(
-                        "item {index}: {b} cannot be added to {a}: the sum has more digits than can be kept exactly"
-                    )
+                    format!("item {index}: cannot add {b} to {a}: the sum has more digits than can be kept exactly")
                 }
                 _ => {
-                    format!("item {index}: {} cannot be added to {}; give an `expr`", item.type_name(), acc.type_name())
+                    format!("item {index}: cannot add {} to {}; give an `expr`", item.type_name(), acc.type_name())
                 }
             };
             Failure::invalid_input(message)

@@ -37,13 +37,15 @@ enum Form {
 
 /// Reads a file value. Also accepts other values, such as a body that was small enough to stay a value.
 pub(crate) fn read(task: &Task, input: Input) -> Result<Step> {
-    let file = input.file.as_ref().ok_or_else(|| Failure::invalid_input("input: there is no `file`"))?;
+    let file = input.file.as_ref().ok_or_else(|| Failure::invalid_input("input: `file` is missing"))?;
     let paged = input.from.is_some() || input.limit.is_some();
     if input.form != Form::Json && !input.at.is_empty() {
-        return Err(Failure::invalid_input("input.at: only `as: json` has a place in the value; remove `at`"));
+        return Err(Failure::invalid_input("input.at: allowed only with `as: json`; remove `at`"));
     }
     if input.form == Form::Text && paged {
-        return Err(Failure::invalid_input("input: `from` and `limit` are for `as: lines` and `as: json`"));
+        return Err(Failure::invalid_input(
+            "input: `from` and `limit` are allowed only with `as: lines` and `as: json`",
+        ));
     }
     let window = paged.then(|| Window { from: input.from.unwrap_or(0), limit: input.limit.unwrap_or(LIMIT) });
     let text = file.get();
@@ -103,8 +105,8 @@ fn lines(reader: &mut impl BufRead, window: Window) -> Result<Step> {
         }
         if read as u64 > TEXT_BYTES {
             let message = format!(
-                "line {number} has more than {TEXT_BYTES} bytes; read JSON with `as: json` and `at`, and split other \
-                 files into lines before"
+                "line {number} has more than {TEXT_BYTES} bytes; read JSON with `as: json` and `at`, or split other \
+                 files into shorter lines first"
             );
             return Err(Failure::new("file_too_large", message));
         }
@@ -123,5 +125,5 @@ fn lines(reader: &mut impl BufRead, window: Window) -> Result<Step> {
 }
 
 fn unreadable(error: std::io::Error) -> Failure {
-    Failure::new("file_failed", format!("the file could not be read: {error}"))
+    Failure::new("file_failed", format!("cannot read the file: {error}"))
 }

@@ -91,7 +91,10 @@ pub(crate) fn read(reader: &mut impl Read, pointer: &str, window: Option<Window>
     Part { steps: &steps, window, room: &room, found: &mut found }.deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(wrong)?;
     let found: Found = found.ok_or_else(|| {
-        Failure::new("path_not_found", format!("the JSON has nothing at `{pointer}`, or no list to take items of"))
+        Failure::new(
+            "path_not_found",
+            format!("the JSON has no value at `{pointer}`, or no list for `from` and `limit`"),
+        )
     })?;
     match Json::has_more_values(found.text.as_bytes(), OUTPUT_VALUES) {
         true => Err(too_large(pointer, window)),
@@ -103,11 +106,13 @@ fn too_large(pointer: &str, window: Option<Window>) -> Failure {
     let message = match window {
         Some(Window { from, limit }) => {
             format!(
-                "the {limit} items from {from} on at `{pointer}` have more than 4 MiB, or more than {OUTPUT_VALUES} values; read fewer with `limit`"
+                "the {limit} items from {from} at `{pointer}` have more than 4 MiB or {OUTPUT_VALUES} values; read \
+                 fewer with `limit`"
             )
         }
         None => format!(
-            "the JSON at `{pointer}` has more than 4 MiB, or more than {OUTPUT_VALUES} values; read a part of it with `at`, or items with `from` and `limit`"
+            "the JSON at `{pointer}` has more than 4 MiB or {OUTPUT_VALUES} values; read a part of it with `at`, or \
+             items with `from` and `limit`"
         ),
     };
     Failure::new("output_too_large", message)
@@ -146,7 +151,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Some((step, steps)) = self.steps.split_first() else {
             self.room.is_no_list.set(true);
-            return Err(A::Error::custom("`from` and `limit` need a list, and this is an object"));
+            return Err(A::Error::custom("`from` and `limit` need a list, not an object"));
         };
         while let Some(key) = map.next_key::<String>()? {
             match key == *step {

@@ -57,7 +57,7 @@ struct Write {
 fn write(_task: &Task, input: Write) -> Result<Step> {
     let path = &input.path;
     let size = match input.content {
-        None => return Err(Failure::invalid_input("input: there is no `content`")),
+        None => return Err(Failure::invalid_input("input: `content` is missing")),
         Some(Value::String(text)) => files::write_text(path, &text)?,
         Some(content) if is_file(&content) => files::write_file(path, &content)?,
         Some(content) => files::write_text(path, &format!("{content}\n"))?,

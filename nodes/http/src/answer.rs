@@ -91,8 +91,9 @@ fn json_value(bytes: Vec<u8>, mime: &str) -> Result<Source> {
 }
 
 fn json_text(bytes: &[u8]) -> Result<Source> {
-    let wrong =
-        |error: String| Failure::new("invalid_answer", format!("the answer is not the JSON that it says: {error}"));
+    let wrong = |error: String| {
+        Failure::new("invalid_answer", format!("the answer has the media type of JSON but is not JSON: {error}"))
+    };
     let text = std::str::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
     let compact = Json::compact(text, usize::MAX).map_err(|error| wrong(error.to_string()))?;
     Ok(Source::Text(compact.unwrap_or_default()))

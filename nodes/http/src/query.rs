@@ -38,8 +38,8 @@ fn text(name: &str, value: &Value) -> Result<Option<String>> {
         Value::String(text) => Ok(Some(text.clone())),
         Value::Bool(_) | Value::Number(_) => Ok(Some(value.to_string())),
         Value::Array(_) | Value::Object(_) => {
-            let why =
-                "is neither a text, a number nor a boolean, nor a list of them; `data.json.stringify` makes a text";
+            let why = "must be a text, a number, a boolean, or a list of these; convert other values with \
+                       `data.json.stringify`";
             Err(Failure::invalid_input(format!("input.query.{name} {why}")))
         }
     }

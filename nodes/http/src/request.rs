@@ -55,9 +55,7 @@ impl Input {
     pub(crate) fn expected(&self) -> Result<Vec<Class>> {
         let Some(items) = &self.expect else { return Ok(vec![Class(200, 299)]) };
         let wrong = |item: &Value| {
-            Failure::invalid_input(format!(
-                "input.expect has {item}, which is neither a status nor one such as \"2xx\""
-            ))
+            Failure::invalid_input(format!("input.expect has {item}; write a status, or a class such as \"2xx\""))
         };
         items.iter().map(|item| Class::read(item).ok_or_else(|| wrong(item))).collect()
     }
@@ -80,7 +78,7 @@ impl Input {
             (Some(json), None, None) => Ok(request.json(&json)),
             (None, Some(text), None) => Ok(http::Request { body: http::Body::Text(text), ..request }),
             (None, None, Some(file)) => Ok(http::Request { body: http::Body::File(file), ..request }),
-            _ => Err(Failure::invalid_input("a request has one body: `json`, `text` or `file`")),
+            _ => Err(Failure::invalid_input("give only one body: `json`, `text` or `file`")),
         }
     }
 }

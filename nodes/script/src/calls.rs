@@ -116,5 +116,5 @@ fn refusal(failure: Failure) -> Refusal {
 }
 
 fn silent() -> Refusal {
-    Refusal { code: "service_failed".into(), message: "the service does not say why it failed".into() }
+    Refusal { code: "service_failed".into(), message: "the service gives no reason for its failure".into() }
 }

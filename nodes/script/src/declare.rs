@@ -86,10 +86,10 @@ fn declare(name: &str, direction: Direction, kind: Kind, args: &[JsValue], conte
         Direction::Out => &mut outline.outputs,
     };
     if ports.iter().any(|port| port.id == id) {
-        return Err(error(format!("flow.{name}: `{id}` is declared already")));
+        return Err(error(format!("flow.{name}: `{id}` is already declared")));
     }
     if ports.len() >= PORTS {
-        return Err(error(format!("flow.{name}: a script declares {PORTS} inputs and {PORTS} outputs at most")));
+        return Err(error(format!("flow.{name}: a script may declare at most {PORTS} inputs and {PORTS} outputs")));
     }
     ports.push(Port { id, kind, label, optional });
     Ok(())
@@ -100,7 +100,7 @@ pub(crate) fn id(what: &str, value: &JsValue) -> JsResult<String> {
     let id = text(what, value, ID_BYTES)?;
     match !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
         true => Ok(id),
-        false => Err(error(format!("{what}: an id has 1 to {ID_BYTES} letters, digits, `_` and `-`"))),
+        false => Err(error(format!("{what}: an id must have 1 to {ID_BYTES} letters, digits, `_` and `-`"))),
     }
 }
 
@@ -109,6 +109,6 @@ fn text(what: &str, value: &JsValue, limit: usize) -> JsResult<String> {
     match text {
         Some(text) if text.len() <= limit => Ok(text),
         Some(_) => Err(error(format!("{what}: the text is longer than {limit} bytes"))),
-        None => Err(error(format!("{what}: a text is expected, not {}", value.type_of()))),
+        None => Err(error(format!("{what}: must be a text, not {}", value.type_of()))),
     }
 }

@@ -39,7 +39,7 @@ impl Input {
         match (source, file) {
             (Some(text), None) => Ok(Input { name: INLINE.into(), text, inputs }),
             (None, Some(File { path, text })) => Ok(Input { name: path, text, inputs }),
-            _ => Err(Failure::invalid_input("either `source` or `file` says which script it is")),
+            _ => Err(Failure::invalid_input("give either `source` or `file`")),
         }
     }
 }

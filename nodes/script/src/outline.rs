@@ -45,7 +45,7 @@ impl Outline {
             return Ok(());
         }
         let listed = missing.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
-        let message = format!("the script needs {listed}; give it, or declare it with `{{ optional: true }}`");
+        let message = format!("the script needs {listed}; pass it, or declare it with `{{ optional: true }}`");
         Err(Failure::new("missing_input", message).details(json!({ "missing": missing })))
     }
 

@@ -90,11 +90,11 @@ impl Script {
         if let Some(unheard) = self.rejections.first() {
             return Err(self.thrown(&unheard));
         }
-        let result = value::to_json(&returned, "what `run` returned", &mut self.context);
+        let result = value::to_json(&returned, "the result of `run`", &mut self.context);
         let result = result.map_err(|error| self.thrown(&error))?;
         let outputs = self.session.outputs.take();
         for id in self.session.outline.borrow().missing(&outputs) {
-            log::warn(format_args!("the script has not given its output `{id}`"));
+            log::warn(format_args!("the script did not set its output `{id}`"));
         }
         Ok((result, outputs))
     }
@@ -117,7 +117,7 @@ impl Script {
                 PromiseState::Pending => {}
             }
             if !self.session.calls.wait(&mut self.context)? {
-                let message = "the script waits for a promise that nothing settles any more";
+                let message = "the script waits for a promise that can no longer settle";
                 return Err(Failure::new("never_settled", message));
             }
         }
@@ -176,5 +176,5 @@ fn epilogue() -> String {
 }
 
 fn broken(error: &JsError) -> Failure {
-    Failure::new("script_failed", format!("the engine does not start: {error}"))
+    Failure::new("script_failed", format!("cannot start the script engine: {error}"))
 }

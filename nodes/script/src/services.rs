@@ -46,7 +46,7 @@ fn output(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsVa
 /// Looks a name up: a member of the object itself, or else a service.
 fn member(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = (args.get_or_undefined(0), args.get_or_undefined(1));
-    let target = target.as_object().ok_or_else(|| error("services is no object any more"))?;
+    let target = target.as_object().ok_or_else(|| error("`services` is no longer an object"))?;
     let property = key.to_property_key(context)?;
     match key.as_string().and_then(|name| name.to_std_string().ok()) {
         Some(name) if !RESERVED.contains(&&*name) && !target.has_property(property.clone(), context)? => {

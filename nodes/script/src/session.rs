@@ -23,6 +23,6 @@ pub(crate) struct Session {
 impl Session {
     /// Returns the session of the script in this context.
     pub(crate) fn of(context: &Context) -> JsResult<Rc<Session>> {
-        context.get_data::<Rc<Session>>().cloned().ok_or_else(|| error("this is no context of a script"))
+        context.get_data::<Rc<Session>>().cloned().ok_or_else(|| error("this is not the context of a script"))
     }
 }

@@ -35,14 +35,12 @@ fn describe(error: &Error) -> (String, Option<Position>) {
     match error {
         Error::Expected { expected, found, context, span } => {
             let expected = expected.iter().map(|token| format!("`{token}`")).collect::<Vec<_>>().join(" or ");
-            (format!("{expected} is expected in {context}, not `{found}`"), Some(span.start()))
+            (format!("expected {expected} in {context}, not `{found}`"), Some(span.start()))
         }
-        Error::Unexpected { message, found, span } => {
-            (format!("`{found}` is not expected here: {message}"), Some(span.start()))
-        }
+        Error::Unexpected { message, found, span } => (format!("unexpected `{found}`: {message}"), Some(span.start())),
         Error::Lex { err: lexer::Error::Syntax(message, place) } => (message.to_string(), Some(*place)),
         Error::General { message, position } => (message.to_string(), Some(*position)),
-        Error::AbruptEnd => ("the script ends in the middle of something".into(), None),
+        Error::AbruptEnd => ("the script ends too early".into(), None),
         other => (other.to_string(), None),
     }
 }

@@ -43,7 +43,8 @@ impl Depth {
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count().max(1);
         let message = format!(
-            "the script is too deep to be read: brackets, blocks, functions or operators are inside each other ({}:{line}:{column})",
+            "the script is nested too deeply: reduce nested brackets, blocks, functions or operators \
+             ({}:{line}:{column})",
             input.name
         );
         Err(Failure::new("limit_exceeded", message).details(json!({ "line": line, "column": column })))
@@ -54,7 +55,7 @@ impl Read for Text<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.base.abs_diff(stack()) > STACK {
             self.depth.0.set(Some(self.read));
-            return Err(io::Error::other("it is too deep"));
+            return Err(io::Error::other("it is nested too deeply"));
         }
         let count = self.left.read(buffer)?;
         self.read += count;

@@ -35,7 +35,8 @@ pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context:
         place = syntax::first_use(text, missing, place.unwrap_or((1, 1))).or(place);
     }
     if message.contains(NO_MODULES) {
-        message = message.replace(NO_MODULES, "a script imports nothing: its services are the argument of `run`");
+        message =
+            message.replace(NO_MODULES, "a script cannot import modules: use the services in the argument of `run`");
     }
     message.truncate(message.floor_char_boundary(MESSAGE_BYTES));
     let mut details = Map::new();
@@ -52,9 +53,9 @@ pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context:
 
 fn exceeded(limit: RuntimeLimitError) -> &'static str {
     match limit {
-        RuntimeLimitError::LoopIteration => "the script repeats a loop more often than it may",
-        RuntimeLimitError::Recursion => "the script's functions call each other deeper than they may",
-        RuntimeLimitError::StackSize => "the script's functions have more variables at a time than they may",
+        RuntimeLimitError::LoopIteration => "the script exceeds the limit of loop iterations",
+        RuntimeLimitError::Recursion => "the script exceeds the limit of nested function calls",
+        RuntimeLimitError::StackSize => "the script exceeds the limit of variables in its functions",
     }
 }
 
@@ -71,8 +72,8 @@ fn said(error: &JsError, shown: &str, context: &mut Context) -> String {
             (None, message) => message.unwrap_or_default(),
         },
         None => match value::to_json(thrown, "", context) {
-            Ok(json) => format!("{json} was thrown"),
-            Err(_) => format!("something of type {} was thrown", thrown.type_of()),
+            Ok(json) => format!("the script threw {json}"),
+            Err(_) => format!("the script threw a value of type {}", thrown.type_of()),
         },
     }
 }

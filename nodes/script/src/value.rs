@@ -49,7 +49,7 @@ fn exact(number: &Number) -> JsResult<f64> {
     let float = number.as_f64().unwrap_or(f64::NAN);
     if !number.is_f64() && float.abs() > MAX_SAFE {
         let message =
-            format!("the whole number {number} has more digits than a script keeps exactly: hand it over as a text");
+            format!("the whole number {number} has more digits than a script can keep exactly: pass it as a text");
         return Err(error(message));
     }
     Ok(float)
@@ -111,10 +111,10 @@ impl Walk<'_> {
             return Err(self.refuse("a function"));
         }
         if self.open.iter().any(|open| JsObject::equals(open, object)) {
-            return Err(self.refuse("an object that it is inside of"));
+            return Err(self.refuse("an object that contains itself"));
         }
         if self.open.len() >= DEPTH {
-            return Err(self.refuse(&format!("more than {DEPTH} lists and objects deep")));
+            return Err(self.refuse(&format!("nested more than {DEPTH} lists and objects deep")));
         }
         self.open.push(object.clone());
         let value = self.inside(object, context)?;
@@ -132,9 +132,9 @@ impl Walk<'_> {
             _ if object.is_array() => self.list(object, context).map(Some),
             _ if object.is_ordinary() => self.members(object, context).map(Some),
             _ if JsValue::from(object.clone()).as_promise().is_some() => {
-                Err(self.refuse("a promise; `await` is missing before it"))
+                Err(self.refuse("a promise; write `await` before it"))
             }
-            _ => Err(self.refuse("no plain object")),
+            _ => Err(self.refuse("not a plain object")),
         }
     }
 
@@ -174,7 +174,7 @@ impl Walk<'_> {
         match self.left.checked_sub(bytes) {
             Some(left) => self.left = left,
             None => {
-                let message = format!("{} is larger than {} MiB; large data is a file", self.what, BYTES >> 20);
+                let message = format!("{} is larger than {} MiB; pass large data as a file", self.what, BYTES >> 20);
                 return Err(JsNativeError::range().with_message(message).into());
             }
         }
@@ -191,7 +191,7 @@ impl Walk<'_> {
             }
         }
         let place = if place.is_empty() { place } else { format!(" at `{place}`") };
-        error(format!("{}{place} is {found}, which JSON cannot carry", self.what))
+        error(format!("{}{place} is {found}, which JSON cannot represent", self.what))
     }
 }
 

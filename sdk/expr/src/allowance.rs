@@ -54,7 +54,7 @@ pub(crate) fn take_for(value: &Json) -> bool {
 }
 
 /// What an evaluation says that finds nothing left.
-pub(crate) const EXHAUSTED: &str = "the expressions of this place do too much work together";
+pub(crate) const EXHAUSTED: &str = "the expressions here do too much work in total";
 
 #[cfg(test)]
 mod tests {

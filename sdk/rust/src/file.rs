@@ -49,7 +49,9 @@ pub fn refuse_file(name: &str, value: &Value) -> Result<()> {
 
 /// The failure of a node that needs the content of a file value. `name` is the field of the input.
 pub fn not_here(name: &str) -> Failure {
-    Failure::invalid_input(format!("`{name}` is a file value: its content is not in it; read it with `file.content`"))
+    Failure::invalid_input(format!(
+        "`{name}` is a file value, which does not contain the content; read it with `file.content`"
+    ))
 }
 
 impl Reader {

@@ -122,7 +122,7 @@ impl Script {
     fn file_piece(&self, file: &str, offset: u64, length: u32) -> Result<Vec<u8>> {
         let file: Value = serde_json::from_str(file)?;
         let id = file["fileId"].as_str().unwrap_or_default();
-        let missing = || Failure::new("file_not_found", format!("there is no file `{id}`"));
+        let missing = || Failure::new("file_not_found", format!("the file `{id}` does not exist"));
         let bytes = self.files.get(id).ok_or_else(missing)?;
         let rest = bytes.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
         Ok(rest[..rest.len().min(length as usize)].to_vec())
@@ -220,12 +220,12 @@ impl Script {
         match name {
             "model.generate" => match self.acts.pop_front() {
                 Some(Act::Reply(reply)) => reply,
-                other => panic!("a model is asked, and the script has {other:?}"),
+                other => panic!("the node calls a model, but the script has {other:?}"),
             },
             "http.send" | "files.read" | "files.write" | "files.list" | "files.stat" | "files.remove" => {
                 match self.acts.pop_front() {
                     Some(Act::Reply(reply)) => reply,
-                    other => panic!("`{name}` is called, and the script has {other:?}"),
+                    other => panic!("the node calls `{name}`, but the script has {other:?}"),
                 }
             }
             "model.start-generate" => {
@@ -254,7 +254,7 @@ impl Script {
             "agent.tell" | "agent.close" | "log.log" => Ok(Value::Null),
             "state.get" => Ok(self.entry(&args)),
             "state.set" | "state.set-if" => Ok(self.set(name, args)),
-            _ => panic!("no script plays `{name}`"),
+            _ => panic!("a script cannot simulate `{name}`"),
         }
     }
 
@@ -269,7 +269,7 @@ impl Script {
         let given = args["args"].as_array().map(Vec::as_slice).unwrap_or_default();
         let outcome = match self.services.get(name) {
             Some(run) => run(given),
-            None => Err(Failure::new("service_not_found", format!("there is no service `{name}`"))),
+            None => Err(Failure::new("service_not_found", format!("unknown service `{name}`"))),
         };
         let mut answer = json!({ "kind": "flow-service-response", "callId": args["callId"], "ok": outcome.is_ok() });
         match outcome {
@@ -290,13 +290,13 @@ impl Script {
         match self.acts.pop_front() {
             Some(Act::Reply(reply)) => match self.turns.pop_front() {
                 Some(call) => Some(Arrival::Ended(call, reply)),
-                None => panic!("the script has {reply:?}, and no turn is under way"),
+                None => panic!("the script has {reply:?}, but no turn is in progress"),
             },
             Some(Act::Message(id, value)) => Some(Arrival::Message { agent_run, id, value }),
             Some(Act::Close) => Some(Arrival::Closing(agent_run)),
             Some(Act::Silence) => None,
             None if self.turns.is_empty() => None,
-            None => panic!("the script ends, and a turn is under way"),
+            None => panic!("the script ends, but a turn is in progress"),
         }
     }
 

@@ -27,7 +27,7 @@ pub fn run(run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given
     match run(node_type, &Task::given(given.clone())) {
         Ok(Step::Done(output)) => match in_full(output, &given) {
             Some(output) => Outcome::Output(output),
-            None => Outcome::Failure(Failure::new("missing_part", "the output names a part that is not there")),
+            None => Outcome::Failure(Failure::new("missing_part", "the output names a part that does not exist")),
         },
         Ok(Step::Pause(pause)) => Outcome::Pause(pause.until.iter().map(|wake| wake.name()).collect(), pause.state),
         Err(failure) => Outcome::Failure(failure),

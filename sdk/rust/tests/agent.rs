@@ -89,7 +89,7 @@ fn failures_of_calls_are_those_of_the_node() {
 }
 
 #[test]
-#[should_panic(expected = "the script ends, and a turn is under way")]
+#[should_panic(expected = "the script ends, but a turn is in progress")]
 fn a_script_that_is_too_short_is_told() {
     play(double());
 }

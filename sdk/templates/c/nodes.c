@@ -58,7 +58,7 @@ static bool greet(flowcell_node_types_step_t *step, flowcell_node_types_failure_
   pack_string_t name;
   // The host has checked the input against the manifest, so the name is present, with its quotes and escapes.
   read_json(FLOWCELL_NODE_CONTEXT_PART_INPUT, "/name", &name);
-  if (is(name, "\"\"")) return fail(failure, "nobody", "there is nobody to greet");
+  if (is(name, "\"\"")) return fail(failure, "nobody", "the name is empty");
   return done(step, "text", join("\"Hello ", name.ptr + 1, name.len - 1));
 }
 
@@ -91,7 +91,7 @@ static bool approve(flowcell_node_types_step_t *step) {
   if (!read_text(FLOWCELL_NODE_CONTEXT_PART_WOKEN, "/wake", &wake)) return ask(step);
   if (is(wake, "after")) {
     pack_string_t message;
-    pack_string_set(&message, "nobody has answered");
+    pack_string_set(&message, "the question timed out");
     flowcell_host_log_log(FLOWCELL_HOST_LOG_LEVEL_WARN, &message);
   }
   bool yes = read_text(FLOWCELL_NODE_CONTEXT_PART_WOKEN, "/value/content", &content) && is(content, "yes");

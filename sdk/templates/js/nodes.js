@@ -6,7 +6,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** @param {import("./vendor/flowcell-sdk/index.js").Task<{ name: string }>} task */
 function greet({ input }) {
-  if (input.name === "") throw new Failure("nobody", "there is nobody to greet");
+  if (input.name === "") throw new Failure("nobody", "the name is empty");
   return { text: `Hello ${input.name}` };
 }
 
@@ -19,7 +19,7 @@ function approve({ input, woken }) {
     const question = { prompt: `Is this good? ${input.text}`, choices: ["yes", "no"] };
     return Pause.answer(question).or(Pause.after(DAY_MS));
   }
-  if (woken.wake === "after") log.warn("nobody has answered");
+  if (woken.wake === "after") log.warn("the question timed out");
   return { approved: woken.value.content === "yes" };
 }
 

@@ -15,7 +15,7 @@ class Greet(TypedDict):
 def greet(task: Task[Greet]) -> dict:
     name = task.input["name"]
     if not name:
-        raise Failure("nobody", "there is nobody to greet")
+        raise Failure("nobody", "the name is empty")
     return {"text": f"Hello {name}"}
 
 
@@ -30,7 +30,7 @@ def approve(task: Task[Approve]) -> dict | Pause:
         question = Question(f"Is this good? {task.input['text']}", choices=["yes", "no"])
         return Pause.answer(question).or_(Pause.after(DAY_MS))
     if woken["wake"] == "after":
-        log.warn("nobody has answered")
+        log.warn("the question timed out")
     return {"approved": woken["value"].get("content") == "yes"}
 
 

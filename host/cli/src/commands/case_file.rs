@@ -22,8 +22,8 @@ pub(super) fn read<C: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<C
     serde_yaml::from_str::<File<C>>(&text).map(|file| file.cases).map_err(|error| {
         let cause = yaml_error(&error);
         let (problem, hint) = match wrong_case::<C>(&text) {
-            Some(case) => (Problem::wrong(format!("{case} in {shown} is wrong")), None),
-            None => (Problem::wrong(format!("{shown} is not a file of cases")), Some(hint.to_owned())),
+            Some(case) => (Problem::wrong(format!("{case} in {shown} is invalid")), None),
+            None => (Problem::wrong(format!("{shown} is not a file of test cases")), Some(hint.to_owned())),
         };
         let hint = meant(&cause).map(|meant| format!("did you mean `{meant}`?")).or(hint);
         hint.into_iter().fold(problem.cause(&cause), Problem::hint)

@@ -107,7 +107,7 @@ impl Changes {
 
     /// Waits for a change, and then until the folders are quiet. Returns the first path that changed.
     fn next(&self) -> Result<PathBuf, Problem> {
-        let gone = || Problem::internal("nobody watches the files any more");
+        let gone = || Problem::internal("the watch on the files has ended");
         let changed = loop {
             let event = self.seen.recv().map_err(|_| gone())?;
             if let Some(path) = self.changed(event) {

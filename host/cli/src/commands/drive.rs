@@ -86,7 +86,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Prob
 /// Drives until no run is ready, or until a signal comes. A second signal quits at once.
 async fn driven(args: &DriveArgs, drive: &mut Drive, terminal: Terminal) -> Result<Exit, Problem> {
     let mut signals =
-        Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
+        Signals::listen().map_err(|error| Problem::internal("cannot listen for signals").because(&error))?;
     loop {
         drive.refresh().map_err(|error| unreadable(&error))?;
         if args.once && drive.is_idle() {
@@ -100,7 +100,7 @@ async fn driven(args: &DriveArgs, drive: &mut Drive, terminal: Terminal) -> Resu
             Some(_) = signals.next() => break,
         }
     }
-    terminal.say(&terminal.paint().faint("stopping; a second signal quits at once"));
+    terminal.say(&terminal.paint().faint("stopping; a second signal quits immediately"));
     tokio::select! {
         () = drive.stop() => Ok(Exit::Good),
         Some(signal) = signals.next() => Ok(Signal::exit(signal)),

@@ -44,7 +44,7 @@ fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &
         return found.extend(unmatched(place, name, argument, came));
     }
     if let Some((name, meant)) = misspelt(expected) {
-        return found.push(format!("{place}: there is no matcher `{name}`; did you mean `{meant}`?"));
+        return found.push(format!("{place}: unknown matcher `{name}`; did you mean `{meant}`?"));
     }
     match (expected, came) {
         (Json::Object(expected), Json::Object(came)) => {
@@ -52,12 +52,12 @@ fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &
                 let place = format!("{place}.{key}");
                 match came.get(key) {
                     Some(came) => compare(&place, expected, came, members, found),
-                    None => found.push(format!("{place} is missing, it should be {}", shown(expected))),
+                    None => found.push(format!("{place} is missing; expected {}", shown(expected))),
                 }
             }
             if members == Members::All {
                 let more = came.iter().filter(|(key, _)| !expected.contains_key(&**key));
-                found.extend(more.map(|(key, came)| format!("{place}.{key} is not expected, it is {}", shown(came))));
+                found.extend(more.map(|(key, came)| format!("{place}.{key} is unexpected: {}", shown(came))));
             }
         }
         (Json::Array(expected), Json::Array(came)) if expected.len() == came.len() => {
@@ -96,16 +96,16 @@ fn unmatched(place: &str, name: &str, argument: &Json, came: &Json) -> Vec<Strin
     let text = argument.as_str();
     match (name, text) {
         ("$any", _) if *argument == Json::from(true) => Vec::new(),
-        ("$any", _) => vec![format!("{place}: `$any` takes `true`, not {}", shown(argument))],
+        ("$any", _) => vec![format!("{place}: `$any` must be `true`, not {}", shown(argument))],
         ("$equals", _) if argument == came => Vec::new(),
         ("$equals", _) => vec![format!("{place} is {}, not {}", shown(came), shown(argument))],
         ("$type", Some(wanted)) if TYPES.contains(&wanted) => {
             let is = is_of(wanted, came);
-            (!is).then(|| format!("{place} is {}, and not of type {wanted}", shown(came))).into_iter().collect()
+            (!is).then(|| format!("{place} is {}, which is not of type {wanted}", shown(came))).into_iter().collect()
         }
-        ("$type", _) => vec![format!("{place}: `$type` takes one of {}, not {}", TYPES.join(", "), shown(argument))],
+        ("$type", _) => vec![format!("{place}: `$type` must be one of {}, not {}", TYPES.join(", "), shown(argument))],
         ("$regex", Some(pattern)) => unmatched_by(place, pattern, came).into_iter().collect(),
-        ("$regex", None) => vec![format!("{place}: `$regex` takes a text, not {}", shown(argument))],
+        ("$regex", None) => vec![format!("{place}: `$regex` must be a text, not {}", shown(argument))],
         _ => lacking(place, argument, came),
     }
 }
@@ -131,7 +131,7 @@ fn unmatched_by(place: &str, pattern: &str, came: &Json) -> Option<String> {
         Err(error) => return Some(format!("{place}: `{pattern}` is not a regular expression: {error}")),
     };
     let fits = came.as_str().is_some_and(|text| regex.is_match(text));
-    (!fits).then(|| format!("{place} is {}, and does not match `{pattern}`", shown(came)))
+    (!fits).then(|| format!("{place} is {}, which does not match `{pattern}`", shown(came)))
 }
 
 /// Returns the missing parts of a value: of a text, of a list, or of an object.
@@ -146,7 +146,7 @@ fn lacking(place: &str, wanted: &Json, came: &Json) -> Vec<String> {
         }
         (_, Json::Array(items)) if items.iter().any(|item| fits(wanted, item)) => {}
         (_, Json::Array(_)) => found.push(format!("{place} has no item {}: it is {}", shown(wanted), shown(came))),
-        _ => found.push(format!("{place} is {}, and does not contain {}", shown(came), shown(wanted))),
+        _ => found.push(format!("{place} is {}, which does not contain {}", shown(came), shown(wanted))),
     }
     found
 }
@@ -159,7 +159,7 @@ fn texts(place: &str, expected: &str, came: &str) -> String {
     }
     let from = |text: &str| text.chars().skip(same).take(SHOWN / 4).collect::<String>();
     format!(
-        "{place} differs from character {} on: it goes on with {:?}, not {:?}",
+        "{place} differs from character {} on: it continues with {:?}, not {:?}",
         same + 1,
         from(came),
         from(expected)
@@ -193,7 +193,7 @@ mod tests {
             (r#"{"a":{"b":1}}"#, r#"{"a":{"b":2}}"#, &["output.a.b is 2, not 1"]),
             ("[1,2]", "[1,3]", &["output[1] is 3, not 2"]),
             ("[1]", "[1,2]", &["output has 2 items, not 1: it is [1,2], not [1]"]),
-            (r#"{"a":1}"#, r#"{"b":2}"#, &["output.a is missing, it should be 1", "output.b is not expected, it is 2"]),
+            (r#"{"a":1}"#, r#"{"b":2}"#, &["output.a is missing; expected 1", "output.b is unexpected: 2"]),
             ("null", r#""text""#, &[r#"output is "text", not null"#]),
         ] {
             assert_eq!(differences("output", &json(expected), &json(came)), told, "{expected} {came}");
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(differences("output", &long, &other).last().unwrap(), "and 10 more");
         let (one, two) = ("x".repeat(300) + "one", "x".repeat(300) + "two");
         let told = differences("output", &Json::from(one), &Json::from(two));
-        assert_eq!(told, [r#"output differs from character 301 on: it goes on with "two", not "one""#]);
+        assert_eq!(told, [r#"output differs from character 301 on: it continues with "two", not "one""#]);
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         assert!(differences("outputs", &json(r#"{"$ref":"x"}"#), &json(r#"{"$ref":"x"}"#)).is_empty(), "no matcher");
         for (name, meant) in [("$regexp", "$regex"), ("$tpye", "$type"), ("$contain", "$contains")] {
             let expected = Json::object([(name, Json::from("x"))]);
-            let told = format!("outputs: there is no matcher `{name}`; did you mean `{meant}`?");
+            let told = format!("outputs: unknown matcher `{name}`; did you mean `{meant}`?");
             assert_eq!(differences("outputs", &expected, &expected), [told]);
             assert!(differences("outputs", &Json::object([("$equals", expected.clone())]), &expected).is_empty());
         }

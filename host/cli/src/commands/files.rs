@@ -61,7 +61,7 @@ pub(crate) struct PutArgs {
 }
 
 fn json(text: &str) -> Result<Json, String> {
-    Json::parse(text).map_err(|error| format!("it is no JSON: {error}"))
+    Json::parse(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
 /// Arguments of `flowcell files get`.
@@ -96,15 +96,16 @@ pub(super) fn execute(command: FilesCommand) -> Result<Exit, Problem> {
         FilesCommand::Put(PutArgs { path, name, mime, metadata, of }) => {
             let content = STANDARD.encode(inputs::content(&path)?);
             let name = name.or_else(|| Some(path.file_name()?.to_str()?.to_owned()));
-            let name =
-                name.ok_or_else(|| Problem::wrong("the file has no name that is a text").hint("give `--name`"))?;
+            let name = name.ok_or_else(|| {
+                Problem::wrong("the name of the file is not valid UTF-8").hint("name it with `--name`")
+            })?;
             let metadata = metadata.unwrap_or_default();
             put_json(&of.operate(Deed::Put { name, mime, metadata, content })?)?;
         }
         FilesCommand::Get(GetArgs { id, out, of }) => {
             let told = of.operate(Deed::Get { id })?;
             let content = told.get("content").and_then(Json::as_str).unwrap_or_default();
-            let damaged = |_| Problem::internal("the process that owns the store told something else");
+            let damaged = |_| Problem::internal("the process that owns the store sent an unexpected reply");
             write(out.as_deref(), &STANDARD.decode(content).map_err(damaged)?)?;
         }
         FilesCommand::List(of) => put_json(&of.operate(Deed::List)?)?,

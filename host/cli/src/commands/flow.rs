@@ -167,8 +167,9 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
 /// Prints the state of the steps of a run that is being driven, and reports that no run was started.
 fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<Exit, Problem> {
     put_json(&session.envelope(of).map_err(SessionError::from)?)?;
-    let problem = Problem::ending(Exit::Parked, "a run of this flow and prefix is being driven: nothing was run");
-    terminal.say(&problem.hint("wait for its end, or name another prefix with `-s`").render(terminal.paint()));
+    let problem =
+        Problem::ending(Exit::Parked, "another run of this flow and prefix is in progress, so no run started");
+    terminal.say(&problem.hint("wait until it ends, or choose another prefix with `-s`").render(terminal.paint()));
     Ok(Exit::Parked)
 }
 
@@ -194,7 +195,7 @@ fn beside(
     }
     let flow = std::path::absolute(&entry.path);
     let ask = Ask::Flow {
-        flow: flow.map_err(|error| Problem::wrong("the flow has no path").because(&error))?,
+        flow: flow.map_err(|error| Problem::wrong("the path of the flow cannot be resolved").because(&error))?,
         prefix,
         args: arguments(args, session.flow().graph())?,
         delete: args.delete,
@@ -225,7 +226,7 @@ fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, Problem> {
     let all = Json::object(all);
     match all.get("prompt") {
         Some(_) => Ok(all),
-        None => Err(Problem::wrong("the flow has no prompt").hint("say what it is to do with `-p TEXT`")),
+        None => Err(Problem::wrong("the argument `prompt` is missing").hint("describe the task with `-p TEXT`")),
     }
 }
 
@@ -237,7 +238,7 @@ fn find(name: &str) -> Result<DiscoveredFile, Problem> {
     }
     let known = flows.list();
     let names: Vec<&str> = known.entries.keys().map(String::as_str).collect();
-    let mut problem = Problem::wrong(format!("no flow is called `{name}`"));
+    let mut problem = Problem::wrong(format!("unknown flow `{name}`"));
     let places = FLOW_FOLDERS.iter().map(|folder| match folder.level {
         Level::Project => folder.path.to_owned(),
         Level::Global => format!("~/{}", folder.path),
@@ -252,8 +253,8 @@ fn find(name: &str) -> Result<DiscoveredFile, Problem> {
     }
     Err(match flowcell::similar(name, names.iter().copied()) {
         Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
-        None if names.is_empty() => problem.hint("put a flow there: `NAME.yaml`, in kebab-case"),
-        None => problem.hint(format!("known here: {}", listed(&names))),
+        None if names.is_empty() => problem.hint("create a flow in one of these folders, as `NAME.yaml` in kebab-case"),
+        None => problem.hint(format!("the known flows are {}", listed(&names))),
     })
 }
 
@@ -271,22 +272,22 @@ impl From<SessionError> for Problem {
         match error {
             SessionError::Load(error) => error.into(),
             SessionError::Left(error) => Problem::from(error)
-                .note("its last run under this prefix has left steps that are not run yet")
-                .hint("put the step back, or begin anew with `-D`, which removes the sessions of the prefix"),
+                .note("the last run with this prefix left steps to run")
+                .hint("restore the step, or remove the sessions of the prefix with `-D`"),
             SessionError::Start(StartError::Input(unfit)) => {
                 let problem = Problem::wrong("the arguments do not fit the flow's `args`");
                 let problem = unfit.findings().iter().fold(problem, |problem, finding| problem.cause(finding));
                 problem.hint("give arguments with `-p TEXT`, `-A key=value` or `--args-file FILE`")
             }
             SessionError::Start(error) => error.into(),
-            SessionError::Store(error) => Problem::internal(format!("the store: {error}")),
+            SessionError::Store(error) => Problem::internal(format!("the store failed: {error}")),
             SessionError::Dialect(path) => {
                 let hint = format!("run it with `flowcell run {}`", path.display());
                 Problem::wrong(SessionError::Dialect(path).to_string()).hint(hint)
             }
-            SessionError::Taken { .. } => Problem::wrong(error.to_string()).hint("name another prefix with `-s`"),
+            SessionError::Taken { .. } => Problem::wrong(error.to_string()).hint("choose another prefix with `-s`"),
             SessionError::Driven(run) => {
-                let hint = format!("wait for its end, or cancel it with `flowcell runs cancel {run}`");
+                let hint = format!("wait until it ends, or cancel it with `flowcell runs cancel {run}`");
                 Problem::wrong(SessionError::Driven(run).to_string()).hint(hint)
             }
             SessionError::Prefix(_) => Problem::wrong(error.to_string()),

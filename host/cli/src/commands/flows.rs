@@ -134,8 +134,8 @@ pub(crate) struct DeleteArgs {
 }
 
 fn object(text: &str) -> Result<Json, String> {
-    let json = Json::parse(text).map_err(|error| format!("it is no JSON: {error}"))?;
-    if json.as_object().is_some() { Ok(json) } else { Err(format!("it is {}, and no object", json.type_name())) }
+    let json = Json::parse(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    if json.as_object().is_some() { Ok(json) } else { Err(format!("it must be an object, not {}", json.type_name())) }
 }
 
 /// Returns the arguments of the command line. Without any, `RUN_FLOW` names a flow to run.
@@ -199,7 +199,7 @@ pub(super) fn list(folder: &Folder, json: bool, terminal: Terminal) -> Result<Ex
     }
     if entries.is_empty() {
         let shown = folder.flows.display();
-        terminal.say(&format!("no flows in `{shown}`; `flowcell flows create FILE` keeps one there"));
+        terminal.say(&format!("no flows in `{shown}`; store one with `flowcell flows create FILE`"));
     }
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
     for FlowEntry { name, version, description } in &entries {
@@ -275,7 +275,7 @@ impl From<LibraryError> for Problem {
     fn from(error: LibraryError) -> Problem {
         match error {
             LibraryError::Invalid(findings) => Problem::found(findings),
-            LibraryError::Unknown(_) => Problem::wrong(error.to_string()).hint("`flowcell flows list` lists them"),
+            LibraryError::Unknown(_) => Problem::wrong(error.to_string()).hint("`flowcell flows list` lists the flows"),
             _ => Problem::wrong(error.to_string()),
         }
     }

@@ -127,10 +127,10 @@ impl Default for Reply {
 
 impl Reply {
     fn read(reply: &Json) -> Result<Reply, String> {
-        let wrong = |why: String| format!("a reply of http is {{ status, headers, json or text }}: {why}");
+        let wrong = |why: String| format!("a reply to http must be {{ status, headers, json or text }}: {why}");
         let read: Reply = serde_json::from_value(reply.to_serde()).map_err(|error| wrong(error.to_string()))?;
         match (&read.json, &read.text) {
-            (Some(_), Some(_)) => Err(wrong("it has one body, and there are both `json` and `text`".into())),
+            (Some(_), Some(_)) => Err(wrong("use either `json` or `text`, not both".into())),
             _ => Ok(read),
         }
     }
@@ -178,15 +178,13 @@ impl TryFrom<BTreeMap<String, Json>> for GivenResult {
     fn try_from(written: BTreeMap<String, Json>) -> Result<GivenResult, String> {
         let mut members = written.into_iter();
         let (Some((key, value)), None) = (members.next(), members.next()) else {
-            return Err("a node is given either `{ output: … }` or `{ error: { code: …, message: … } }`".into());
+            return Err("write either `{ output: … }` or `{ error: { code: …, message: … } }`".into());
         };
         match key.as_str() {
             "output" => Ok(GivenResult::Output(value)),
             "error" => {
                 let error = serde_json::from_value(value.to_serde());
-                error
-                    .map(GivenResult::Error)
-                    .map_err(|error| format!("`error` of a node is {{ code, message? }}: {error}"))
+                error.map(GivenResult::Error).map_err(|error| format!("`error` must be {{ code, message? }}: {error}"))
             }
             other => Err(format!("unknown field `{other}`, expected `output` or `error`")),
         }
@@ -223,7 +221,7 @@ pub(super) fn unused(script: &Script) -> Option<String> {
         1 => "1 reply".to_owned(),
         left => format!("{left} replies"),
     };
-    Some(format!("{replies} under `calls` that no call asked for"))
+    Some(format!("{replies} under `calls` not used by any call"))
 }
 
 /// Reads `clock`, a time in RFC 3339 such as `2026-01-31T23:59:00Z`, as milliseconds since 1970.
@@ -236,15 +234,15 @@ pub(super) fn point_in_time<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
 fn milliseconds(text: &str) -> Result<u64, String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         let since = u64::try_from(time.as_millisecond());
-        return since.map_err(|_| format!("`{text}` is before 1970, when time begins here"));
+        return since.map_err(|_| format!("`{text}` is before 1970"));
     }
     let (day, rest) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
     let time = rest.get(..8).unwrap_or_default();
     if is_written_as(day, "0000-00-00") && day.parse::<jiff::civil::Date>().is_err() {
-        return Err(format!("there is no day {day}"));
+        return Err(format!("the day {day} does not exist"));
     }
     if is_written_as(time, "00:00:00") && time.parse::<jiff::civil::Time>().is_err() {
-        return Err(format!("there is no time of day {time}"));
+        return Err(format!("the time {time} does not exist"));
     }
     Err(format!("`{text}` is not a time; write it as `2026-01-31T23:59:00Z`"))
 }
@@ -263,10 +261,10 @@ mod tests {
     fn a_time_that_is_not_there_is_told_from_one_that_is_written_wrongly() {
         for (text, expected) in [
             ("1970-01-01T00:00:01Z", Ok(1000)),
-            ("2026-02-31T23:59:00Z", Err("there is no day 2026-02-31")),
-            ("2026-13-01", Err("there is no day 2026-13-01")),
-            ("2026-02-28T25:00:00Z", Err("there is no time of day 25:00:00")),
-            ("1969-12-31T23:59:59Z", Err("`1969-12-31T23:59:59Z` is before 1970, when time begins here")),
+            ("2026-02-31T23:59:00Z", Err("the day 2026-02-31 does not exist")),
+            ("2026-13-01", Err("the day 2026-13-01 does not exist")),
+            ("2026-02-28T25:00:00Z", Err("the time 25:00:00 does not exist")),
+            ("1969-12-31T23:59:59Z", Err("`1969-12-31T23:59:59Z` is before 1970")),
             ("2026-02-28", Err("`2026-02-28` is not a time; write it as `2026-01-31T23:59:00Z`")),
             ("é026-02-2", Err("`é026-02-2` is not a time; write it as `2026-01-31T23:59:00Z`")),
             ("", Err("`` is not a time; write it as `2026-01-31T23:59:00Z`")),

@@ -29,8 +29,8 @@ pub(crate) fn execute(args: &HelpArgs) -> Result<Exit, Problem> {
     let page = manual::page(&name).map(|page| page.text.to_owned());
     let texts: Vec<String> = command.into_iter().chain(page).collect();
     if texts.is_empty() {
-        return Err(Problem::wrong(format!("`{name}` is neither a command nor a topic of the manual"))
-            .hint("`flowcell help` lists the commands, and `flowcell help topics` the topics"));
+        return Err(Problem::wrong(format!("unknown command or topic `{name}`"))
+            .hint("`flowcell help` lists the commands, `flowcell help topics` the topics of the manual"));
     }
     put(&texts.join("\n"))?;
     Ok(Exit::Good)

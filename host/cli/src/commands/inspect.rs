@@ -34,8 +34,8 @@ pub(crate) struct InspectArgs {
 pub(super) fn execute(args: &InspectArgs) -> Result<Exit, Problem> {
     let flow = args.packs.checking_host(&args.beside)?.load_flow(&args.flow)?;
     let outline = script_label(flow.graph()).ok_or_else(|| {
-        Problem::wrong(format!("{} is no script", args.flow.display()))
-            .hint("`flowcell graph FLOW` draws a flow of another dialect")
+        Problem::wrong(format!("{} is not a script", args.flow.display()))
+            .hint("`flowcell graph FLOW` draws flows of all dialects")
     })?;
     if args.json {
         let mut object = json!(outline);

@@ -35,7 +35,7 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, Proble
     let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
     let served = runtime.block_on(async {
         let mut signals =
-            Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
+            Signals::listen().map_err(|error| Problem::internal("cannot listen for signals").because(&error))?;
         let stop = async move { _ = signals.next().await };
         let own = host.clone();
         let reach = args.packs.reach();
@@ -50,8 +50,10 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, Proble
     runtime.shutdown_background();
     match served {
         Ok(()) => Ok(Exit::Good),
-        Err(PipeError::Client(why)) => Err(Problem::wrong(format!("standard input is no client of MCP: {why}"))
-            .hint("programs that speak MCP start this command; `flowcell help mcp` shows their settings")),
+        Err(PipeError::Client(why)) => {
+            Err(Problem::wrong(format!("the client on standard input does not speak MCP: {why}"))
+                .hint("start this command from an MCP client; `flowcell help mcp` shows the settings of clients"))
+        }
         Err(error) => Err(unreadable(&error)),
     }
 }

@@ -51,15 +51,14 @@ pub(super) fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, Problem>
         Lookup::Found(node) => Ok(NodeType::clone(&node)),
         Lookup::OtherVersions(versions) => {
             let versions: Vec<_> = versions.iter().map(ToString::to_string).collect();
-            Err(Problem::wrong(format!("there is no version `{wanted}`"))
-                .hint(format!("there is {}", versions.join(", "))))
+            Err(Problem::wrong(format!("unknown version `{wanted}`")).hint(format!("there is {}", versions.join(", "))))
         }
         Lookup::Unknown => {
-            let problem = Problem::wrong(format!("there is no node type `{wanted}`"));
+            let problem = Problem::wrong(format!("unknown node type `{wanted}`"));
             Err(match meant(catalog, wanted).as_slice() {
                 [name] => problem.hint(format!("did you mean `{name}`?")),
                 names @ [_, ..] => problem.hint(format!("there are {}", names.join(", "))),
-                [] => problem.hint("`flowcell nodes` lists all; `--packs DIR` adds more"),
+                [] => problem.hint("`flowcell nodes` lists all types; `--packs DIR` adds more"),
             })
         }
     }

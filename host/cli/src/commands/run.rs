@@ -100,12 +100,12 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     let (is_detached, is_dry) = (args.detach, args.dry_run);
     let plan = args.plan();
     if plan.json && plan.events_to_stdout() {
-        return Err(Problem::wrong("with `--json`, standard output holds the one object, and so no events")
-            .hint("write the events to a file: `--events FILE`"));
+        return Err(Problem::wrong("`--json` and `--events -` both write to standard output")
+            .hint("write the events to a file with `--events FILE`"));
     }
     if plan.chat && plan.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-") {
-        return Err(Problem::wrong("with `--chat`, standard input is what you say, and so not the input")
-            .hint("read the input from a file: `--input-file FILE`"));
+        return Err(Problem::wrong("`--chat` and `--input-file -` both read standard input")
+            .hint("read the input from a file with `--input-file FILE`"));
     }
     if is_detached {
         return detach(&plan, terminal);
@@ -129,7 +129,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     let _serving = host.serve()?;
     let session = Session::open(&plan, &host, flow.name(), terminal)?.with_guests(guests);
     for (key, meant) in inputs::misspelt(&plan.input, flow.graph()) {
-        session.screen.warn(&format!("the flow's input has no `{key}`; did you mean `{meant}`?"));
+        session.screen.warn(&format!("the flow's input has no member `{key}`; did you mean `{meant}`?"));
     }
     let runner = host.runner_of(input, session.options(&plan, Json::Null))?;
     finish(&plan, session, host, runner, terminal)
@@ -139,8 +139,8 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
 fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, Problem> {
     let place = plan.store.place()?;
     if matches!(place, Place::Memory) {
-        return Err(Problem::wrong("a store in memory forgets the run with this process")
-            .hint("with `--detach`, leave `--store memory:` away"));
+        return Err(Problem::wrong("a detached run needs a store that outlives this process")
+            .hint("remove `--store memory:` or `--detach`"));
     }
     let input = |members: &[(String, Json)]| inputs::collect(members, plan.input_file.as_deref());
     let total_timeout_ms = plan.total_timeout.map(|duration| duration.as_millis() as u64);
@@ -156,11 +156,11 @@ fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, Problem> {
             let runner = host.runner(&flow, options)?;
             let run_id = runner.run_id().clone();
             owner::block_on(runner.accept())?.map_err(StartError::from)?;
-            (run_id, "`flowcell drive` runs it")
+            (run_id, "`flowcell drive` drives it")
         }
         Owner::Other(folder) => {
             let run_id = owner::ask_owner(folder, &start(plan, &plan.flow, false)?)?;
-            (run_id, "the process that owns the store runs it")
+            (run_id, "the process that owns the store drives it")
         }
     };
     if plan.json {
@@ -180,7 +180,7 @@ fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<Ask, Problem> {
     let put = |name: &str, bytes| owner::put(&plan.store, name, bytes);
     let members = inputs::resolved(&plan.input, put)?;
     Ok(Ask::Start {
-        flow: flow.map_err(|error| Problem::wrong("the flow has no path").because(&error))?,
+        flow: flow.map_err(|error| Problem::wrong("the path of the flow cannot be resolved").because(&error))?,
         input: inputs::collect(&members, plan.input_file.as_deref())?,
         run: plan.run_id.clone(),
         total_timeout_ms: plan.total_timeout.map(|duration| duration.as_millis() as u64),

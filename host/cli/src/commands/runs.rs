@@ -82,13 +82,13 @@ fn record(store: &StoreArgs, run: RunId, command: RunCommand, terminal: Terminal
         Owner::Here(host) => {
             block_on(host.ask(&run, command))?.map_err(|error| refused(error.code(), &error.to_string(), &run))?;
             format!(
-                "recorded; `flowcell drive` or `flowcell runs resume {run}`, with the options that the run was begun with, goes \
-                 on with it"
+                "recorded; continue the run with `flowcell drive` or `flowcell runs resume {run}`, with the options \
+                 of its start"
             )
         }
         Owner::Other(folder) => {
             let run = ask_owner(folder, &Ask::Command { run, command })?;
-            format!("told to the process that owns the store, which has the run `{run}`")
+            format!("sent to the process that owns the store, for the run `{run}`")
         }
     };
     terminal.say(&terminal.paint().faint(&said));

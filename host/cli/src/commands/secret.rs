@@ -121,12 +121,14 @@ pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(
 /// Reads a secret from a variable or from standard input. Removes the line end that editors and `echo` add.
 fn value(variable: Option<&str>) -> Result<Hidden, Problem> {
     let text = match variable {
-        Some(name) => env::var(name).map_err(|_| Problem::wrong(format!("the variable {name} is not set")))?,
+        Some(name) => {
+            env::var(name).map_err(|_| Problem::wrong(format!("the environment variable {name} is not set")))?
+        }
         None => {
             let mut text = String::new();
             // Read past the limit, so that a value that is too long is detected. The rest is the line end.
             let read = std::io::stdin().take(MAX_VALUE as u64 + 3).read_to_string(&mut text);
-            read.map_err(|error| Problem::wrong("standard input is no text").because(&error))?;
+            read.map_err(|error| Problem::wrong("standard input is not UTF-8 text").because(&error))?;
             text
         }
     };

@@ -84,7 +84,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Prob
             limits: args.limits(),
         };
         let mut signals =
-            Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
+            Signals::listen().map_err(|error| Problem::internal("cannot listen for signals").because(&error))?;
         let server = Server::bind(host.clone(), settings).await.map_err(refused)?;
         if let Place::Folder(folder) = place {
             let owner = Arc::new(Driven(server.entrance()));
@@ -117,7 +117,7 @@ fn raise_descriptors() {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let limit = getrlimit(Resource::Nofile);
         let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-        raised.unwrap_or_else(|error| tracing::warn!("this process may have few connections open: {error}"));
+        raised.unwrap_or_else(|error| tracing::warn!("cannot raise the limit of open connections: {error}"));
     }
 }
 
@@ -129,7 +129,7 @@ async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal
         served = &mut serving => return served.map(|()| Exit::Good).map_err(|error| unreadable(&error)),
         Some(_) = signals.next() => {}
     }
-    terminal.say(&terminal.paint().faint("stopping; a second signal quits at once"));
+    terminal.say(&terminal.paint().faint("stopping; a second signal quits immediately"));
     // Sending fails only if the server has already ended.
     let _ = stop.send(());
     tokio::select! {
@@ -141,10 +141,11 @@ async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal
 fn refused(error: ServeError) -> Problem {
     let problem = Problem::wrong(error.to_string());
     match error {
-        ServeError::Unguarded(_) | ServeError::UnguardedProxy(_) => {
-            problem.hint("`flowcell tenant create NAME` and `flowcell token create NAME` make who may call")
+        ServeError::Unguarded(_) | ServeError::UnguardedProxy(_) => problem
+            .hint("create a tenant and a token with `flowcell tenant create NAME` and `flowcell token create NAME`"),
+        ServeError::Listen { source, .. } => {
+            problem.because(&source).hint("use a free port with `--listen 127.0.0.1:0`")
         }
-        ServeError::Listen { source, .. } => problem.because(&source).hint("`--listen 127.0.0.1:0` takes a free port"),
         ServeError::Telemetry(error) => error.into(),
         ServeError::Start(_) => problem,
     }

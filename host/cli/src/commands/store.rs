@@ -53,7 +53,7 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
     match command {
         StoreCommand::Migrate(store) => {
             open(store.place()?)?;
-            say("the store has the tables of this version");
+            say("the tables of the store are up to date");
         }
         StoreCommand::Check(store) => {
             let checked = check(&*open(store.place()?)?).map_err(|error| failed(&error))?;
@@ -77,7 +77,7 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
                     put_json(&amount)?;
                 }
             }
-            say("the copy is a store of its own: `--state DIR` opens it");
+            say("open the copy as a store with `--state DIR`");
         }
     }
     Ok(Exit::Good)
@@ -87,10 +87,10 @@ fn open(place: Place<'_>) -> Result<Box<dyn Whole>, Problem> {
     Ok(match place {
         Place::Folder(folder) => Box::new(SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?),
         Place::Server(url) => Box::new(SharedStore::open(url, Options::default()).map_err(flowcell::Error::Server)?),
-        Place::Memory => return Err(Problem::wrong("a store in memory has nothing to look after")),
+        Place::Memory => return Err(Problem::wrong("a store in memory needs no maintenance")),
     })
 }
 
 fn failed(error: &dyn std::fmt::Display) -> Problem {
-    Problem::internal(format!("the store: {error}"))
+    Problem::internal(format!("the store failed: {error}"))
 }

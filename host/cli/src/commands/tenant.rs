@@ -105,7 +105,9 @@ fn lasts(text: &str) -> Result<Lasts, String> {
     }
     let lasts = duration::parse(text);
     lasts.map(|lasts| Lasts(Some(lasts))).map_err(|_| {
-        format!("`{text}` is not how long a token lasts: write for example `12h`, `90d`, `365d` at most, or `never`")
+        format!(
+            "`{text}` is not a lifetime of a token; write `never`, or a time such as `12h` or `90d`, at most `365d`"
+        )
     })
 }
 
@@ -188,12 +190,15 @@ pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit
 fn announce_first(args: &OneTenant, terminal: Terminal) -> Result<(), Problem> {
     let listed = operate(Operation::ListTenants, &args.store)?;
     if listed.as_array().is_none_or(|tenants| tenants.is_empty()) {
-        let warning = "this is the first tenant: from now on servers of this store refuse every request without a token, for good";
+        let warning = "this is the first tenant: servers of this store now refuse all requests without a token, \
+                       permanently";
         let local = match args.name == Tenant::local().as_str() {
             true => String::new(),
-            false => "; callers of `local` need `flowcell tenant create local` and a token, too".to_owned(),
+            false => "; to keep using the tenant `local`, create it with `flowcell tenant create local`, and a token \
+                      for it"
+                .to_owned(),
         };
-        let help = format!("make one with `flowcell token create {}`{local}", args.name);
+        let help = format!("create a token with `flowcell token create {}`{local}", args.name);
         terminal.say(&format!("{}: {warning}\nhelp: {help}", terminal.paint().odd("warning")));
     }
     Ok(())

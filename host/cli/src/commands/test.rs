@@ -151,7 +151,7 @@ fn refused(expect: &Expect, error: &InputError) -> Vec<String> {
         wrong.push(format!("the error is {}, not {code}", code::INVALID_INPUT));
     }
     if expect.outputs.is_some() || expect.route.is_some() {
-        wrong.push("there are no outputs, and no node ran".into());
+        wrong.push("no node ran, so the run has no outputs and no route".into());
     }
     wrong
 }
@@ -211,16 +211,16 @@ fn is_same_route(expected: &[String], route: &[String], graph: &Graph) -> bool {
 fn waits(result: &RunResult, answers: &BTreeMap<String, String>) -> Vec<String> {
     let sentence = |waiting: &Waiting| match waiting {
         Waiting::Answer { address, question, .. } => {
-            let answered = given_to(address, answers).map(|answer| format!(", and did not take `{answer}`"));
+            let answered = given_to(address, answers).map(|answer| format!(", and refused `{answer}`"));
             let takes = match question.choices.iter().map(|choice| format!("`{}`", choice.value)).collect::<Vec<_>>() {
                 choices if choices.is_empty() => "a text".to_owned(),
                 choices => {
                     format!("{}{}", choices.join(", "), if question.allow_text { " or another text" } else { "" })
                 }
             };
-            let hint = if answered.is_none() { "; give an answer under `answers` of a case" } else { "" };
+            let hint = if answered.is_none() { "; add an answer under `answers` of the case" } else { "" };
             let prompt = &question.prompt;
-            format!("`{address}` is open: {prompt}; it takes {takes}{}{hint}", answered.unwrap_or_default())
+            format!("`{address}` asks: {prompt}; it takes {takes}{}{hint}", answered.unwrap_or_default())
         }
         Waiting::Decision { address, reason } => format!("`{address}` is blocked: {reason}"),
         Waiting::Message { address, .. } => format!("`{address}` waits for a message"),

@@ -109,7 +109,7 @@ impl NewTrigger {
             trigger["event"]["status"] = self.status.clone().into();
         }
         if let Some(input) = &self.input {
-            let wrong = |error| Problem::wrong(format!("`--input` is no JSON: {error}"));
+            let wrong = |error| Problem::wrong(format!("`--input` is not JSON: {error}"));
             trigger["input"] = serde_json::from_str(input).map_err(wrong)?;
             Json::check_numbers(input).map_err(wrong)?;
         }
@@ -130,9 +130,8 @@ pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Ex
     let fires = matches!(act, Some(Act::Fire));
     done(&trigger.household, Some((trigger.flow.clone(), trigger.id.clone())), act)?;
     if fires {
-        terminal.say(
-            &terminal.paint().faint("recorded; `flowcell serve` starts the run within 5 s, or as soon as it is there"),
-        );
+        terminal
+            .say(&terminal.paint().faint("recorded; `flowcell serve` starts the run within 5 s, or when it starts"));
     }
     Ok(Exit::Good)
 }

@@ -52,7 +52,7 @@ impl Verdicts {
         terminal.say(&format!("{}, {failed} failed", counted(self.0.len(), "case")));
         if self.0.is_empty() {
             return Err(
-                Problem::wrong("there is no such case").hint("leave `--only` away, or write it as the case is called")
+                Problem::wrong("no case has this name").hint("remove `--only`, or write a part of a case's name")
             );
         }
         Ok(if failed == 0 { Exit::Good } else { Exit::Failed })

@@ -42,10 +42,10 @@ impl FromStr for ChannelSpec {
     fn from_str(text: &str) -> Result<ChannelSpec, String> {
         const KINDS: [&str; 4] = ["console", "jsonl", "webhook", "exec"];
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-        let needs = |example: &str| Err(format!("`{kind}` needs more, such as `{example}`"));
+        let needs = |example: &str| Err(format!("`{kind}` needs an argument, such as `{example}`"));
         match (kind, rest.trim()) {
             ("console", "") => Ok(ChannelSpec::Console),
-            ("console", _) => Err("`console` stands alone".into()),
+            ("console", _) => Err("`console` takes no argument".into()),
             ("jsonl", "") => needs("jsonl:events.jsonl"),
             ("jsonl", file) => Ok(ChannelSpec::JsonLines(file.into())),
             ("webhook", "") => needs("webhook:https://example.com/hook"),
@@ -54,7 +54,7 @@ impl FromStr for ChannelSpec {
             ("exec", line) => words(line).map(ChannelSpec::Program),
             _ => Err(match similar(kind, KINDS) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => "it is `console`, `jsonl:FILE`, `webhook:URL` or `exec:PROGRAM ARGUMENT…`".into(),
+                None => "write `console`, `jsonl:FILE`, `webhook:URL` or `exec:PROGRAM ARGUMENT…`".into(),
             }),
         }
     }
@@ -72,7 +72,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
                 word.get_or_insert_default();
             }
             (None | Some('"'), '\\') => {
-                let next = letters.next().ok_or("nothing follows the last backslash")?;
+                let next = letters.next().ok_or("the last backslash escapes nothing")?;
                 word.get_or_insert_default().push(next);
             }
             (None, space) if space.is_whitespace() => words.extend(word.take()),
@@ -81,8 +81,8 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     }
     words.extend(word);
     match (quote, words.is_empty()) {
-        (Some(open), _) => Err(format!("a {open} has no other that ends it")),
-        (None, true) => Err("it names no program".into()),
+        (Some(open), _) => Err(format!("the quote {open} is not closed")),
+        (None, true) => Err("the name of the program is missing".into()),
         (None, false) => Ok(words),
     }
 }
@@ -115,7 +115,7 @@ impl ChannelArgs {
                 ChannelSpec::Webhook(url) => {
                     let key = self.key(channels.runtime()?)?;
                     let webhook = host.webhook(url, key);
-                    let wrong = |why: &str| Problem::wrong("the webhook cannot be used").cause(why);
+                    let wrong = |why: &str| Problem::wrong("cannot use the webhook").cause(why);
                     channels.makers.push(Maker::Webhook(Box::new(webhook.map_err(|failure| wrong(&failure.message))?)));
                 }
                 ChannelSpec::Program(words) => {
@@ -131,7 +131,7 @@ impl ChannelArgs {
         let Some(source) = &self.webhook_secret else { return Ok(None) };
         let read = runtime.block_on(source.read());
         let key =
-            read.map_err(|failure| Problem::wrong("the secret of webhooks cannot be used").cause(&failure.message))?;
+            read.map_err(|failure| Problem::wrong("cannot use the secret of the webhooks").cause(&failure.message))?;
         Ok(Some(key))
     }
 }
@@ -166,7 +166,7 @@ impl Channels {
             let cannot = |error: io::Error| Problem::internal("cannot start the channels").because(&error);
             self.runtime = Some(built.map_err(cannot)?);
         }
-        self.runtime.as_ref().ok_or_else(|| Problem::internal("the channels have no thread"))
+        self.runtime.as_ref().ok_or_else(|| Problem::internal("the channels have no runtime"))
     }
 
     /// Opens the channels of one run. Each run starts its own programs.
@@ -283,13 +283,13 @@ mod tests {
     fn what_is_no_channel_says_why() {
         let table = [
             ("webhok:https://example.com", "did you mean `webhook`?"),
-            ("sound", "it is `console`"),
-            ("console:x", "stands alone"),
+            ("sound", "write `console`"),
+            ("console:x", "takes no argument"),
             ("webhook:", "such as `webhook:https://example.com/hook`"),
             ("jsonl", "such as `jsonl:events.jsonl`"),
             ("exec:", "such as `exec:"),
-            ("exec:say 'hello", "has no other"),
-            ("exec:say \\", "nothing follows"),
+            ("exec:say 'hello", "is not closed"),
+            ("exec:say \\", "escapes nothing"),
         ];
         for (text, sentence) in table {
             let why = text.parse::<ChannelSpec>().unwrap_err();

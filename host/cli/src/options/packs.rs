@@ -216,8 +216,8 @@ fn told(host: Host) -> Host {
         // A failed write means that standard error is closed. The warning may be lost then.
         let _ = writeln!(
             io::stderr(),
-            "warning: the store was brought back from an older copy: {runs} runs that are not over are parked, and \
-             `flowcell runs resume RUN` lets one go on"
+            "warning: the store was restored from an older copy, so {runs} unfinished runs are parked; resume each \
+             with `flowcell runs resume RUN`"
         );
     }
     host

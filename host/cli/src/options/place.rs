@@ -62,9 +62,9 @@ impl StoreArgs {
         match self.store.as_deref() {
             None | Some("") => Ok(Place::Folder(&self.state)),
             Some(named) => match Place::named(named) {
-                Place::Folder(_) => Err(Problem::wrong(format!("`{named}` is no store")).hint(
-                    "`--store memory:` keeps nothing, `--store mysql://…` and `postgres://…` keep runs on a server, \
-                     `--state DIR` keeps them in a folder",
+                Place::Folder(_) => Err(Problem::wrong(format!("`{named}` is not a store")).hint(
+                    "use `--store memory:` for no storage, `--store mysql://…` or `postgres://…` for a database \
+                     server, `--state DIR` for a folder",
                 )),
                 place => Ok(place),
             },
@@ -75,7 +75,7 @@ impl StoreArgs {
     pub(crate) fn beside(&self) -> Result<Reader, Problem> {
         match self.place()? {
             Place::Folder(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
-            _ => Err(Problem::wrong("a store in memory has nothing to see").hint("leave `--store memory:` away")),
+            _ => Err(Problem::wrong("a store in memory has no earlier runs").hint("remove `--store memory:`")),
         }
     }
 

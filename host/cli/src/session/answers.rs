@@ -28,7 +28,7 @@ const NAMED: usize = 10;
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((gate, value)) if !gate.is_empty() => Ok((gate.to_owned(), value.to_owned())),
-        _ => Err("write it as gate=value, for example `--answer approve=yes`".into()),
+        _ => Err("write gate=value, for example `--answer approve=yes`".into()),
     }
 }
 
@@ -102,8 +102,8 @@ pub(crate) fn check(answers: &[(String, String)], graph: &Graph) -> Result<(), P
 fn check_twice(answers: &[(String, String)]) -> Result<(), Problem> {
     for (at, (gate, value)) in answers.iter().enumerate() {
         if let Some((_, other)) = answers[..at].iter().find(|(before, other)| before == gate && other != value) {
-            return Err(Problem::wrong(format!("`{gate}` is given two answers: `{other}` and `{value}`"))
-                .hint("name the pass of each, as in `process[3].approve`, or give one"));
+            return Err(Problem::wrong(format!("`{gate}` has two answers: `{other}` and `{value}`"))
+                .hint("name the pass of each answer, as in `process[3].approve`, or remove one"));
         }
     }
     Ok(())
@@ -116,7 +116,7 @@ pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) 
     for (gate, value) in answers {
         let open = waiting::question(host, root, gate)?.map(|open| read_question(&Json::from(open)));
         if let Some(takes) = open.and_then(|question| refusal(&question, value)) {
-            return Err(Problem::wrong(format!("`{gate}` did not take the answer `{value}`; it takes {takes}")));
+            return Err(Problem::wrong(format!("`{gate}` refused the answer `{value}`; it takes {takes}")));
         }
         let (mut run, mut rest, mut flow) = (root.clone(), gate.as_str(), "the flow".to_owned());
         loop {
@@ -139,8 +139,8 @@ pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) 
 
 /// Returns the error for an answer to a run that has ended.
 pub(crate) fn over(run: &RunId, gate: &str) -> Problem {
-    Problem::wrong(format!("the run has ended: nothing asks at `{gate}`"))
-        .hint(format!("`flowcell runs resume {run}` prints its result again"))
+    Problem::wrong(format!("the run has ended, so `{gate}` takes no answer"))
+        .hint(format!("`flowcell runs resume {run}` prints the result of the run"))
 }
 
 /// Adds a hint with the open questions of a run.
@@ -163,10 +163,8 @@ fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(),
             None => problem,
         };
         return Err(match gates.is_empty() {
-            true => problem.hint(
-                "no node of this flow is known to ask anything itself; `flowcell runs show RUN` shows what is open",
-            ),
-            false => problem.hint(format!("its gates are: {}", gates.join(", "))),
+            true => problem.hint("no node of this flow is a gate; `flowcell runs show RUN` shows the open questions"),
+            false => problem.hint(format!("the gates are {}", gates.join(", "))),
         });
     };
     if let Some(passes) = misplaced(address, node, graph) {
@@ -197,11 +195,12 @@ fn check_call(gate: &str, node: &Node) -> Result<(), Problem> {
     let here = gate.split('/').next().unwrap_or(gate);
     let Some((_, call)) = here.split_once('#') else { return Ok(()) };
     if call.parse::<u32>().is_err() {
-        return Err(Problem::wrong(format!("`{gate}` names no call")).hint("write its number, as in `assistant#3`"));
+        return Err(Problem::wrong(format!("`{gate}` does not name a call"))
+            .hint("write the number of the call, as in `assistant#3`"));
     }
     if !node.node_type.traits.iter().any(|found| matches!(found, Trait::Agent)) {
         let id = &node.id;
-        return Err(Problem::wrong(format!("`{id}` is no agent and asks about no calls"))
+        return Err(Problem::wrong(format!("`{id}` is not an agent, so it does not ask about calls"))
             .hint(format!("answer the node itself: `--answer {id}=…`")));
     }
     Ok(())
@@ -232,7 +231,7 @@ impl Channel for Refusals {
         };
         let Some((gate, value)) = given(&self.given, &address) else { return };
         if let Some(takes) = refusal(&question, value) {
-            self.screen.warn(&format!("`{gate}` did not take the answer `{value}`; it takes {takes}"));
+            self.screen.warn(&format!("`{gate}` refused the answer `{value}`; it takes {takes}"));
         }
     }
 }
@@ -305,16 +304,17 @@ impl Recorded {
         });
         if let Some((gate, value, kept)) = kept.filter(|_| !self.is_over) {
             return Err(Problem::wrong(format!(
-                "the run was begun with the answer `{kept}` for `{gate}`, which has not asked yet: `{value}` is another one"
+                "the run started with the answer `{kept}` for `{gate}`, which has not asked yet, so `{value}` is \
+                 refused"
             ))
-            .hint("leave it out, or begin a new run"));
+            .hint("remove the answer, or start a new run"));
         }
         match self.other(given).next() {
             None => Ok(()),
-            Some((gate, value, other)) => Err(Problem::wrong(format!(
-                "`{gate}` was answered before with `{other}`: the answer `{value}` comes too late"
-            ))
-            .hint(format!("`flowcell runs retry {run} --from NODE` asks again"))),
+            Some((gate, value, other)) => {
+                Err(Problem::wrong(format!("`{gate}` already has the answer `{other}`, so `{value}` is too late"))
+                    .hint(format!("`flowcell runs retry {run} --from NODE` asks again")))
+            }
         }
     }
 
@@ -322,11 +322,11 @@ impl Recorded {
     pub(crate) fn unused(&self, given: &[(String, String)]) -> Vec<String> {
         let never = given.iter().filter(|(gate, _)| !self.answers.contains_key(gate));
         let never = never.map(|(gate, value)| match self.kept.get(gate).filter(|_| !self.is_over) {
-            Some(kept) => format!("nothing has asked at `{gate}` yet: the answer `{kept}` is kept for it"),
-            None => format!("nothing was asked at `{gate}`: the answer `{value}` was not used"),
+            Some(kept) => format!("`{gate}` has not asked yet; it will take the answer `{kept}`"),
+            None => format!("`{gate}` did not ask, so the answer `{value}` was not used"),
         });
         let other = self.other(given).map(|(gate, value, other)| {
-            format!("`{gate}` was answered with `{other}`: the answer `{value}` was not used")
+            format!("`{gate}` already has the answer `{other}`, so `{value}` was not used")
         });
         never.chain(other).collect()
     }

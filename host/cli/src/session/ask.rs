@@ -19,7 +19,7 @@ use super::{
 };
 
 /// The reason why a question has closed, if no other is known.
-const ELSEWHERE: &str = "it was answered elsewhere, or its time is over";
+const ELSEWHERE: &str = "it was answered elsewhere or timed out";
 
 /// Asks one question after the other on its own thread, because reading a line blocks.
 pub(crate) struct Asker {

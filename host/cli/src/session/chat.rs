@@ -95,7 +95,7 @@ impl Chat {
         if again {
             // Show the conversation so far first.
             let attached = hub.attach(self.clone()).await;
-            attached.map_err(|error| Problem::internal("the conversation cannot begin").because(&error))?;
+            attached.map_err(|error| Problem::internal("cannot start the conversation").because(&error))?;
         }
         let asked = hub.clone();
         let ask = move |request| -> Asking {
@@ -128,7 +128,7 @@ impl Chat {
 
     /// Passes lines to the run until it ends or the person leaves.
     async fn converse<T>(&self, run: impl Future<Output = T>, ask: &Ask, nobody: &Nobody) -> Result<End<T>, Problem> {
-        let cannot = |error: std::io::Error| Problem::internal("standard input cannot be read").because(&error);
+        let cannot = |error: std::io::Error| Problem::internal("cannot read standard input").because(&error);
         let mut lines = typed::lines().map_err(cannot)?;
         let mut asking: OptionFuture<Asking> = None.into();
         let (mut busy, mut typing) = (false, true);
@@ -170,18 +170,18 @@ impl Chat {
             Typed::Help => Err(Shown::Note(typed::HELP.into())),
             Typed::Who => Err(Shown::Note(conversation.who())),
             Typed::To(name) => Err(match conversation.choose(&name) {
-                Ok(agent) => Shown::Note(format!("lines go to {agent}")),
+                Ok(agent) => Shown::Note(format!("your lines now go to {agent}")),
                 Err(why) => Shown::Trouble(why),
             }),
-            Typed::Unknown(line) => Err(Shown::Trouble(format!("`{line}` is no command; /help shows them"))),
+            Typed::Unknown(line) => Err(Shown::Trouble(format!("unknown command `{line}`; /help lists the commands"))),
             Typed::Abort => Ok(RunCommand::Cancel),
             Typed::Close(name) => {
                 let to = conversation.target(name.as_deref()).map_err(Shown::Trouble);
                 to.map(|to| RunCommand::CloseAgent { to })
             }
-            Typed::Text(text) if self.interactive && conversation.is_late(Instant::now()) => Err(Shown::Trouble(
-                format!("the line `{text}` was typed for a question that has closed, and is not used"),
-            )),
+            Typed::Text(text) if self.interactive && conversation.is_late(Instant::now()) => {
+                Err(Shown::Trouble(format!("the line `{text}` is ignored, because its question has closed")))
+            }
             Typed::Text(text) => conversation.meant(&text).map_err(Shown::Trouble),
         };
         asked.map_err(|shown| state.page.show(&shown)).ok()
@@ -195,7 +195,7 @@ impl Conversation {
             let to = self.target(None)?;
             return Ok(RunCommand::Write { to, message: None, value: Json::from(text).into() });
         }
-        let asked = self.questions.first().cloned().ok_or("nothing is asked")?;
+        let asked = self.questions.first().cloned().ok_or("no question is open")?;
         let admitted = asked.question.allow_text;
         let chosen = choose(&asked.question, text);
         if !admitted && !asked.question.choices.iter().any(|choice| choice.value == chosen) {

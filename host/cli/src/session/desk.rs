@@ -141,7 +141,7 @@ impl Desk {
         self.shown = None;
         self.is_released = true;
         release_begun_line();
-        self.screen.break_in(&format!("`{address}` does not wait any more; {why}"));
+        self.screen.break_in(&format!("the question at `{address}` is closed; {why}"));
         self.put_next(Some(Instant::now()));
         if self.shown.is_none() {
             self.screen.release();
@@ -151,11 +151,11 @@ impl Desk {
     fn typed(&mut self, typed: &Typed, is_released: bool) {
         let line = typed.line.as_str();
         let Some(Shown { asked, instead }) = self.shown.take() else {
-            return self.screen.warn_now(&format!("no question is open: the line `{line}` is not used"));
+            return self.screen.warn_now(&format!("the line `{line}` is ignored, because no question is open"));
         };
         let is_begun = is_released && typed.in_parts;
         if is_begun || instead.is_some_and(|since| typed.at < since + REACTION) {
-            let why = format!("the line `{line}` was begun before `{}` was asked, and is not used", asked.address);
+            let why = format!("the line `{line}` is ignored, because you began it before `{}` asked", asked.address);
             self.screen.warn_now(&why);
             self.shown = Some(Shown { asked, instead: None });
             return self.ask();
@@ -193,11 +193,11 @@ impl Desk {
         match (self.reply)(asked, answer) {
             Ok(()) | Err(HubError::RunEnded) => true,
             Err(HubError::AnswerRefused(why)) => {
-                self.screen.warn_now(&format!("`{}` did not take `{text}`: {why}", asked.address));
+                self.screen.warn_now(&format!("`{}` refused `{text}`: {why}", asked.address));
                 false
             }
             Err(error) => {
-                self.screen.warn_now(&format!("`{}` did not take `{text}`: {}", asked.address, error.message()));
+                self.screen.warn_now(&format!("`{}` refused `{text}`: {}", asked.address, error.message()));
                 matches!(error, HubError::GateClosed | HubError::NotOpen(_))
             }
         }

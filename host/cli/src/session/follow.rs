@@ -73,7 +73,7 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
     if plan.chat {
         return super::chat::remote::talk(folder, &run, terminal);
     }
-    session.screen.note("handed over to the process that owns the store");
+    session.screen.note("the process that owns the store drives the run");
     if known.is_some() {
         report::say_open(plan, &plan.packs.reading_host(&plan.store)?, &run, terminal)?;
     }
@@ -129,7 +129,7 @@ fn watch(folder: &Path, run: &RunId) -> Result<Option<Watched>, Problem> {
 }
 
 fn unreachable(error: &std::io::Error) -> Problem {
-    Problem::internal("the process that owns the store cannot be reached").because(error)
+    Problem::internal("cannot reach the process that owns the store").because(error)
 }
 
 fn done(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
@@ -143,7 +143,7 @@ fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, Problem> {
         Told::Operated { .. } => Ok(None),
         Told::Refused { code, .. } if code == "run_driven" => Ok(None),
         Told::Refused { code, message } if code == "option_lacking" => {
-            Err(Problem::wrong(message).hint("start that process with the same options, or leave them out here"))
+            Err(Problem::wrong(message).hint("start that process with the same options, or omit them here"))
         }
         Told::Refused { code, message } => Err(refused(&code, &message, ask.run().unwrap_or(&RunId::from("")))),
     }
@@ -172,7 +172,7 @@ fn go_on_here(
     prints: Option<&Prints>,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
-    session.screen.note("the process that owned the store has ended: the run goes on here");
+    session.screen.note("the process that owned the store has ended; this process continues the run");
     let guests = crate::owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let session = session.with_guests(guests);
     let _serving = host.serve()?;
@@ -226,7 +226,7 @@ impl<'a> Follower<'a> {
             }
         };
         let started = thread::Builder::new().name("events".into()).spawn(listen);
-        started.map_err(|error| Problem::internal("the events cannot be read").because(&error))?;
+        started.map_err(|error| Problem::internal("cannot read the events").because(&error))?;
         let folder = self.folder.to_owned();
         let of = self.run.clone();
         let ask = move |command: RunCommand| {

@@ -28,7 +28,9 @@ pub(crate) enum Member {
 pub(crate) fn pair(text: &str) -> Result<(String, Member), String> {
     let (key, value) = split(text)?;
     let member = match value.strip_prefix('@') {
-        Some("") => return Err(format!("the value of `{key}` names no file; the text is written `@@`")),
+        Some("") => {
+            return Err(format!("the value of `{key}` must name a file after `@`; write `@@` for the text `@`"));
+        }
         Some(rest) if rest.starts_with('@') => Member::Value(Json::from(rest)),
         Some(path) => Member::File(path.into()),
         None => Member::Value(json(key, value)?),
@@ -44,7 +46,7 @@ pub(crate) fn plain(text: &str) -> Result<(String, Json), String> {
 
 fn split(text: &str) -> Result<(&str, &str), String> {
     let parts = text.split_once('=').filter(|(key, _)| !key.is_empty());
-    parts.ok_or_else(|| "write it as key=value, for example `-i ticket=T-1`".into())
+    parts.ok_or_else(|| "write key=value, for example `-i ticket=T-1`".into())
 }
 
 fn json(key: &str, value: &str) -> Result<Json, String> {
@@ -82,7 +84,7 @@ pub(crate) fn resolved(
             Member::Value(value) => value.clone(),
             Member::File(path) => {
                 let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
-                let hint = "`KEY=@FILE` gives a file, and `KEY=@@TEXT` a text that begins with `@`";
+                let hint = "`KEY=@FILE` passes a file, `KEY=@@TEXT` a text that begins with `@`";
                 keep(name, content(path).map_err(|problem| problem.hint(hint))?)?
             }
         };
@@ -94,13 +96,13 @@ pub(crate) fn resolved(
 /// Does the same, and stores the files through this host.
 pub(crate) fn kept_by(host: &Host, members: &[(String, Member)]) -> Result<Vec<(String, Json)>, Problem> {
     resolved(members, |name, bytes| {
-        host.keep_file(name, bytes).map_err(|error| Problem::wrong(format!("the file {name}: {error}")))
+        host.keep_file(name, bytes).map_err(|error| Problem::wrong(format!("cannot use the file {name}: {error}")))
     })
 }
 
 fn no_json(key: &str, value: &str, error: &serde_json::Error) -> String {
     let text = Json::from(value).to_text().replace('\'', r"'\''");
-    format!("the value of `{key}` begins as JSON and is none: {error}; to give it as a text: -i '{key}={text}'")
+    format!("the value of `{key}` begins like JSON but is invalid: {error}; pass it as a text with -i '{key}={text}'")
 }
 
 /// Merges the members of a file with those of the arguments. An argument replaces a member of the file.
@@ -111,7 +113,7 @@ pub(crate) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<J
             Json::Object(members) => (*members).clone(),
             other => {
                 return Err(Problem::wrong(format!("{} holds {}", name(path), other.type_name()))
-                    .hint("the input is a JSON object: { \"key\": value, … }"));
+                    .hint("the input must be a JSON object: { \"key\": value, … }"));
             }
         },
     };
@@ -144,7 +146,7 @@ fn read(path: &Path) -> Result<Json, Problem> {
     if text.len() as u64 > MAX_BYTES {
         return Err(Problem::wrong(format!("{} is larger than 64 MiB", name(path))));
     }
-    Json::parse(&text).map_err(|error| Problem::wrong(format!("{} is no JSON", name(path))).because(&error))
+    Json::parse(&text).map_err(|error| Problem::wrong(format!("{} is not JSON", name(path))).because(&error))
 }
 
 fn name(path: &Path) -> String {

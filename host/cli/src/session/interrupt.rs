@@ -62,8 +62,8 @@ async fn listen(hub: &Hub, screen: &Screen, seen: &AtomicU8, kept: bool) {
     };
     seen.store(which as u8, Ordering::Release);
     screen.break_in(match which {
-        Interruption::Stopped => "stopping; the run is kept, and a second signal quits at once",
-        _ => "interrupted: cancelling the run; Ctrl-C again quits at once",
+        Interruption::Stopped => "stopping; the store keeps the run; a second signal quits immediately",
+        _ => "interrupted: cancelling the run; Ctrl-C again quits immediately",
     });
     let obey = async {
         match which {

@@ -124,7 +124,7 @@ fn reason(data: &Json) -> String {
         "" => String::new(),
         "when" => ": its `when` is false".into(),
         "join" => ": its edges did not fire".into(),
-        "unreached" => ": nothing leads to it any more".into(),
+        "unreached" => ": no edge can reach it any more".into(),
         other => format!(": {}", other.replace('_', " ")),
     }
 }
@@ -133,7 +133,7 @@ fn retry(data: &Json) -> String {
     let delay = data.get("delayMs").and_then(Json::as_u64).unwrap_or_default();
     let attempt = data.get("attempt").and_then(Json::as_u64).unwrap_or_default();
     let delay = duration::show(Duration::from_millis(delay));
-    format!("attempt {attempt} failed, the next in {delay}: {}", failure(data))
+    format!("attempt {attempt} failed, next attempt in {delay}: {}", failure(data))
 }
 
 /// Returns the question about a call, if the event asks one.

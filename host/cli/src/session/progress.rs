@@ -63,7 +63,7 @@ impl Channel for Progress {
             let paint = self.screen.paint();
             self.screen.line(&format!("{} {}", paint.name(&self.flow), paint.faint(&tally.root)));
             tally.preparing = Some(Instant::now());
-            self.screen.status("compiling the components that no run has used before");
+            self.screen.status("compiling components for their first run");
         }
     }
 
@@ -72,7 +72,7 @@ impl Channel for Progress {
         if let Some(took) = tally.preparing.take().map(|since| since.elapsed()).filter(|took| *took >= TOLD)
             && self.screen.is_watched()
         {
-            let text = format!("  the components were ready after {}", duration::show(took));
+            let text = format!("  compiled the components in {}", duration::show(took));
             self.screen.line(&self.screen.paint().faint(&text));
         }
         let Some(subject) = Subject::of(event, &tally.root) else { return };

@@ -40,7 +40,8 @@ fn put_outputs(graph: &Graph, result: &RunResult, terminal: Terminal) -> Result<
     let Some(shortened) = shortened.flatten() else { return put_json(&result.outputs) };
     put_json(&shortened)?;
     terminal.say(&terminal.paint().faint(
-        "large results are shortened: write standard output to a file to get the whole, or name `outputs` in the flow",
+        "large results are shortened; redirect standard output to a file for complete ones, or declare `outputs` in \
+         the flow",
     ));
     Ok(())
 }
@@ -136,17 +137,17 @@ fn explanation(plan: &Plan, result: &RunResult, interrupted: Interruption) -> Op
 }
 
 fn stopped(plan: &Plan, result: &RunResult) -> Problem {
-    let problem = Problem::ending(Exit::Stopped, format!("the flow `{}` goes on when somebody drives it", result.flow));
+    let problem = Problem::ending(Exit::Stopped, format!("the flow `{}` has not ended", result.flow));
     let run = word(result.run_id.as_str());
     let options = state(plan).unwrap_or_default() + &reach(plan);
-    problem.hint(format!("`flowcell runs resume {run}{options}` goes on with it, or `flowcell drive{options}`"))
+    problem.hint(format!("continue it with `flowcell runs resume {run}{options}` or `flowcell drive{options}`"))
 }
 
 fn headline(result: &RunResult) -> String {
     let flow = &result.flow;
     let task = result.error.as_ref().and_then(|error| error.task.as_deref());
     match (result.status, task) {
-        (RunStatus::Parked, _) => format!("the flow `{flow}` waits for somebody"),
+        (RunStatus::Parked, _) => format!("the flow `{flow}` waits for input"),
         (RunStatus::Cancelled, _) => format!("the flow `{flow}` was cancelled"),
         (RunStatus::NeedsAttention, _) => format!("the flow `{flow}` needs a decision"),
         (_, Some(task)) => format!("the flow `{flow}` failed at `{task}`"),
@@ -191,8 +192,8 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
     if let (Some(address), Some(again), Some(state)) = (message, &again, &state) {
         let address = word(address);
         hints.push(format!(
-            "write with `flowcell send {run} --to {address} TEXT{state}`, or end it with `flowcell send {run} --to {address} \
-             --close{state}`; and then `flowcell {again}`"
+            "send a message with `flowcell send {run} --to {address} TEXT{state}`, or end the agent run with \
+             `flowcell send {run} --to {address} --close{state}`; then run `flowcell {again}`"
         ));
     }
     let blocked = result.waiting.iter().find_map(|waiting| match waiting {
@@ -212,10 +213,10 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
     match (event, again, state) {
         (Some(name), Some(again), Some(state)) => {
             let name = word(name);
-            hints.push(format!("send the event with `flowcell emit {run} {name}{state}`, and then `flowcell {again}`"));
+            hints.push(format!("send the event with `flowcell emit {run} {name}{state}`, then run `flowcell {again}`"));
         }
         (Some(_), ..) => {
-            hints.push("events are sent to a run by a program that embeds it: `hub.emit(name, payload)`".into());
+            hints.push("send the event from the program that embeds the run: `hub.emit(name, payload)`".into());
         }
         (None, ..) => {}
     }

@@ -24,7 +24,9 @@ pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<Pa
     let dir = Dir::open_ambient_dir(folder, ambient_authority()).map_err(cannot)?;
     let (mut taken, mut written) = (BTreeSet::new(), Vec::new());
     for (place, file) in found {
-        let bytes = host.file_bytes(file).map_err(|error| Problem::wrong(format!("the output `{place}`: {error}")))?;
+        let bytes = host
+            .file_bytes(file)
+            .map_err(|error| Problem::wrong(format!("cannot save the output `{place}`: {error}")))?;
         let mime = file.get("mime").and_then(Json::as_str).unwrap_or_default();
         let name = free(&place, files::ending(&bytes, mime), &mut taken);
         dir.write(&name, &bytes).map_err(cannot)?;

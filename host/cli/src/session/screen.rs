@@ -112,7 +112,7 @@ impl Screen {
             self.write(&state, &text);
         }
         if left_out > 0 {
-            self.write(&state, &format!("… and {left_out} more lines, written while you were asked"));
+            self.write(&state, &format!("… and {left_out} more lines, written during the question"));
         }
     }
 

@@ -72,8 +72,8 @@ fn a_script_that_builds_no_pack_is_told_what_is_wrong() {
     };
     for (script, code, expected) in [
         ("echo 'nodes.c:1: no C'; exit 1", 1, "nodes.c:1: no C"),
-        ("exit 0", 2, "`build.sh` has written nothing"),
-        ("echo text > \"$1\"", 2, "cannot put node.yaml into what was built"),
+        ("exit 0", 2, "`build.sh` wrote no component"),
+        ("echo text > \"$1\"", 2, "cannot embed node.yaml in the component"),
     ] {
         let (ended, told) = built(script);
         assert_eq!(ended, Some(code), "{told}");

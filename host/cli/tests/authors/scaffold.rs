@@ -49,13 +49,13 @@ fn a_case_that_does_not_hold_says_where() {
     assert_eq!(tested.status.code(), Some(1), "{told}");
     for expected in [
         "output.text is \"Hello Ada\", not \"Hi Ada\"",
-        "output.more is missing, it should be 1",
-        "it did not fail, and should with `nobody`",
-        "it failed: nobody: there is nobody to greet",
+        "output.more is missing; expected 1",
+        "it did not fail; expected a failure with `nobody`",
+        "it failed: nobody: the name is empty",
         "it failed: invalid_input",
         "it pauses for [\"answer\",\"after\"], not [\"event\"]",
-        "there is no event {\"type\":\"log\",\"level\":\"info\"}",
-        "1 reply under `calls` that no call asked for",
+        "the event {\"type\":\"log\",\"level\":\"info\"} is missing",
+        "1 reply under `calls` not used by any call",
         "output.approved is false, not true",
         "11 cases, 8 failed",
     ] {
@@ -73,14 +73,14 @@ fn what_cannot_be_made_or_built_is_told_with_a_way_out() {
         expected.iter().for_each(|expected| assert!(told.contains(expected), "{expected}\n{told}"));
     };
     refused(&["node", "new", "Shop", "--lang", "js"], &["letters a-z"]);
-    refused(&["node", "new", "http", "--lang", "js"], &["belongs to the packs that come with flowcell"]);
+    refused(&["node", "new", "http", "--lang", "js"], &["is reserved for the built-in packs"]);
     refused(&["node", "build"], &["cannot read ./node.yaml", "flowcell node new"]);
     for (language, tool) in [
         (Language::Rust, "install Rust through rustup"),
         (Language::Js, "npm install --save-dev componentize-qjs"),
         (Language::Python, "pip install componentize-py"),
-        (Language::C, "`sh` is missing"),
-        (Language::Go, "`sh` is missing"),
+        (Language::C, "`sh`"),
+        (Language::Go, "`sh`"),
     ] {
         done(flowcell(folder.path()).args([
             "node",
@@ -91,8 +91,8 @@ fn what_cannot_be_made_or_built_is_told_with_a_way_out() {
             "--lang",
             language.name(),
         ]));
-        refused(&["node", "build", language.name()], &["is missing, which builds this project", tool]);
-        refused(&["node", "new", "shop", "--dir", language.name(), "--lang", "js"], &["there is something in"]);
+        refused(&["node", "build", language.name()], &["which builds this project, is missing", tool]);
+        refused(&["node", "new", "shop", "--dir", language.name(), "--lang", "js"], &["is not empty"]);
     }
     refused(&["node", "run", "control.nop"], &["did you mean `control.noop`?"]);
 }

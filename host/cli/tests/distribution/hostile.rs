@@ -36,12 +36,12 @@ fn n28_native_code_is_no_pack() {
     let head = &program[..4096];
     for file in ["acme.cwasm", "acme.wasm"] {
         place.write(file, head);
-        place.refused(&["node", "install", &format!("./{file}")], &["native code, which is never taken"]);
-        place.refused(&["node", "push", file, "127.0.0.1:1/acme"], &["native code, which is never taken"]);
+        place.refused(&["node", "install", &format!("./{file}")], &["native code, which the host never accepts"]);
+        place.refused(&["node", "push", file, "127.0.0.1:1/acme"], &["native code, which the host never accepts"]);
     }
     fs::create_dir(place.path().join("packs")).unwrap();
     place.write("packs/acme.wasm", head);
-    place.refused(&["nodes", "--packs", "packs"], &["native code, which is never taken"]);
+    place.refused(&["nodes", "--packs", "packs"], &["native code, which the host never accepts"]);
     assert_eq!(place.lock(), "");
 }
 
@@ -68,7 +68,7 @@ fn n29_a_version_whose_bytes_change_is_refused_with_both_digests() {
     // The file holds another version of the pack.
     place.pack("acme.wasm", Version::Second);
     fs::remove_file(place.stored()).unwrap();
-    place.refused(&["node", "install"], &["acme@0.1.0 was asked for, and", "has acme@0.2.0"]);
+    place.refused(&["node", "install"], &["not acme@0.1.0", "has acme@0.2.0"]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn a_pack_from_a_file_is_pinned_and_runs_from_the_lock_alone() {
     place.pack("acme.wasm", Version::First);
     let shown = place.done(&["node", "install", "./acme.wasm"]);
     for part in
-        ["acme 0.1.0", "acme.greet", "asks for `log`: to say whom it greets", "imports", "sha256:", "signed by nobody"]
+        ["acme 0.1.0", "acme.greet", "asks for `log`: to say whom it greets", "imports", "sha256:", "not signed"]
     {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
@@ -66,7 +66,7 @@ fn two_versions_stand_side_by_side_in_one_flow() {
     place.pack("second.wasm", Version::Second);
     place.done(&["node", "install", "./first.wasm"]);
     let shown = place.done(&["node", "install", "./second.wasm"]);
-    assert!(shown.contains("beside acme@0.1.0, which is installed:\n  asks for the same"), "{shown}");
+    assert!(shown.contains("compared with the installed acme@0.1.0:\n  needs the same capabilities"), "{shown}");
     place.write(
         "both.yaml",
         br#"flow: { name: both, outputs: { texts: "{{ [old.text, new.text] }}" } }
@@ -91,7 +91,8 @@ fn a_version_that_asks_for_more_is_refused_until_somebody_approves() {
     place.pack("greedy.wasm", Version::Greedy);
     place.done(&["node", "install", "./first.wasm"]);
     let before = place.lock();
-    let words = ["acme@0.3.0 asks for more than acme@0.1.0", "+ acme.greet: http", "- acme.greet: log", "--approve"];
+    let words =
+        ["acme@0.3.0 needs more capabilities than acme@0.1.0", "+ acme.greet: http", "- acme.greet: log", "--approve"];
     place.refused(&["node", "install", "./greedy.wasm"], &words);
     assert_eq!(place.lock(), before);
     place.done(&["node", "install", "./greedy.wasm", "--approve"]);
@@ -108,7 +109,7 @@ fn what_the_lock_names_is_brought_again_and_checked() {
     fs::remove_file(place.stored()).unwrap();
     place.refused(
         &["nodes"],
-        &["acme@0.1.0 is locked, and its bytes are not here", "`flowcell node install` brings it"],
+        &["acme@0.1.0 is in the lock file, but not downloaded", "download it with `flowcell node install`"],
     );
     place.done(&["node", "install"]);
     place.greeting("0.1");
@@ -116,16 +117,16 @@ fn what_the_lock_names_is_brought_again_and_checked() {
     fs::remove_file(place.path().join(file)).unwrap();
     place.done(&["node", "install"]);
     fs::remove_file(place.stored()).unwrap();
-    place.refused(&["node", "install"], &["there is nothing at"]);
+    place.refused(&["node", "install"], &["does not exist"]);
 }
 
 #[test]
 fn a_lock_that_is_wrong_is_told_with_its_place() {
     let place = Place::new();
     for (lock, words) in [
-        ("version: 9\npacks: {}\n", ["flowcell.lock: line 1", "this program knows 1"]),
+        ("version: 9\npacks: {}\n", ["flowcell.lock: line 1", "this program reads version 1"]),
         ("version: 1\npacks: {}\nextra: 1\n", ["flowcell.lock: line 3", "extra"]),
-        ("version: 1\npacks:\n  acme: {}\n", ["flowcell.lock: line 3", "is no pack with its version"]),
+        ("version: 1\npacks:\n  acme: {}\n", ["flowcell.lock: line 3", "is not a pack with its version"]),
         ("version: [\n", ["flowcell.lock: line", "help:"]),
     ] {
         place.write("flowcell.lock", lock.as_bytes());
@@ -157,7 +158,7 @@ fn a_pack_from_a_url_is_pinned_by_what_it_is() {
     place.done(&["node", "install", &url("acme.wasm")]);
     assert!(place.lock().contains(&url("acme.wasm")));
     fs::remove_file(place.stored()).unwrap();
-    place.refused(&["node", "install", "--offline"], &["is not here, and `--offline` makes no connection"]);
+    place.refused(&["node", "install", "--offline"], &["is not downloaded, and `--offline` forbids connections"]);
     place.done(&["node", "install"]);
     let asked = server.seen().len();
     place.done(&["node", "install", "--offline"]);
@@ -165,7 +166,7 @@ fn a_pack_from_a_url_is_pinned_by_what_it_is() {
     place.greeting("0.1");
     assert_eq!(server.seen().len(), asked, "nobody was asked");
     place.done(&["node", "install", &url("moved.wasm")]);
-    place.refused(&["node", "install", &url("none.wasm")], &["there is nothing at"]);
+    place.refused(&["node", "install", &url("none.wasm")], &["does not exist"]);
     place.refused(&["node", "install", &url("away.wasm")], &["without TLS"]);
     place.refused(&["node", "install", &url("round.wasm")], &["more than 5 times"]);
     place.refused(&["node", "install", "http://example.com/a.wasm"], &["use `https://`"]);

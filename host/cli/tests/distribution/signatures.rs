@@ -31,7 +31,7 @@ fn whose_word_counts_is_decided_when_a_pack_is_installed() {
         (&ada, "acme", None),
         (&ada, "'ac*'", None),
         (&ada, "acm, 'acme-*'", Some("may not sign packs of this name")),
-        (&other, "'*'", Some("nobody knows the key that has signed it")),
+        (&other, "'*'", Some("the key that signed it is unknown")),
     ] {
         trust(&place, "refuse", key, packs);
         match refusal {
@@ -43,18 +43,18 @@ fn whose_word_counts_is_decided_when_a_pack_is_installed() {
     // A signature of another pack, then no signature.
     trust(&place, "refuse", &ada, "acme");
     place.pack(PACK, Version::Second);
-    place.refused(&install, &["acme@0.2.0 is not trusted", "is not about this pack"]);
-    place.refused(&["node", "push", PACK, "127.0.0.1:1/acme"], &["is about another pack"]);
+    place.refused(&install, &["acme@0.2.0 is not trusted", "is for another pack"]);
+    place.refused(&["node", "push", PACK, "127.0.0.1:1/acme"], &["is for another pack"]);
     fs::remove_file(place.path().join("acme.wasm.sig")).unwrap();
-    place.refused(&install, &["acme@0.2.0 is not trusted", "nobody has signed it"]);
+    place.refused(&install, &["acme@0.2.0 is not trusted", "it is not signed"]);
     trust(&place, "allow", &ada, "acme");
     place.done(&install);
     // Without a trust file, an existing signature still has to be valid.
     fs::remove_file(place.path().join("flowcell.trust.yaml")).unwrap();
     place.write("acme.wasm.sig", &signature);
-    place.refused(&install, &["is not about this pack"]);
+    place.refused(&install, &["is for another pack"]);
     place.write("acme.wasm.sig", b"ed25519:nonsense");
-    place.refused(&install, &["is no signature"]);
+    place.refused(&install, &["is not a signature"]);
 }
 
 #[test]
@@ -67,15 +67,15 @@ fn whose_word_counts_is_decided_again_when_a_pack_is_loaded() {
     trust(&place, "refuse", &ada, "acme");
     place.greeting("0.1");
     trust(&place, "allow", &other, "acme");
-    place.refused(&["run", "--store", "memory:", "greeting.yaml"], &["nobody knows the key that has signed it"]);
-    place.refused(&["node", "install"], &["nobody knows the key that has signed it"]);
+    place.refused(&["run", "--store", "memory:", "greeting.yaml"], &["the key that signed it is unknown"]);
+    place.refused(&["node", "install"], &["the key that signed it is unknown"]);
     // A lock without its signature.
     let kept = |line: &&str| !line.contains("signature");
     let without: String = place.lock().lines().filter(kept).map(|line| format!("{line}\n")).collect();
     assert_ne!(without, place.lock());
     place.write("flowcell.lock", without.as_bytes());
     trust(&place, "refuse", &ada, "acme");
-    place.refused(&["nodes"], &["acme@0.1.0 is not trusted", "nobody has signed it"]);
+    place.refused(&["nodes"], &["acme@0.1.0 is not trusted", "it is not signed"]);
     place.refused(&["nodes", "--trust", "none.yaml"], &["cannot read none.yaml"]);
     place.write("flowcell.trust.yaml", b"unsigned: maybe\n");
     place.refused(&["nodes"], &["flowcell.trust.yaml: line 1", "maybe"]);
@@ -90,7 +90,7 @@ fn another_signer_has_to_be_approved_of() {
     place.done(&["node", "install", "./acme.wasm"]);
     place.pack(PACK, Version::Second);
     fs::remove_file(place.path().join("acme.wasm.sig")).unwrap();
-    place.refused(&["node", "install", "./acme.wasm"], &["+ signed by nobody", &format!("- signed by {ada}")]);
+    place.refused(&["node", "install", "./acme.wasm"], &["+ not signed", &format!("- signed by {ada}")]);
     place.done(&["node", "sign", PACK, "--key", "file:other.key"]);
     place.refused(
         &["node", "install", "./acme.wasm"],
@@ -109,7 +109,7 @@ fn a_key_is_its_owners_alone() {
     place.write("acme.wasm", &acme(Version::First));
     let file = place.path().join("ada.key");
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    place.refused(&["node", "sign", PACK, "--key", "file:ada.key"], &["others may read it"]);
+    place.refused(&["node", "sign", PACK, "--key", "file:ada.key"], &["other users may read it"]);
     place.refused(&["node", "sign", PACK, "--key", "env:NOBODY_HAS_SET_THIS"], &["is not set"]);
     let digits = fs::read_to_string(&file).unwrap();
     let place = place.with("ADAS_KEY", digits.trim());

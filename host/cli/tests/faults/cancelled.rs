@@ -36,7 +36,7 @@ fn cancel(place: &Place) -> Result<bool, String> {
             _ if asked.status.success() => return Ok(true),
             why if why.contains("run_not_active") || why.contains("there is no run") => return Ok(false),
             // The process has ended meanwhile, so the store has no owner.
-            why if why.contains("cannot be reached") => {}
+            why if why.contains("cannot reach the process") => {}
             why => return Err(format!("it was not cancelled: {why}")),
         }
     }

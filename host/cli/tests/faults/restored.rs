@@ -51,7 +51,7 @@ fn t11_runs_of_an_older_copy_are_parked_and_nothing_is_done_again() {
     // The server has received requests that the copy does not record.
     bring_back();
     let said = good(&place, &drive);
-    assert!(said.contains("brought back from an older copy: 3 runs"), "{said}");
+    assert!(said.contains("restored from an older copy, so 3 unfinished runs"), "{said}");
     assert_eq!(standing(&place), all(runs, "parked", true));
     // The next process does not drive them either, and does not warn again.
     let said = good(&place, &drive);
@@ -59,7 +59,7 @@ fn t11_runs_of_an_older_copy_are_parked_and_nothing_is_done_again() {
     assert_eq!(standing(&place), all(runs, "parked", true));
     assert_eq!(place.ledger.arrived(), arrived, "a call was made again");
     let shown = good(&place, &["runs", "show", "send"]);
-    assert!(shown.contains("the store was brought back from an older copy"), "{shown}");
+    assert!(shown.contains("the store was restored from an older copy"), "{shown}");
     assert!(good(&place, &["store", "check"]).contains("\"damage\": []"));
     // A person has examined one of them, and allows to repeat it.
     good(&place, &["runs", "resume", "send", "--quiet", "--packs", packs]);

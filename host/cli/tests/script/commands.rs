@@ -54,7 +54,7 @@ fn a_script_says_what_it_is() {
     assert_eq!((&outline["name"], &outline["title"]), (&json!("sum"), &json!("Sum")));
     assert_eq!(outline["inputs"][1], json!({ "id": "note", "kind": "text", "optional": true }));
     let other = done(folder.path(), &["inspect", "other.yaml"]);
-    assert!(other.status.code() == Some(2) && told(&other).contains("is no script"), "{}", told(&other));
+    assert!(other.status.code() == Some(2) && told(&other).contains("is not a script"), "{}", told(&other));
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn j9_scripts_are_looked_through_without_harm() {
         ("const a = 'x'.repeat(100e6); function run() {}", "MiB of memory"),
         ("export function setup() { throw new Error('no') }\nexport function run() {}", "Error: no"),
         ("export const setup = () => services.img(1);\nexport function run() {}", "services is not defined"),
-        ("await new Promise(() => {}); function run() {}", "nothing settles any more"),
+        ("await new Promise(() => {}); function run() {}", "can no longer settle"),
     ] {
         fs::write(folder.path().join("a.flow.js"), text).unwrap();
         let output = done(folder.path(), &["validate", "a.flow.js"]);
@@ -104,8 +104,8 @@ fn j10_a_script_that_is_too_deep_to_be_read_is_told_so() {
         let deep = format!("{}0{}", open.repeat(100_000), close.repeat(100_000));
         let text = format!("function run() {{\n  return {deep};\n}}");
         let (why, place) = match code {
-            "limit_exceeded" => ("too deep to be read", "--> a.flow.js:2:"),
-            _ => ("too deep for the sandbox's stack", "--> a.flow.js:1:1"),
+            "limit_exceeded" => ("nested too deeply", "--> a.flow.js:2:"),
+            _ => ("exceeds the sandbox's stack", "--> a.flow.js:1:1"),
         };
         write("a.flow.js", &text);
         for command in ["validate", "inspect", "run"] {

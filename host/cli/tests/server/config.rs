@@ -48,15 +48,15 @@ fn the_command_line_wins_over_the_environment_and_that_over_the_file() {
 #[test]
 fn what_a_file_says_wrong_is_told_with_its_place() {
     let table = [
-        ("lisen: 127.0.0.1:0", "flowcell.yaml:1:1: there is no setting `lisen`", "did you mean `listen`?"),
-        ("\nnothingLikeIt: 1", "flowcell.yaml:2:1: there is no setting `nothingLikeIt`", "the settings are listen"),
-        ("check: true", "flowcell.yaml:1:1: there is no setting `check`", "help"),
+        ("lisen: 127.0.0.1:0", "flowcell.yaml:1:1: unknown setting `lisen`", "did you mean `listen`?"),
+        ("\nnothingLikeIt: 1", "flowcell.yaml:2:1: unknown setting `nothingLikeIt`", "the settings are listen"),
+        ("check: true", "flowcell.yaml:1:1: unknown setting `check`", "help"),
         ("listen: here", "flowcell.yaml:1:9: `listen`: ", "invalid socket address"),
         ("maxConnections: 0", "flowcell.yaml:1:17: `maxConnections`: ", "0 is not in 1..="),
-        ("listen: [a]", "flowcell.yaml:1:9: `listen`: ", "neither a text nor a number"),
-        ("packs: { a: b }", "flowcell.yaml:1:8: `packs`: ", "nor a list of texts"),
+        ("listen: [a]", "flowcell.yaml:1:9: `listen`: ", "must be a text or a number"),
+        ("packs: { a: b }", "flowcell.yaml:1:8: `packs`: ", "or a list of texts"),
         ("listen: a\nlisten: b", "flowcell.yaml:2:", "listen"),
-        ("just text", "flowcell.yaml:1:1: ", "a setting is a line such as"),
+        ("just text", "flowcell.yaml:1:1: ", "write a setting on a line"),
     ];
     for (text, place, why) in table {
         let (code, said, told) = check(text, &[]);

@@ -101,7 +101,7 @@ fn t7_a_server_without_tokens_serves_its_machine_alone() {
     let folder = tempfile::tempdir().unwrap();
     let output = done(folder.path(), &["serve", "--listen", "0.0.0.0:0"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("asks nobody for a token"), "{}", told(&output));
+    assert!(told(&output).contains("requires no tokens"), "{}", told(&output));
     let output = done(folder.path(), &["serve", "--store", "memory:"]);
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
 }
@@ -118,7 +118,7 @@ fn a_server_asks_for_tokens_from_the_first_tenant_on() {
     assert_eq!((runs(None).status, runs(Some("fct_a_b")).status), (200, 200));
     let made = done(folder.path(), &["tenant", "create", "a"]);
     assert!(made.status.success(), "{}", told(&made));
-    assert!(told(&made).contains("refuse every request without a token"), "{}", told(&made));
+    assert!(told(&made).contains("refuse all requests without a token"), "{}", told(&made));
     let second = done(folder.path(), &["tenant", "create", "b"]);
     assert!(second.status.success() && !told(&second).contains("token"), "{}", told(&second));
     let token = done(folder.path(), &["token", "create", "a"]);

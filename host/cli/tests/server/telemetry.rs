@@ -152,7 +152,7 @@ fn a_collector_that_is_not_there_costs_a_warning() {
     }
     assert_eq!(stop(child), Some(0));
     let log = log.join().unwrap();
-    assert_eq!(log.iter().filter(|line| line.contains("misses something")).count(), 1, "{log:#?}");
+    assert_eq!(log.iter().filter(|line| line.contains("misses telemetry")).count(), 1, "{log:#?}");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_drive_tells_the_same() {
     assert!(lines.any(|line| line["message"] == "run ended" && line["run"] == "g"), "{log}");
     let wrong = done(folder.path(), &["drive", "--once", "--otlp", "nowhere"]);
     assert!(
-        wrong.status.code() == Some(2) && told(&wrong).contains("`nowhere` is no address of a collector"),
+        wrong.status.code() == Some(2) && told(&wrong).contains("`nowhere` is not the address of a collector"),
         "{}",
         told(&wrong)
     );

@@ -47,7 +47,7 @@ fn what_cannot_be_done_is_an_answer_and_the_node_goes_on() {
         (json!(["img", [7, "x"]]), "invalid_input", "a file"),
         (json!(["img", [null, ""]]), "invalid_input", "the prompt"),
         (json!(["img", [null, "x", { "model": "other" }]]), "invalid_input", "the model `other`"),
-        (json!(["img", [null, "x", { "prompt": "y" }]]), "invalid_input", "`prompt` is no option"),
+        (json!(["img", [null, "x", { "prompt": "y" }]]), "invalid_input", "unknown option `prompt`"),
         (json!(["img", [null, "x", { "mask": { "kind": "file", "fileId": "a" } }]]), "invalid_input", "`mask`"),
         (json!(["agent", []]), "invalid_input", "a prompt"),
         (json!(["agent", [{ "prompt": "x", "provider": "openai" }]]), "invalid_input", "`provider`"),

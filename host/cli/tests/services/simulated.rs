@@ -55,7 +55,11 @@ fn only_what_is_there_is_simulated() {
     assert!(place.run(&["--simulate", "report,img,http"]).status.success());
     let output = place.run(&["--simulate", "modle"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("no service `modle` to simulate; did you mean `model`?"), "{}", told(&output));
+    assert!(
+        told(&output).contains("cannot simulate the unknown service `modle`; did you mean `model`?"),
+        "{}",
+        told(&output)
+    );
 }
 
 #[test]

@@ -67,17 +67,17 @@ fn what_is_wrong_is_told_before_anything_runs() {
         (
             &["-F", "matrx", "-p", "x"],
             &[
-                "no flow is called `matrx`",
+                "unknown flow `matrx`",
                 "did you mean `matrix`?",
                 "looked in .flowcell/flows",
                 "~/.agents/flows",
                 "No_Name",
             ],
         ),
-        (&["-F", "nothing-like-it", "-p", "x"], &["known here: matrix, off, plain"]),
-        (&["-F", "plain", "-p", "x"], &["is no flow of agents", "flowcell run .flowcell/flows/plain.yaml"]),
-        (&["-F", "matrix", "-p", "x", "-s", "a b"], &["`a b` cannot be a prefix"]),
-        (&["-F", "matrix"], &["the flow has no prompt", "-p TEXT"]),
+        (&["-F", "nothing-like-it", "-p", "x"], &["the known flows are matrix, off, plain"]),
+        (&["-F", "plain", "-p", "x"], &["is not an agentic flow", "flowcell run .flowcell/flows/plain.yaml"]),
+        (&["-F", "matrix", "-p", "x", "-s", "a b"], &["`a b` is not a prefix"]),
+        (&["-F", "matrix"], &["the argument `prompt` is missing", "-p TEXT"]),
         (
             &["-F", "matrix", "-p", "x", "-A", "note=[", "--args-file", "bad.json"],
             &["the arguments do not fit", "`note`"],
@@ -157,7 +157,7 @@ fn nobody_is_asked_and_what_is_denied_stays_denied() {
     assert_eq!(tool("agent:tool:result"), ["data.set"]);
     let said = project.asked("SELECT value FROM state WHERE key = 'session/count/count/p'").remove(0);
     assert!(said.contains("tool_denied: the permissions of this node deny `data.set` with this input"), "{said}");
-    assert!(said.contains("tool_not_found: there is no tool `data_merge`"), "{said}");
+    assert!(said.contains("tool_not_found: unknown tool `data_merge`"), "{said}");
     let begun = events.iter().find(|event| event["type"] == "agent:start").unwrap();
     assert_eq!(begun["tools"], json!(["data_set"]), "what is never allowed is not even offered");
     assert!(tool("agent:tool:permission").is_empty());

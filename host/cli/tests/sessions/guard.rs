@@ -32,7 +32,7 @@ fn while_somebody_drives_the_run_its_states_are_told_and_nothing_runs() {
     assert_eq!(printed["running_steps"][0]["output"], Value::Null);
     let delete = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go", "-D"]);
     assert_eq!(delete.status.code(), Some(2));
-    assert!(told(&delete).contains("is being driven, and is not deleted"), "{}", told(&delete));
+    assert!(told(&delete).contains("is in progress, so its sessions cannot be deleted"), "{}", told(&delete));
 
     owner.kill().unwrap();
     owner.wait().unwrap();

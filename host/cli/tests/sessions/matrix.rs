@@ -141,7 +141,7 @@ fn what_is_left_and_not_there_any_more_is_told() {
     project.write(".flowcell/flows/matrix.yaml", &MATRIX.replace("third", "fourth"));
     let refused = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go"]);
     assert_eq!(refused.status.code(), Some(2));
-    for part in ["a run cannot start with the unknown step `third`", "begin anew with `-D`"] {
+    for part in ["a run cannot start with the unknown step `third`", "remove the sessions of the prefix with `-D`"] {
         assert!(told(&refused).contains(part), "{}", told(&refused));
     }
     assert_eq!(project.run("go", &["-D"]).0, 0);

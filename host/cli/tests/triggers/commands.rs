@@ -44,7 +44,7 @@ fn triggers_are_bound_to_flows_on_the_command_line() {
     let kept = done(folder, &["trigger", "delete", "report", "nightly"]);
     assert!(told(&kept).contains("disable it"), "{}", told(&kept));
     told_json(folder, &["trigger", "delete", "report", "noon"]);
-    assert!(told(&done(folder, &["trigger", "show", "report", "noon"])).contains("there is no trigger"));
+    assert!(told(&done(folder, &["trigger", "show", "report", "noon"])).contains("does not exist"));
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) fn load(dir: &Path) -> io::Result<[u8; 32]> {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        read(&path, &fresh)?.ok_or_else(|| io::Error::other("the key of the cache cannot be trusted"))
+        read(&path, &fresh)?.ok_or_else(|| io::Error::other("the key of the cache is not trusted"))
     });
     remove_if_there(&fresh)?;
     made

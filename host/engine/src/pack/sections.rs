@@ -28,11 +28,12 @@ impl Sections {
     pub(super) fn read(bytes: &[u8]) -> Result<Sections, Refusal> {
         let refuse = |error: wasmparser::BinaryReaderError| Refusal::NotAComponent(error.to_string());
         if bytes.starts_with(b"\x7fELF") {
-            let why = "it is native code, which is never taken, whoever has compiled it; a component is compiled here";
+            let why = "it is native code, which the host never accepts; give it the component, which it compiles \
+                       itself";
             return Err(Refusal::NotAComponent(why.into()));
         }
         if !bytes.starts_with(b"\0asm") {
-            return Err(Refusal::NotAComponent("it does not begin as WebAssembly files do".into()));
+            return Err(Refusal::NotAComponent("it does not begin like a WebAssembly file".into()));
         }
         let mut sections = Sections::default();
         let mut depth = 0_usize;

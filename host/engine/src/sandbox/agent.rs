@@ -72,7 +72,7 @@ impl agent::Host for Sandbox {
         };
         let reply = self.call(BuiltIn::Agent, "open", Json::object([("about", about)])).await?;
         let id = reply.and_then(|reply| {
-            let odd = || Failure::retryable(code::LOST_WORKER, "`agent.open` was answered with something else");
+            let odd = || Failure::retryable(code::LOST_WORKER, "`agent.open` has an unexpected reply");
             reply.json().as_str().map(str::to_owned).ok_or_else(odd)
         });
         Ok(id.map_err(failure::to_guest))

@@ -47,7 +47,7 @@ impl metrics::Host for Sandbox {
         let tags = Json::object(tags.into_iter().map(|(key, value)| (key, Json::from(value))));
         let args = Json::object([("name", Json::from(name)), ("value", Json::Number(value)), ("tags", tags)]);
         if let Err(failure) = self.call(BuiltIn::Metrics, "measure", args).await? {
-            tracing::debug!("a measurement was not taken: {failure}");
+            tracing::debug!("cannot record a measurement: {failure}");
         }
         Ok(())
     }
@@ -156,5 +156,5 @@ pub(super) fn parsed(text: String) -> Result<Json, Failure> {
 }
 
 fn odd(function: &str, reply: &Value) -> Failure {
-    Failure::retryable(code::LOST_WORKER, format!("`{function}` was answered with {}", reply.json().type_name()))
+    Failure::retryable(code::LOST_WORKER, format!("`{function}` has the unexpected reply {}", reply.json().type_name()))
 }

@@ -32,7 +32,7 @@ impl Sandbox {
     /// Reads bytes of a file. The last file stays open, so reading it in pieces loads it once.
     fn piece(&mut self, file: &str, offset: u64, length: u32) -> Result<Vec<u8>, Failure> {
         let not_a_file = || {
-            let message = "`read-file` got no file value; pass `{ \"kind\": \"file\", \"fileId\": … }` as it was given";
+            let message = "`read-file` needs a file value; pass `{ \"kind\": \"file\", \"fileId\": … }` unchanged";
             Failure::new(code::INVALID_INPUT, message)
         };
         let blob = Value::parse(file).ok().and_then(|file| file.blob()).ok_or_else(not_a_file)?;
@@ -73,7 +73,7 @@ impl Host for Sandbox {
         let Some(found) = self.at(part, &path) else { return Ok(None) };
         // Values from bindings share their parts, but as text each part is repeated.
         if let Err(misfit) = found.measure(VALUE_BYTES) {
-            return Err(Stop::with(code::INVALID_INPUT, format!("what the node reads of its input {misfit}")));
+            return Err(Stop::with(code::INVALID_INPUT, format!("the part of the input that the node reads {misfit}")));
         }
         if path.is_empty() {
             // The value keeps the text of a whole part, so it is made at most once.

@@ -113,7 +113,7 @@ impl Sandbox {
             }
             Content::File(file) => {
                 let file = Value::parse(&file).ok().filter(|file| file.blob().is_some());
-                let message = "what is written is no file: it must be `{ \"kind\": \"file\", \"fileId\": … }`";
+                let message = "the content must be a file `{ \"kind\": \"file\", \"fileId\": … }`";
                 let file = file.ok_or_else(|| Failure::new(code::INVALID_INPUT, message))?;
                 Ok(("file", file.json().clone()))
             }
@@ -131,5 +131,5 @@ fn entry(json: &Json) -> Option<Entry> {
 }
 
 fn odd(function: &str) -> Failure {
-    Failure::retryable(code::LOST_WORKER, format!("`files.{function}` was answered with something else"))
+    Failure::retryable(code::LOST_WORKER, format!("`files.{function}` has an unexpected reply"))
 }

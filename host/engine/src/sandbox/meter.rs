@@ -75,7 +75,7 @@ impl Meter {
         if message.len() > self.log_left {
             self.log_closed = true;
             message = cut(message, self.log_left);
-            message.push_str(" … (the log of this attempt is full; what follows is dropped)");
+            message.push_str(" … (the log of this attempt is full; further lines are dropped)");
         }
         self.log_left = self.log_left.saturating_sub(message.len());
         Some(message)
@@ -87,12 +87,12 @@ impl ResourceLimiter for Meter {
         let by = desired.saturating_sub(current);
         let Some(left) = self.memory_left.checked_sub(by) else {
             let limit = self.memory >> 20;
-            let message = format!("the node wanted more than its {limit} MiB of memory");
+            let message = format!("the node exceeded its {limit} MiB of memory");
             return Err(Stop::with(code::OUT_OF_MEMORY, message));
         };
         let beyond = |left: usize| (self.memory - left).saturating_sub(MEMORY_INCLUDED);
         if !self.has_room((beyond(left) - beyond(self.memory_left)) as u64) {
-            let message = "the tenant's instances have as much memory as there is for them at this time";
+            let message = "the tenant's instances use all memory that they may have at this time";
             return Err(wasmtime::Error::new(Stop(Failure::retryable(code::OUT_OF_MEMORY, message))));
         }
         self.memory_left = left;
@@ -102,7 +102,7 @@ impl ResourceLimiter for Meter {
     fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         if desired > self.table_elements {
             let limit = self.table_elements;
-            return Err(Stop::limit(format!("the node wanted a table of more than {limit} elements")));
+            return Err(Stop::limit(format!("the node exceeded the limit of {limit} elements in a table")));
         }
         Ok(true)
     }

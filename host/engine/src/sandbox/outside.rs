@@ -49,7 +49,7 @@ impl http::Host for Sandbox {
     async fn take_response(&mut self, id: u32) -> Answer<Response> {
         self.meter.count_call()?;
         let reply = self.replies.remove(&id).ok_or_else(|| {
-            let message = format!("call {id} has no answer to take: it has not ended well, or was taken before");
+            let message = format!("call {id} has no answer: it did not succeed, or its answer was taken before");
             Failure::new(code::INVALID_INPUT, message)
         });
         Ok(reply.and_then(|reply| self.response(&reply)).map_err(failure::to_guest))
@@ -150,7 +150,7 @@ impl Sandbox {
             Content::File(file) => {
                 let value = Value::parse(&file).ok().filter(|value| value.blob().is_some());
                 let file = value.ok_or_else(|| {
-                    let message = "the body is no file: it must be `{ \"kind\": \"file\", \"fileId\": … }`";
+                    let message = "the body must be a file `{ \"kind\": \"file\", \"fileId\": … }`";
                     Failure::new(code::INVALID_INPUT, message)
                 })?;
                 members.push(("body", Json::object([("file", file.json().clone())])));

@@ -41,5 +41,5 @@ impl<'a> Reply<'a> {
 
 /// Returns the failure of an answer that has the wrong form.
 pub(super) fn odd() -> Failure {
-    Failure::retryable(code::LOST_WORKER, "`http.send` was answered with something else")
+    Failure::retryable(code::LOST_WORKER, "`http.send` has an unexpected reply")
 }

@@ -50,7 +50,7 @@ impl Request {
         let (call_id, service) = (member("callId"), member("service"));
         let members = json.as_object().ok_or_else(|| wrong("it must be an object"))?;
         if let Some(odd) = members.keys().find(|key| !["kind", "callId", "service", "args"].contains(&&***key)) {
-            return Err(wrong(&format!("there is no member `{odd}`")));
+            return Err(wrong(&format!("unknown member `{odd}`")));
         }
         if member("kind") != "flow-service-call" {
             return Err(wrong("`kind` must be `flow-service-call`"));
@@ -84,7 +84,7 @@ pub(super) fn answer(call_id: String, outcome: Result<Value, Failure>) -> String
 }
 
 fn wrong(what: &str) -> Failure {
-    let message = format!("this is no call of a service: {what}");
+    let message = format!("invalid call of a service: {what}");
     Failure::new(code::INVALID_INPUT, message)
 }
 
@@ -112,7 +112,7 @@ mod tests {
             (good.replace("img", "i m g"), "`service`"),
             (good.replace("img", &long), "`service`"),
             (good.replace("[[],\"x\"]", "{}"), "`args`"),
-            (good.replace("\"args\"", "\"arguments\""), "no member `arguments`"),
+            (good.replace("\"args\"", "\"arguments\""), "unknown member `arguments`"),
             ("{".to_owned(), "not JSON"),
         ];
         for (text, message) in cases {

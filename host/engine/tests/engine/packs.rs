@@ -25,8 +25,8 @@ fn n14_n21_n26_n28_only_packs_are_taken() {
     truncated.truncate(truncated.len() / 2);
     let cases = [
         ("a pack", with_manifest(plain(), MANIFEST), "acme"),
-        ("no manifest", plain(), "carries no manifest"),
-        ("two manifests", with_manifest(with_manifest(plain(), MANIFEST), MANIFEST), "carries 2 manifests"),
+        ("no manifest", plain(), "has no manifest"),
+        ("two manifests", with_manifest(with_manifest(plain(), MANIFEST), MANIFEST), "has 2 manifests"),
         ("a manifest that is no YAML", with_manifest(plain(), "{"), "the manifest:"),
         ("another prefix", with_manifest(plain(), &MANIFEST.replace("acme.x", "other.x")), "must begin with `acme.`"),
         ("a reserved prefix", with_manifest(plain(), &MANIFEST.replace("acme", "control")), "`control.` is reserved"),
@@ -44,7 +44,7 @@ fn n14_n21_n26_n28_only_packs_are_taken() {
         ("inert WASI", import("wasi:cli/environment@0.2.12"), "acme"),
         ("no node", with_manifest(wat::parse_str("(component)").unwrap(), MANIFEST), "does not export"),
         ("64 instances", instances(63), "acme"),
-        ("65 instances", instances(64), "65 core instances; it may have 64"),
+        ("65 instances", instances(64), "65 core instances; the limit is 64"),
         ("a core module", wat::parse_str("(module)").unwrap(), "wasm32-wasip2"),
         ("text", b"hello, I am no component".to_vec(), "not a WebAssembly component"),
         ("streams", with_manifest(by_hand("", "(type (stream u8))"), MANIFEST), "not a WebAssembly component"),
@@ -56,7 +56,7 @@ fn n14_n21_n26_n28_only_packs_are_taken() {
         ("nothing", Vec::new(), "not a WebAssembly component"),
         ("machine code", b"\x7fELF\x02\x01\x01\0".to_vec(), "not a WebAssembly component"),
         ("half a pack", truncated, "not a WebAssembly component"),
-        ("a large file", vec![0; (1 << 20) + 1], "may have 1048576"),
+        ("a large file", vec![0; (1 << 20) + 1], "the limit of a pack is 1048576"),
     ];
     for (name, component, expected) in cases {
         let told = refusal(component);

@@ -199,6 +199,6 @@ fn short_names_are_plain_and_unique_in_a_pack() {
     let refused = |nodes: &str| manifest(nodes).unwrap_err().message;
     assert_eq!(refused(&(node("x", "one") + &node("y", "one"))), "two node types have the short name `one`");
     for short in ["", "a.b", "two words", "ä", &"x".repeat(65)] {
-        assert!(refused(&node("x", short)).contains("is no short name"), "{short}");
+        assert!(refused(&node("x", short)).contains("is not a short name"), "{short}");
     }
 }

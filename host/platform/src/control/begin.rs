@@ -53,11 +53,11 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: A
     | Ask::Resume { reach: asked, .. }
     | Ask::Retry { reach: asked, .. }) = &ask
     else {
-        return refused("bad_request", &"nothing is to begin");
+        return refused("bad_request", &"this command starts no run");
     };
     let lacking = asked.lacking(reach);
     if !lacking.is_empty() {
-        let why = format!("the process that owns the store cannot run this: {}", lacking.join(", "));
+        let why = format!("the process that owns the store has other options: {}", lacking.join(", "));
         return refused("option_lacking", &why);
     }
     let follows = !matches!(&ask, Ask::Start { follow: false, .. });
@@ -111,21 +111,21 @@ fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<Told>> {
             let options = RunOptions { session_id: new, answers, ..options() };
             blocking(|| host.again(&run, repeat, options)).map_err(not_accepted)
         }
-        _ => Err(Box::new(refused("bad_request", &"nothing is to begin"))),
+        _ => Err(Box::new(refused("bad_request", &"this command starts no run"))),
     }
 }
 
 /// Prepares a run of an agentic flow.
 async fn prepare_session(host: &Host, ask: Ask) -> Result<FlowRunner, Box<Told>> {
     let Ask::Flow { flow, prefix, args, delete, total_timeout_ms, .. } = ask else {
-        return Err(Box::new(refused("bad_request", &"nothing is to begin")));
+        return Err(Box::new(refused("bad_request", &"this command starts no run")));
     };
     let not_accepted = |error: SessionError| Box::new(refused("not_accepted", &error));
     let session = blocking(|| host.flow_session(&flow, &prefix)).map_err(not_accepted)?;
     let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
     match session.open(args, delete, RunOptions { policy, ..options() }).await.map_err(not_accepted)? {
         Opened::Run(runner) => Ok(*runner),
-        Opened::Busy => Err(Box::new(refused("flow_busy", &"a run of this flow and prefix is being driven"))),
+        Opened::Busy => Err(Box::new(refused("flow_busy", &"another run of this flow and prefix is in progress"))),
     }
 }
 

@@ -47,7 +47,7 @@ pub enum SessionError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The flow has changed, so that a new run cannot begin with the steps that the last one left.
-    #[error("the flow cannot go on with what its last run has left: {0}")]
+    #[error("the flow cannot continue its last run: {0}")]
     Left(LoadError),
     /// The run cannot start or continue.
     #[error(transparent)]
@@ -56,10 +56,10 @@ pub enum SessionError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The prefix is invalid.
-    #[error("`{0}` cannot be a prefix: it has 1 to {PREFIX_BYTES} letters, digits, and any of - _ .")]
+    #[error("`{0}` is not a prefix: use 1 to {PREFIX_BYTES} letters, digits, and - _ .")]
     Prefix(String),
     /// The flow is not agentic.
-    #[error("{} is no flow of agents: it has no `flow.steps`", .0.display())]
+    #[error("{} is not an agentic flow: it has no `flow.steps`", .0.display())]
     Dialect(PathBuf),
     /// A session id of the flow already belongs to another flow or prefix.
     #[error("the session `{session}` belongs to another flow or prefix, whose first session is `{root}`")]
@@ -70,7 +70,7 @@ pub enum SessionError {
         root: String,
     },
     /// The run to delete is being driven.
-    #[error("the run `{0}` of this prefix is being driven, and is not deleted meanwhile")]
+    #[error("the run `{0}` of this prefix is in progress, so its sessions cannot be deleted")]
     Driven(RunId),
 }
 

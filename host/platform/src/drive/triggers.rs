@@ -119,7 +119,7 @@ impl Triggers {
     pub async fn open(&self) {
         for tenant in self.owners.tenants() {
             if let Err(error) = self.refresh(&tenant).await {
-                tracing::warn!("the triggers of `{tenant}` cannot be read: {error}");
+                tracing::warn!("cannot read the triggers of `{tenant}`: {error}");
             }
         }
     }
@@ -153,7 +153,7 @@ impl Triggers {
                 None
             }
             Job::Look { scans } => Some(self.look_now(&tenant, scans).await.unwrap_or_else(|error| {
-                tracing::warn!("the triggers of `{tenant}` cannot be looked at: {error}");
+                tracing::warn!("cannot check the triggers of `{tenant}`: {error}");
                 LOOK
             })),
         };

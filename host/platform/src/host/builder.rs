@@ -420,7 +420,7 @@ pub(super) fn check_simulated(simulate: &Simulate, services: &Settings) -> Resul
         Some(name) => {
             let meant = flowcell_contract::similar(name, known);
             let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
-            Err(Error::Services(format!("there is no service `{name}` to simulate{meant}")))
+            Err(Error::Services(format!("cannot simulate the unknown service `{name}`{meant}")))
         }
     }
 }

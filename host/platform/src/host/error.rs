@@ -14,7 +14,7 @@ use crate::{operate::quota::QuotaError, packs::InstallError};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The engine did not start.
-    #[error("the WebAssembly engine cannot be started")]
+    #[error("cannot start the WebAssembly engine")]
     Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A file or folder of packs cannot be read.
     #[error("cannot read {}", path.display())]
@@ -25,7 +25,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A flow from the network names a pack by its file.
-    #[error("a flow that came over the network has no packs beside it; the server offers those of `--packs DIR`")]
+    #[error("a flow in a request cannot have packs; the operator adds packs with `--packs DIR`")]
     NoFolder,
     /// A file is not a pack, or the pack asks for forbidden access.
     #[error("cannot use the pack {origin}")]
@@ -45,13 +45,13 @@ pub enum Error {
     #[error("cannot use the shared store: {0}")]
     Server(OpenSharedStoreError),
     /// The operator's collector cannot be set up.
-    #[error("cannot tell a collector what happens")]
+    #[error("cannot send telemetry to the collector")]
     Telemetry(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The connections to the outside cannot be set up.
-    #[error("cannot set up connections to the outside: {0}")]
+    #[error("cannot set up the services: {0}")]
     Services(String),
     /// Two packs offer the same node type in the same version.
-    #[error("the pack {origin} offers `{node_type}`, which another pack offers in the same version")]
+    #[error("the pack {origin} has `{node_type}`, which another pack has in the same version")]
     Taken {
         /// The origin of the later pack.
         origin: String,
@@ -64,7 +64,7 @@ impl Error {
     /// Returns the error as a diagnostic at the place where the flow names the pack.
     pub(crate) fn at(&self, source: &Source, place: Location) -> Diagnostic {
         let cause = std::error::Error::source(self).map(|cause| format!(": {cause}"));
-        let help = matches!(self, Error::Read { .. }).then_some("paths of packs are relative to the flow's file");
+        let help = matches!(self, Error::Read { .. }).then_some("write the paths of packs relative to the flow's file");
         let message = format!("{self}{}", cause.unwrap_or_default());
         Diagnostic::error("bad_pack", &source.text, place, &message, help)
     }
@@ -94,14 +94,18 @@ pub enum StartError {
     #[error(transparent)]
     Input(#[from] InputError),
     /// The flow's file disables the flow.
-    #[error("the flow `{0}` is disabled: take `disabled: true` out of its file to run it")]
+    #[error("the flow `{0}` is disabled: remove `disabled: true` from its file to run it")]
     Disabled(String),
     /// An operator has disabled the tenant.
-    #[error("the tenant `{0}` is disabled: none of its runs begins or goes on until `flowcell tenant enable {0}`")]
+    #[error(
+        "the tenant `{0}` is disabled, so its runs neither start nor continue; enable it with `flowcell tenant enable \
+         {0}`"
+    )]
     TenantDisabled(Tenant),
     /// The flow of the run to repeat has errors now.
     #[error(
-        "the flow of the repeated run has errors now, such as grants that the tenant's policy has taken back; start the flow as it is now, or ask the operator to widen the policy\n\n{}",
+        "the flow of the repeated run has errors now, such as grants that the tenant's policy no longer allows; start \
+         the present flow, or ask the operator to widen the policy\n\n{}",
         Findings(.0)
     )]
     Renewed(Vec<Diagnostic>),
@@ -123,7 +127,7 @@ pub enum InputError {
         findings: Vec<String>,
     },
     /// The check exceeds a limit.
-    #[error("the input cannot be checked against the flow's `inputSchema`: {0}")]
+    #[error("cannot check the input against the flow's `inputSchema`: {0}")]
     TooCostly(TooCostly),
 }
 

@@ -113,13 +113,16 @@ impl Folder {
         ENDINGS.iter().filter(|_| is_flow_name(name)).find_map(|ending| {
             let file = format!("{name}.{ending}");
             let error = self.read_within(&file).err().filter(|error| error.kind() != io::ErrorKind::NotFound)?;
-            Some(format!("`{file}` beside the calling flow is not read: {error}"))
+            Some(format!("cannot read `{file}` next to the calling flow: {error}"))
         })
     }
 
     fn read_within(&self, path: &str) -> io::Result<String> {
         if self.nowhere {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "this flow is no file, and has no files beside it"));
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "this flow is not in a file, so it cannot name files next to it",
+            ));
         }
         limited(guard::open(&self.path, path)?)
     }
@@ -145,7 +148,7 @@ impl CheckContext for Folder {
 
     fn read(&self, path: &str) -> Result<String, String> {
         let text = self.read_within(path).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => format!("{error} (a flow reads only files in its folder or below)"),
+            io::ErrorKind::PermissionDenied => format!("{error} (a flow may read only files in its folder and below)"),
             _ => error.to_string(),
         })?;
         if text.len() as u64 >= MAX_BYTES { Err("it is larger than 4 MiB".into()) } else { Ok(text) }
@@ -221,7 +224,7 @@ mod tests {
     #[test]
     fn nowhere_has_nothing() {
         let nowhere = Folder::nowhere();
-        assert!(nowhere.read("./Cargo.toml").unwrap_err().contains("no files beside it"));
+        assert!(nowhere.read("./Cargo.toml").unwrap_err().contains("cannot name files next to it"));
         assert!(nowhere.read("Cargo.toml").is_err() && nowhere.flow("child").is_none());
         assert!(nowhere.flows().is_empty() && nowhere.agents().unwrap().is_empty() && nowhere.agent("a").is_none());
     }

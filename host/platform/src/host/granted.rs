@@ -54,10 +54,10 @@ fn check_form(by: &Granting, capability: &str, item: &Json) -> Result<(), String
 fn check_pattern(capability: Option<BuiltIn>, text: &str) -> Result<(), String> {
     match capability {
         Some(BuiltIn::Model) if !text.contains(['/', '*']) => {
-            Err(format!("`{text}` names no model: a pattern is of provider and model, such as `{text}/*`"))
+            Err(format!("`{text}` is not a pattern of models: write provider and model, such as `{text}/*`"))
         }
         Some(BuiltIn::Tools) if !text.contains(['.', ':', '*']) => {
-            Err(format!("`{text}` names no tool; tools are `data.map`, `flow:report`, `mcp:files/read_file`"))
+            Err(format!("`{text}` is not a tool; write for example `data.map`, `flow:report` or `mcp:files/read_file`"))
         }
         _ => Ok(()),
     }
@@ -66,7 +66,7 @@ fn check_pattern(capability: Option<BuiltIn>, text: &str) -> Result<(), String> 
 fn pattern<'a>(item: &'a Json, example: &str) -> Result<&'a str, String> {
     match item.as_str() {
         Some(text) if !text.is_empty() => Ok(text),
-        Some(_) => Err(format!("a pattern such as `{example}` is expected, this one is empty")),
-        None => Err(format!("a list of patterns such as `{example}` is expected, not {}", item.type_name())),
+        Some(_) => Err(format!("the pattern is empty; write for example `{example}`")),
+        None => Err(format!("write a list of patterns such as `{example}`, not {}", item.type_name())),
     }
 }

@@ -94,7 +94,7 @@ impl Host {
             if home.flows.len() >= most {
                 tracing::warn!(
                     flow = flow.name(),
-                    "the flow can call more than {PINNED_FLOWS} flows; a run looks the others up when it calls them"
+                    "the flow can call more than {PINNED_FLOWS} flows; a run finds the others when it calls them"
                 );
                 break;
             }
@@ -165,15 +165,16 @@ impl Host {
         let missing = || match &home.folder {
             folder if folder.is_nowhere() => {
                 format!(
-                    "there is no flow `{name}`: a flow that came with a request has none beside it; keep both in the library"
+                    "unknown flow `{name}`: a flow in a request cannot call files next to it; store both flows in the \
+                     library"
                 )
             }
-            folder if folder.is_library() => format!("there is no flow `{name}` in the library"),
-            _ => format!("there is no file `{name}.yaml` beside the calling flow"),
+            folder if folder.is_library() => format!("the library has no flow `{name}`"),
+            _ => format!("the file `{name}.yaml` next to the calling flow does not exist"),
         };
         let source = source.ok_or_else(|| unusable(home.folder.refused(name).unwrap_or_else(missing)))?;
         let loaded = blocking(|| self.load_in(&source, home.folder.clone()));
-        let flow = loaded.map_err(|error| unusable(format!("the flow `{name}` cannot be used: {error}")))?;
+        let flow = loaded.map_err(|error| unusable(format!("cannot use the flow `{name}`: {error}")))?;
         match flow_label(flow.graph()).is_some_and(|label| label.disabled) {
             true => Err(unusable(format!("the flow `{name}` is disabled in its file"))),
             false => Ok(flow),

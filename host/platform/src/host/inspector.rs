@@ -44,12 +44,12 @@ impl Inspector {
     /// Returns the outline of a script, which declares the flow's metadata.
     pub(crate) fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {
         let attempt =
-            self.attempt(script).ok_or_else(|| fault("the pack `script` is not there, which reads scripts"))?;
+            self.attempt(script).ok_or_else(|| fault("the pack `script`, which reads scripts, is missing"))?;
         match self.run(attempt) {
             Ok(Step::Done(outline)) => {
-                serde_json::from_str(outline.text()).map_err(|error| fault(format!("its outline is none: {error}")))
+                serde_json::from_str(outline.text()).map_err(|error| fault(format!("its outline is invalid: {error}")))
             }
-            Ok(Step::Pause(_)) => Err(fault("the script cannot be looked through: it pauses")),
+            Ok(Step::Pause(_)) => Err(fault("cannot inspect the script, because it pauses")),
             Err(failure) => Err(explain(failure, &script.name)),
         }
     }
@@ -98,7 +98,7 @@ impl Inspector {
             });
             ended.unwrap_or_else(|_| Err(late(left < PATIENCE)))
         };
-        let lost = |_| Err(Failure::new(code::LOST_WORKER, "whoever looked through the script is gone"));
+        let lost = |_| Err(Failure::new(code::LOST_WORKER, "the inspection of the script was lost"));
         std::thread::scope(|scope| scope.spawn(wait).join().unwrap_or_else(lost))
     }
 }
@@ -107,8 +107,8 @@ impl Inspector {
 fn late(together: bool) -> Failure {
     let seconds = PATIENCE.as_secs();
     let message = match together {
-        true => format!("the first lines and `setup` of the flow's scripts take more than {seconds} s together"),
-        false => format!("its first lines and `setup` take more than {seconds} s"),
+        true => format!("the first lines and `setup` of the flow's scripts take longer than {seconds} s in total"),
+        false => format!("its first lines and `setup` take longer than {seconds} s"),
     };
     Failure::new(code::TIMEOUT, message)
 }
@@ -118,7 +118,7 @@ struct Nothing;
 
 impl Calls for Nothing {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>> {
-        let message = format!("a script that is looked through cannot use `{}`", call.interface);
+        let message = format!("a script cannot use `{}` in its first lines or in `setup`", call.interface);
         Box::pin(std::future::ready(Err(Failure::new(code::DENIED, message))))
     }
 }
@@ -135,7 +135,8 @@ fn explain(failure: Failure, name: &str) -> ScriptError {
     let shown = place.map(|(line, column)| format!(" ({name}:{line}:{column})")).unwrap_or_default();
     if failure.code == code::STACK_OVERFLOW {
         return fault(
-            "the script is too deep for the sandbox's stack: its text, or what its first lines and `setup` call",
+            "the script exceeds the sandbox's stack: its text, or the calls of its first lines and `setup`, are \
+             nested too deeply",
         );
     }
     let message = failure.message.strip_suffix(shown.as_str()).unwrap_or(&failure.message);

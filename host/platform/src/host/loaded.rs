@@ -105,7 +105,7 @@ pub(crate) fn check_whole(graph: &Graph, input: &Json) -> Result<(), InputError>
 fn check(schema: &Value, name: &str, value: &Json) -> Result<(), InputError> {
     let schema = Schema::compile(schema).map_err(|error| match error {
         SchemaError::TooCostly(error) => InputError::TooCostly(error),
-        error => InputError::Unfit { findings: vec![format!("{name} is no schema: {error}")] },
+        error => InputError::Unfit { findings: vec![format!("{name} is not a valid schema: {error}")] },
     })?;
     let errors = schema.errors(value, Budget::FULL).map_err(InputError::TooCostly)?;
     if errors.is_empty() {
@@ -148,7 +148,7 @@ pub(super) fn log_kept(tenant: &Tenant, diagnostics: &[Diagnostic]) {
 }
 
 fn not_an_object(given: &Json) -> InputError {
-    InputError::Unfit { findings: vec![format!("it must be an object, and is {}", given.type_name())] }
+    InputError::Unfit { findings: vec![format!("it must be an object, not {}", given.type_name())] }
 }
 
 fn describe(error: &ValidationError<'_>) -> String {

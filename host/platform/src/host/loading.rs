@@ -155,7 +155,7 @@ impl Host {
 
 /// Reports a pack that the operator does not let the tenant bring.
 pub(super) fn pack_denied(source: &Source, place: Location, digest: &str) -> Diagnostic {
-    let message = format!("the operator does not let this tenant bring the pack {digest}");
+    let message = format!("the operator does not allow this tenant the pack {digest}");
     Diagnostic::error("pack_denied", &source.text, place, &message, None)
 }
 

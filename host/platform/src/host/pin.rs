@@ -108,7 +108,7 @@ impl Host {
                     self.shared.engine.add_built_in(kept(blob)?, digest, &origin)
                 }
                 (Some(blob), None) => self.shared.engine.add_pack(kept(blob)?, &digest.0),
-                (None, None) => return Err(lost(&format!("the pack {digest} was not kept"))),
+                (None, None) => return Err(lost(&format!("the store does not have the pack {digest}"))),
             };
             let pack = pack.map_err(|error| lost(&error.refusal))?;
             register(&mut catalog, pack, &content.name).map_err(|error| lost(&error))?;
@@ -127,7 +127,7 @@ impl Host {
 }
 
 fn lost(why: &dyn std::fmt::Display) -> Failure {
-    Failure::new(code::FLOW_NOT_FOUND, format!("what the run has pinned cannot be used: {why}"))
+    Failure::new(code::FLOW_NOT_FOUND, format!("cannot use the files that the run has pinned: {why}"))
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Host {
             let Callee::Pinned(hash) = callee else { continue };
             *callee = match renewals.repeated(self, &Pin(hash.clone())) {
                 Ok(flow) => Callee::Pinned(flow.pin.0),
-                Err(error) => Callee::Unusable(format!("the flow `{name}` cannot be used: {error}")),
+                Err(error) => Callee::Unusable(format!("cannot use the flow `{name}`: {error}")),
             };
         }
         Ok((content, graph))

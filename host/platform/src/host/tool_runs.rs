@@ -85,7 +85,9 @@ fn outputs(result: RunResult) -> Result<Json, Failure> {
     match (result.status, result.error) {
         (RunStatus::Succeeded, _) => Ok(result.outputs),
         (_, Some(error)) => Err(error.failure),
-        (status, None) => Err(Failure::new(code::CANCELLED, format!("the run of the tool has ended as {status:?}"))),
+        (status, None) => {
+            Err(Failure::new(code::CANCELLED, format!("the run of the tool ended with the status {status:?}")))
+        }
     }
 }
 
@@ -98,5 +100,5 @@ fn failed_to_start(error: StartError) -> Failure {
 }
 
 fn unusable(error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(code::TOOL_NOT_FOUND, format!("the tool cannot be used: {error}"))
+    Failure::new(code::TOOL_NOT_FOUND, format!("cannot use the tool: {error}"))
 }

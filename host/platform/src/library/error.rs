@@ -8,13 +8,13 @@ use flowcell_flow::{Diagnostic, Severity};
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     /// The name is invalid for a flow.
-    #[error("`{0}` is not a flow's name: use letters, digits, `_` and `-`, at most 64")]
+    #[error("`{0}` is not a valid flow name: use letters, digits, `_` and `-`, at most 64 characters")]
     BadName(String),
     /// Neither the text nor the caller names the flow.
-    #[error("the flow has no name: write one into its text (`name`), or give it one")]
+    #[error("the flow has no name: add `name` to its text")]
     NoName,
     /// The text names another flow.
-    #[error("the flow calls itself `{said}`, and is to be `{name}`: the two have to be the same")]
+    #[error("the flow has the name `{said}` in its text, but is stored as `{name}`: use one name")]
     OtherName {
         /// The caller's name.
         name: String,
@@ -22,10 +22,10 @@ pub enum LibraryError {
         said: String,
     },
     /// The name is taken.
-    #[error("there is a flow `{0}` already: choose another name, or append a version to it")]
+    #[error("the flow `{0}` already exists: choose another name, or add a version to it")]
     Exists(String),
     /// The flow does not exist.
-    #[error("there is no flow `{0}`")]
+    #[error("the flow `{0}` does not exist")]
     Unknown(String),
     /// The flow has no such version.
     #[error("the flow `{name}` has no version {version}: the newest is {newest}")]
@@ -42,15 +42,14 @@ pub enum LibraryError {
     TooLarge,
     /// The library is full.
     #[error(
-        "the library is full: it may hold {} flows, and {} MiB with all their versions, each counted as 4 KiB at least; delete flows that are not needed",
+        "the library is full: its limits are {} flows and {} MiB for all versions, each counted as at least 4 KiB; \
+         delete flows",
         super::FLOWS,
         super::LIBRARY_BYTES >> 20
     )]
     Full,
     /// A link leads out of the folder.
-    #[error(
-        "`{0}` is a link that leads out of the folder of flows, or to files of the host, and is not followed: replace it by a file"
-    )]
+    #[error("`{0}` is a link out of the folder of flows or to files of the host: replace it by a file")]
     Link(String),
     /// The flow has errors.
     #[error("{}", told(.0))]

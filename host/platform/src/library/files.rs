@@ -93,7 +93,7 @@ impl std::error::Error for LinkError {}
 
 impl fmt::Display for LinkError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "the link `{}` is not followed", self.0)
+        write!(formatter, "the library does not follow the link `{}`", self.0)
     }
 }
 

@@ -126,25 +126,25 @@ impl Families {
         let registry = &mut self.registry;
         registry.register("runs_started", "Runs that began, by tenant", self.runs_started.clone());
         registry.register("runs_ended", "Runs that ended, by tenant and status", self.runs_ended.clone());
-        let help = "From the beginning of a run to its end, pauses included, by status";
+        let help = "Duration of runs with their pauses, by status";
         registry.register_with_unit("run_duration", help, Unit::Seconds, self.run_seconds.clone());
         registry.register("runs_driven", "Runs that this process drives now", self.runs_driven.clone());
         registry.register("runs_waiting", "Runs that wait for their turn to be driven", self.runs_waiting.clone());
-        registry.register("runs_below", "Driven runs that other runs have called", self.runs_below.clone());
+        registry.register("runs_below", "Driven runs that other runs called", self.runs_below.clone());
         registry.register("attempts", "Attempts that ended, by node type and outcome", self.attempts.clone());
-        let help = "Time that attempts computed, by tenant";
+        let help = "Compute time of attempts, by tenant";
         registry.register_with_unit("compute", help, Unit::Seconds, self.computed.clone());
         let help = "Calls of nodes, by interface and outcome";
         registry.register_with_unit("call_duration", help, Unit::Seconds, self.calls.clone());
-        let help = "Tokens that turns of models used, by provider, model and kind";
+        let help = "Tokens of model turns, by provider, model and kind";
         registry.register("model_tokens", help, self.tokens.clone());
-        let help = "What turns of models and images cost as far as it is known, by tenant";
+        let help = "Known cost of model turns and images, by tenant";
         registry.register_with_unit("model_cost", help, Unit::Other("usd".into()), self.cost.clone());
-        let help = "Until the answer to a request begins, by method, route and status";
+        let help = "Time until the answer to a request begins, by method, route and status";
         registry.register_with_unit("http_request_duration", help, Unit::Seconds, self.requests.clone());
-        let help = "Requests of known callers that are answered now";
+        let help = "Requests of known callers in progress";
         registry.register("http_requests_active", help, self.requests_active.clone());
-        registry.register("live_subscribers", "Streams of events that are open", self.subscribers.clone());
+        registry.register("live_subscribers", "Open streams of events", self.subscribers.clone());
         registry.register("store_commits", "Commits of the store that this process owns", self.commits.clone());
     }
 }

@@ -12,8 +12,8 @@ pub(crate) enum Telemetry {}
 /// An error for any collector's address.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this build cannot send traces and numbers to `{0}`: it lacks the feature `otlp`; build it with `--features full`, or \
-     leave the address of the collector out"
+    "this build cannot send traces and metrics to `{0}`: it lacks the feature `otlp`; build it with `--features \
+     full`, or remove the address of the collector"
 )]
 pub(crate) struct TelemetryError(String);
 

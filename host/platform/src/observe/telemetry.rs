@@ -69,10 +69,10 @@ struct Shared {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TelemetryError {
     /// The address of the collector is invalid.
-    #[error("`{0}` is no address of a collector: {1}")]
+    #[error("`{0}` is not the address of a collector: {1}")]
     Address(String, String),
     /// The environment asks for unsupported settings.
-    #[error("what `OTEL_EXPORTER_OTLP_…` asks for cannot be done")]
+    #[error("cannot apply the settings in `OTEL_EXPORTER_OTLP_…`")]
     Exporter(#[from] ExporterBuildError),
 }
 
@@ -148,7 +148,7 @@ impl Observer for Telemetry {
             _ => None,
         };
         if self.0.queue.try_send(span::of(root, ended, link)).is_err() {
-            self.0.collector.warn("it takes spans too slowly, and some are left out");
+            self.0.collector.warn("it accepts spans too slowly, so some are dropped");
         }
     }
 }

@@ -11,10 +11,10 @@ const PAGE: usize = 500;
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// The document is damaged.
-    #[error("what is registered of `{0}` is damaged: {1}")]
+    #[error("the stored data of `{0}` is damaged: {1}")]
     Damaged(String, String),
     /// Another caller changed it at the same time.
-    #[error("`{0}` was changed by somebody else at the same time; try again")]
+    #[error("another process changed `{0}` at the same time; try again")]
     Changed(String),
     /// The store does not answer.
     #[error(transparent)]

@@ -109,13 +109,13 @@ pub struct Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The request has no token.
-    #[error("this server asks for a token: send `Authorization: Bearer TOKEN`")]
+    #[error("this server requires a token: send `Authorization: Bearer TOKEN`")]
     Missing,
     /// The token is unknown, expired or revoked.
-    #[error("this token is not known, or is over")]
+    #[error("the token is unknown or expired")]
     Unknown,
     /// The store does not answer.
-    #[error("the store that knows the tokens does not answer")]
+    #[error("the store of the tokens does not answer; try again later")]
     Unavailable,
 }
 

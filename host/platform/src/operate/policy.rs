@@ -90,7 +90,7 @@ impl Policy {
     pub(crate) fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
         let Some(grants) = &self.grants else { return Ok(()) };
         let Some(most) = grants.get(capability).filter(|most| !most.is_empty()) else {
-            return Err("the operator lets no flow of this tenant grant it".into());
+            return Err("the operator does not allow this tenant to grant it".into());
         };
         let refused = match GrantShape::named(capability) {
             Some(GrantShape::Origins) => outside(most, item)?.then(|| plain(item)),
@@ -98,7 +98,7 @@ impl Policy {
         };
         let Some(refused) = refused else { return Ok(()) };
         let most: Vec<_> = most.iter().map(|pattern| format!("`{pattern}`")).collect();
-        Err(format!("`{refused}` is more than the operator allows this tenant: {}", most.join(", ")))
+        Err(format!("`{refused}` exceeds the operator's limits for this tenant: {}", most.join(", ")))
     }
 
     /// Checks the policy itself. An unknown name or an invalid number would look like a limit without being one.
@@ -107,7 +107,7 @@ impl Policy {
             if !capabilities.contains(name) {
                 let near = similar(name, capabilities.iter().map(String::as_str));
                 let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-                return Err(format!("`grants.{name}`: there is no capability `{name}`{meant}"));
+                return Err(format!("`grants.{name}`: unknown capability `{name}`{meant}"));
             }
         }
         let are_origins = |name: &str| GrantShape::named(name) == Some(GrantShape::Origins);
@@ -119,11 +119,13 @@ impl Policy {
         for digest in self.packs.iter().flatten() {
             let is_hash = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
             if !is_hash {
-                return Err(format!("`packs`: `{digest}` is no SHA-256 of a file, which has 64 digits of `0-9a-f`"));
+                return Err(format!("`packs`: `{digest}` is not a SHA-256: write 64 digits of `0-9a-f`"));
             }
         }
         match self.per_day.model_usd {
-            Some(usd) if !usd.is_finite() || usd < 0.0 => Err(format!("`perDay.modelUsd`: {usd} is no amount of USD")),
+            Some(usd) if !usd.is_finite() || usd < 0.0 => {
+                Err(format!("`perDay.modelUsd`: {usd} is not an amount of USD"))
+            }
             _ => Ok(()),
         }
     }
@@ -147,10 +149,7 @@ fn outside(most: &[String], item: &Json) -> Result<bool, String> {
         Ok(allowed) => allowed.outside(&granted).is_none(),
         // Older versions compared texts, so a store may have patterns that are not origins.
         Err(why) => {
-            tracing::warn!(
-                why,
-                "a pattern of a tenant's policy cannot be read and allows nothing; set the policy again"
-            );
+            tracing::warn!(why, "a pattern of a tenant's policy is invalid and allows nothing; set the policy again");
             false
         }
     };
@@ -277,23 +276,20 @@ mod tests {
         let known = ["http".to_owned(), "model".to_owned()];
         for (policy, told) in [
             (r#"{ "grants": { "http": ["https://*"], "model": [] }, "perDay": { "modelUsd": 0.5 } }"#, None),
-            (
-                r#"{ "grants": { "htpp": [] } }"#,
-                Some("`grants.htpp`: there is no capability `htpp`; did you mean `http`?"),
-            ),
-            (r#"{ "grants": { "x": [] } }"#, Some("`grants.x`: there is no capability `x`")),
+            (r#"{ "grants": { "htpp": [] } }"#, Some("`grants.htpp`: unknown capability `htpp`; did you mean `http`?")),
+            (r#"{ "grants": { "x": [] } }"#, Some("`grants.x`: unknown capability `x`")),
             (
                 r#"{ "grants": { "http": ["*", "https://api-*.example.com"] } }"#,
                 Some(
                     "`grants.http`: `https://api-*.example.com` is not a pattern of origins such as \
-                     `https://*.example.com/v1`: in a host `*` stands alone or before the first dot",
+                     `https://*.example.com/v1`: in a host, `*` must be alone or before the first dot",
                 ),
             ),
             (
                 r#"{ "packs": ["sha256:ab"] }"#,
-                Some("`packs`: `sha256:ab` is no SHA-256 of a file, which has 64 digits of `0-9a-f`"),
+                Some("`packs`: `sha256:ab` is not a SHA-256: write 64 digits of `0-9a-f`"),
             ),
-            (r#"{ "perDay": { "modelUsd": -1 } }"#, Some("`perDay.modelUsd`: -1 is no amount of USD")),
+            (r#"{ "perDay": { "modelUsd": -1 } }"#, Some("`perDay.modelUsd`: -1 is not an amount of USD")),
         ] {
             let policy: Policy = serde_json::from_str(policy).unwrap();
             assert_eq!(policy.check(&known).err().as_deref(), told);

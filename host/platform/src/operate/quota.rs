@@ -8,11 +8,11 @@ use flowcell_runtime::ports::StoreError;
 pub enum QuotaError {
     /// The tenant has too many live runs.
     #[error(
-        "the tenant has {0} runs that are not over, runs below them included, which is as many as it may have; cancel some, or wait"
+        "the tenant has {0} unfinished runs with the runs that they called, which is its limit; cancel some, or wait"
     )]
     LiveRuns(u32),
     /// A daily quota is used up.
-    #[error("the tenant has used up what it may in a day (`perDay.{what}`: {most}); it may go on tomorrow, by UTC")]
+    #[error("the tenant has reached its limit per day (`perDay.{what}`: {most}); its runs can continue tomorrow (UTC)")]
     Day {
         /// The name of the quota in the policy.
         what: &'static str,
@@ -22,7 +22,7 @@ pub enum QuotaError {
         seconds: u64,
     },
     /// The price of a model's turn or an image is unknown. The value names the missing configuration.
-    #[error("the operator limits what the tenant spends, and nobody knows what this costs at most: {0}")]
+    #[error("the operator limits the tenant's cost, but the maximum cost of this call is unknown: {0}")]
     NoPrice(&'static str),
     /// The store does not answer.
     #[error(transparent)]

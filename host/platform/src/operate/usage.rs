@@ -206,7 +206,7 @@ impl Usage {
                 return Ok(sum);
             }
         }
-        Err(StoreError("too many add to what a tenant has used up at the same time".into()).into())
+        Err(StoreError("too many processes write the usage of a tenant at the same time".into()).into())
     }
 
     fn read(&self, tenant: &Tenant, day: u64) -> Result<(Used, u64), StoreError> {

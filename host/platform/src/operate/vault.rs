@@ -222,7 +222,7 @@ impl Vault {
         }
         drop(noted);
         if let Err(error) = self.note(tenant, "host", "secret.read", name, Outcome::Refused) {
-            tracing::error!("the audit log of {tenant} could not be written: {error}");
+            tracing::error!("cannot write the audit log of {tenant}: {error}");
         }
     }
 
@@ -329,7 +329,7 @@ impl Vault {
 /// Parses the origins of a secret as grants.
 pub(crate) fn parse_origins(origins: &[String]) -> Result<OriginGrants, VaultError> {
     if origins.len() > MAX_ORIGINS {
-        return Err(VaultError::Origins(format!("it is for more than {MAX_ORIGINS} origins")));
+        return Err(VaultError::Origins(format!("it has more than {MAX_ORIGINS} origins")));
     }
     if matches!(origins, [only] if only == WEBHOOK) {
         return Ok(OriginGrants::default());
@@ -340,7 +340,7 @@ pub(crate) fn parse_origins(origins: &[String]) -> Result<OriginGrants, VaultErr
 
 fn wrapped(tenant: &Tenant, number: &str, under: &Kek, key: &KeyBytes, now: u64) -> Result<DataKey, VaultError> {
     let sealed = seal::seal(&under.bytes, &[DATA_KEY, tenant.as_str(), number, &under.name], &key[..]);
-    let sealed = sealed.ok_or_else(|| VaultError::Key("it cannot encrypt".into()))?;
+    let sealed = sealed.ok_or_else(|| VaultError::Key("the key cannot encrypt".into()))?;
     Ok(DataKey { under: under.name.clone(), created: now, sealed })
 }
 

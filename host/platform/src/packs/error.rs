@@ -36,19 +36,19 @@ pub enum InstallError {
         why: String,
     },
     /// The folder for packs cannot be determined.
-    #[error("there is no folder for packs: neither FLOWCELL_CACHE nor HOME is set")]
+    #[error("the folder for packs is unknown: set FLOWCELL_CACHE or HOME")]
     NoStore,
     /// A key cannot be used.
-    #[error("the key that signs packs: {0}")]
+    #[error("cannot use the key that signs packs: {0}")]
     Key(String),
     /// The source of a pack is invalid.
     #[error("{0}")]
     Source(String),
     /// The source has no pack.
-    #[error("there is nothing at {0}")]
+    #[error("{0} does not exist")]
     Nothing(String),
     /// The fetched file is not a pack that a host accepts.
-    #[error("what came from {origin} is refused")]
+    #[error("the pack from {origin} is refused")]
     Refused {
         /// The source of the file.
         origin: String,
@@ -56,7 +56,7 @@ pub enum InstallError {
         source: Refusal,
     },
     /// The source has another pack than the caller asked for.
-    #[error("{wanted} was asked for, and {origin} has {found}")]
+    #[error("{origin} has {found}, not {wanted}")]
     Other {
         /// The requested pack or version.
         wanted: String,
@@ -66,7 +66,7 @@ pub enum InstallError {
         found: PackId,
     },
     /// The same version has other bytes than before.
-    #[error("{id} has changed: the lock has {locked}, and {origin} has {found}")]
+    #[error("{id} has changed: the lock file pins {locked}, but {origin} has {found}")]
     Changed {
         /// The name and version of the pack.
         id: PackId,
@@ -78,7 +78,7 @@ pub enum InstallError {
         found: Digest,
     },
     /// The registry already has this version with other bytes.
-    #[error("{reference} is published already, as {there}; this pack is {here}")]
+    #[error("{reference} is already published as {there}; this pack is {here}")]
     Published {
         /// The reference in the registry.
         reference: String,
@@ -88,7 +88,7 @@ pub enum InstallError {
         here: Digest,
     },
     /// The pack requests more than the installed version.
-    #[error("{id} asks for more than {than}")]
+    #[error("{id} needs more capabilities than {than}")]
     AsksMore {
         /// The name and version of the new pack.
         id: PackId,
@@ -106,7 +106,7 @@ pub enum InstallError {
         why: String,
     },
     /// The store does not have the pinned pack.
-    #[error("{id} is locked, and its bytes are not here ({digest})")]
+    #[error("{id} is in the lock file, but not downloaded ({digest})")]
     Missing {
         /// The name and version of the pack.
         id: PackId,
@@ -114,7 +114,7 @@ pub enum InstallError {
         digest: Digest,
     },
     /// The file in the store was changed.
-    #[error("{id} was changed in the store: the lock has {locked}, and {} is {found}", path.display())]
+    #[error("{id} was changed in the store: the lock file pins {locked}, but {} is {found}", path.display())]
     Damaged {
         /// The name and version of the pack.
         id: PackId,
@@ -126,7 +126,7 @@ pub enum InstallError {
         found: Digest,
     },
     /// The source needs a connection, but the carrier is offline.
-    #[error("{0} is not here, and `--offline` makes no connection")]
+    #[error("{0} is not downloaded, and `--offline` forbids connections")]
     Offline(String),
     /// A registry or another server refuses the request.
     #[error("{}", .0.message)]
@@ -138,23 +138,26 @@ impl InstallError {
     pub fn help(&self) -> Option<&'static str> {
         Some(match self {
             InstallError::Document { .. } => {
-                "`flowcell node install` writes locks; `flowcell help packs` shows a file of trust"
+                "create a lock file with `flowcell node install`; `flowcell help packs` shows a trust file"
             }
             InstallError::Changed { .. } => {
-                "a version never changes: ask whoever publishes it for another one; `flowcell node uninstall` forgets what was installed"
+                "versions never change: ask the publisher for a new version, or remove the installed one with \
+                 `flowcell node uninstall`"
             }
-            InstallError::Published { .. } => "a version never changes: give the pack another one in its manifest",
+            InstallError::Published { .. } => "versions never change: choose a new version in the pack's manifest",
             InstallError::AsksMore { .. } => {
-                "`--approve` installs it nevertheless; a node still gets only what a flow grants it"
+                "install it with `--approve`; a node still gets only the capabilities that a flow grants it"
             }
             InstallError::Untrusted { .. } => {
-                "the file of trust (`--trust`) says whose signatures count, for which names"
+                "the trust file (`--trust`) lists the trusted keys and the names that they may sign"
             }
-            InstallError::Missing { .. } | InstallError::Damaged { .. } => "`flowcell node install` brings it",
-            InstallError::Refused { .. } => "`flowcell node build` makes packs; native code and modules are none",
+            InstallError::Missing { .. } | InstallError::Damaged { .. } => "download it with `flowcell node install`",
+            InstallError::Refused { .. } => {
+                "build a pack with `flowcell node build`; native code and core modules are not packs"
+            }
             InstallError::Outside(failure) if failure.code == code::REGISTRY_DENIED => {
-                "FLOWCELL_REGISTRY_USER and FLOWCELL_REGISTRY_PASSWORD are shown to the registry of `--registry` or \
-                 FLOWCELL_REGISTRY alone; `docker login` keeps others"
+                "FLOWCELL_REGISTRY_USER and FLOWCELL_REGISTRY_PASSWORD are only for the registry of `--registry` or \
+                 FLOWCELL_REGISTRY; for others use `docker login`"
             }
             _ => return None,
         })

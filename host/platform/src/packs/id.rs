@@ -28,8 +28,8 @@ impl FromStr for PackId {
 
     fn from_str(text: &str) -> Result<PackId, String> {
         let wrong =
-            |why: &dyn fmt::Display| format!("`{text}` is no pack with its version, such as `acme@1.2.0`: {why}");
-        let (name, version) = text.split_once('@').ok_or_else(|| wrong(&"there is no `@`"))?;
+            |why: &dyn fmt::Display| format!("`{text}` is not a pack with its version, such as `acme@1.2.0`: {why}");
+        let (name, version) = text.split_once('@').ok_or_else(|| wrong(&"the `@` is missing"))?;
         let version = Version::parse(version).map_err(|error| wrong(&error))?;
         Ok(PackId { name: name.to_owned(), version })
     }

@@ -66,7 +66,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     match plain && (1..=MAX_NAME).contains(&name.len()) {
         true => Ok(()),
         false => {
-            let message = format!("`name` has 1 to {MAX_NAME} letters, digits, `_` and `-`; this one is {name:?}");
+            let message = format!("`name` must have 1 to {MAX_NAME} letters, digits, `_` and `-`, not {name:?}");
             Err(Refusal::Manifest(ManifestError { message }))
         }
     }
@@ -155,7 +155,7 @@ fn difference(before: &Locked, after: &Locked) -> Difference {
     let mut difference = before.nodes.until(&after.nodes);
     let key = |locked: &Locked| locked.signature.map(|signature| signature.key);
     if let Some(old) = key(before).filter(|old| key(after) != Some(*old)) {
-        let new = key(after).map_or_else(|| "signed by nobody".to_owned(), |new| format!("signed by {new}"));
+        let new = key(after).map_or_else(|| "not signed".to_owned(), |new| format!("signed by {new}"));
         difference.more.push(new);
         difference.less.push(format!("signed by {old}"));
     }

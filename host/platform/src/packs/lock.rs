@@ -121,7 +121,8 @@ fn read_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Er
     match u32::deserialize(deserializer)? {
         VERSION => Ok(VERSION),
         other => Err(D::Error::custom(format!(
-            "the lock has version {other}, and this program knows {VERSION}; another version of it has written it"
+            "the lock file has version {other}, but this program reads version {VERSION}; use the version of Flowcell \
+             that wrote it"
         ))),
     }
 }
@@ -134,7 +135,7 @@ fn read_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::
     let text = String::deserialize(deserializer)?;
     let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64);
     let digits = digits.filter(|digits| digits.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')));
-    let wrong = || D::Error::custom(format!("`{text}` is no digest: `sha256:` and 64 hexadecimal digits are expected"));
+    let wrong = || D::Error::custom(format!("`{text}` is not a digest: write `sha256:` and 64 hexadecimal digits"));
     digits.map(|digits| Digest(digits.into())).ok_or_else(wrong)
 }
 
@@ -186,15 +187,15 @@ mod tests {
         };
         let good = format!("sha256:{}", "0".repeat(64));
         for (text, expected) in [
-            ("version: 2\npacks: {}\n".to_owned(), vec!["line 1", "the lock has version 2"]),
+            ("version: 2\npacks: {}\n".to_owned(), vec!["line 1", "the lock file has version 2"]),
             ("packs: {}\n".to_owned(), vec!["missing field `version`"]),
             ("version: 1\npacks: {}\nmore: 1\n".to_owned(), vec!["line 3", "more"]),
             ("version: [\n".to_owned(), vec!["line"]),
-            (pack("acme@1.0.0", "sha256:00", ""), vec!["line 5", "is no digest"]),
-            (pack("acme", &good, ""), vec!["line 3", "is no pack with its version"]),
-            (pack("acme@1.0", &good, ""), vec!["line 3", "is no pack with its version"]),
+            (pack("acme@1.0.0", "sha256:00", ""), vec!["line 5", "is not a digest"]),
+            (pack("acme", &good, ""), vec!["line 3", "is not a pack with its version"]),
+            (pack("acme@1.0", &good, ""), vec!["line 3", "is not a pack with its version"]),
             (pack("acme@1.0.0", &good, "    size: 7\n"), vec!["line 8", "size"]),
-            (pack("acme@1.0.0", &good, "    signature: me\n"), vec!["line 8", "is no signature"]),
+            (pack("acme@1.0.0", &good, "    signature: me\n"), vec!["line 8", "is not a signature"]),
         ] {
             let told = yaml::parse::<Written>(Path::new("flowcell.lock"), &text).err().unwrap().to_string();
             assert!(expected.iter().all(|part| told.contains(part)), "{text}\n{told}");

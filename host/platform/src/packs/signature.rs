@@ -44,8 +44,7 @@ impl PackKey {
         let mut seed = Zeroizing::new([0; 32]);
         let read = hex::decode_to_slice(text.trim(), &mut seed[..]).ok();
         let pair = read.and_then(|()| Ed25519KeyPair::from_seed_unchecked(&seed[..]).ok());
-        let wrong =
-            "64 hexadecimal digits are expected, as `flowcell node keygen` and `openssl rand -hex 32` make them";
+        let wrong = "write 64 hexadecimal digits, as from `flowcell node keygen` or `openssl rand -hex 32`";
         pair.map(PackKey).ok_or_else(|| InstallError::Key(wrong.into()))
     }
 
@@ -86,9 +85,7 @@ impl FromStr for PublicKey {
 
     fn from_str(text: &str) -> Result<PublicKey, String> {
         let bytes = text.strip_prefix(SCHEME).and_then(|rest| rest.strip_prefix(':')).and_then(decoded);
-        bytes
-            .map(PublicKey)
-            .ok_or_else(|| format!("`{text}` is no key: `{SCHEME}:` and 32 bytes in base64 are expected"))
+        bytes.map(PublicKey).ok_or_else(|| format!("`{text}` is not a key: write `{SCHEME}:` and 32 bytes in base64"))
     }
 }
 
@@ -100,7 +97,7 @@ impl FromStr for Signature {
             let (key, bytes) = text.trim().rsplit_once(':')?;
             Some(Signature { key: key.parse().ok()?, bytes: decoded(bytes)? })
         };
-        read().ok_or_else(|| format!("`{}` is no signature: `{SCHEME}:KEY:SIGNATURE` is expected", text.trim()))
+        read().ok_or_else(|| format!("`{}` is not a signature: write `{SCHEME}:KEY:SIGNATURE`", text.trim()))
     }
 }
 

@@ -33,7 +33,7 @@ impl Source {
             (false, Some(registry)) => format!("{}/{text}", registry.trim_end_matches('/')),
             (false, None) => {
                 return Err(format!(
-                    "`{text}` names no registry: write `ghcr.io/acme/{text}`, set `--registry` or FLOWCELL_REGISTRY to \
+                    "`{text}` has no registry: write `ghcr.io/acme/{text}`, set `--registry` or FLOWCELL_REGISTRY to \
                      `ghcr.io/acme`, or begin the name of a file with `./`"
                 ));
             }

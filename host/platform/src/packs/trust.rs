@@ -71,14 +71,14 @@ impl Trust {
         let refuse = |why: String| InstallError::Untrusted { id: id.clone(), why };
         let Some(signature) = signature else {
             return match &self.0 {
-                Some(written) if written.unsigned == Unsigned::Refuse => Err(refuse("nobody has signed it".into())),
+                Some(written) if written.unsigned == Unsigned::Refuse => Err(refuse("it is not signed".into())),
                 _ => Ok(None),
             };
         };
         let key = signature.key;
         if !signature.holds(id, digest) {
             return Err(refuse(format!(
-                "its signature by {key} is not about this pack: name, version or bytes are others"
+                "its signature by {key} is for another pack: the name, version or bytes differ"
             )));
         }
         let Some(written) = &self.0 else { return Ok(Some(Signer { name: None, key })) };
@@ -87,7 +87,7 @@ impl Trust {
         match (of_key.iter().find(|(_, known)| signs(known)), of_key.first()) {
             (Some((name, _)), _) => Ok(Some(Signer { name: Some(name.to_string()), key })),
             (None, Some((name, _))) => Err(refuse(format!("`{name}` ({key}) may not sign packs of this name"))),
-            (None, None) => Err(refuse(format!("nobody knows the key that has signed it, {key}"))),
+            (None, None) => Err(refuse(format!("the key that signed it is unknown: {key}"))),
         }
     }
 }

@@ -46,7 +46,7 @@ impl Tenants {
             at = at.max(last.seq);
         }
         if let Some(noted) = noted.filter(|_| !seen) {
-            verified.damage.push(format!("no entry has the hash {noted}: the end of the log was taken away"));
+            verified.damage.push(format!("no entry has the hash {noted}: the end of the log is missing"));
         }
         Ok(verified)
     }
@@ -56,7 +56,7 @@ impl Verified {
     fn look_at(&mut self, entry: &AuditEntry, expected: u64) {
         let mut wrong = |what: &str| self.damage.push(format!("entry {}: {what}", entry.seq));
         if entry.seq != expected {
-            wrong(&format!("entries from {expected} on are missing before it"));
+            wrong(&format!("the entries from {expected} before it are missing"));
         }
         if entry.digest() != entry.hash {
             wrong("it was changed");

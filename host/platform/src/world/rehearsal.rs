@@ -143,7 +143,7 @@ fn not_given(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure 
     };
     let more = name.map(|name| format!(", or simulate it: `--simulate {}` or `--simulate all`", simulate.with(name)));
     let message = format!(
-        "no reply is given for this call of `{node}`: {} {}; give one under `calls` of the case, such as `{case}`{}",
+        "the case has no reply for this call of `{node}`: {} {}; add one under `calls`, such as `{case}`{}",
         call.interface,
         about.to_text(),
         more.unwrap_or_default()

@@ -67,7 +67,7 @@ impl<'a> Request<'a> {
         let service = args.get("service").and_then(Json::as_str);
         match (&*call.function, service, args.get("args").and_then(Json::as_array)) {
             ("start-call", Some(service), Some(args)) => Ok(Request { service, args }),
-            ("start-call", ..) => Err(wrong("a call of a service has a `service` and a list of `args`")),
+            ("start-call", ..) => Err(wrong("a call of a service must have a `service` and a list of `args`")),
             (other, ..) => Err(Failure::new(code::DENIED, format!("`services` has no function `{other}`"))),
         }
     }
@@ -78,7 +78,7 @@ impl Services {
         self.settings.find(name).ok_or_else(|| {
             let near = flowcell_contract::similar(name, self.settings.names());
             let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-            Failure::new(SERVICE_NOT_FOUND, format!("the operator has no service `{name}`{meant}"))
+            Failure::new(SERVICE_NOT_FOUND, format!("the operator provides no service `{name}`{meant}"))
         })
     }
 
@@ -99,7 +99,7 @@ impl Services {
             Ok(()) => format!("to allow it, add `grants: {{ services: [\"{service}\"] }}`"),
             Err(why) => why,
         };
-        let message = format!("the service `{service}` is not granted to `{}`; {why}", caller.node_id);
+        let message = format!("`{}` has no grant for the service `{service}`; {why}", caller.node_id);
         Failure::new(code::DENIED, message)
     }
 

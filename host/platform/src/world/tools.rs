@@ -91,7 +91,10 @@ impl Tools {
         let known = ["tool", "input", "toolUseId", "agentRunId"];
         let members = args.as_object().into_iter().flatten();
         if let Some((other, _)) = members.into_iter().find(|(member, _)| !known.contains(&&***member)) {
-            return Err(wrong(&format!("a call of a tool has no member `{other}`; it has {}", known.join(", "))));
+            return Err(wrong(&format!(
+                "unknown member `{other}` in the call of a tool; the members are {}",
+                known.join(", ")
+            )));
         }
         let input = args.get("input").cloned().unwrap_or_else(|| Json::object::<&str>([]));
         if input.as_object().is_none() {
@@ -130,7 +133,7 @@ impl Tools {
 
     /// Calls the tool of a name without checking grants, and returns its output.
     pub(crate) async fn call_named(&self, name: &str, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
-        let missing = || Failure::new(code::TOOL_NOT_FOUND, format!("there is no tool `{name}`"));
+        let missing = || Failure::new(code::TOOL_NOT_FOUND, format!("unknown tool `{name}`"));
         self.output(self.find(name).ok_or_else(missing)?, input, outgoing).await
     }
 

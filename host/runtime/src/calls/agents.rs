@@ -109,7 +109,7 @@ impl AttemptCalls {
 
 fn limited(data: &Json) -> Result<(), Failure> {
     if data.to_text().len() > MAX_TOLD_BYTES {
-        let message = format!("at most {MAX_TOLD_BYTES} bytes may be told of an agent run at a time");
+        let message = format!("one update of an agent run may have at most {MAX_TOLD_BYTES} bytes");
         return Err(Failure::new(code::LIMIT_EXCEEDED, message));
     }
     Ok(())

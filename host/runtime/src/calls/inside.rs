@@ -42,9 +42,9 @@ impl AttemptCalls {
                 self.write_again(call, &reply);
                 reply.map_err(|failure| *failure)
             }
-            Some(Ok(Observed::Answered(..))) => self.diverged("it asked for other state than it had").await,
-            Some(Ok(_)) => self.diverged("it asked for state where it had waited").await,
-            Some(Err(expected)) => self.diverged(&format!("it asked for state where it had {expected}")).await,
+            Some(Ok(Observed::Answered(..))) => self.diverged("it read other state than before").await,
+            Some(Ok(_)) => self.diverged("it read state where it waited before").await,
+            Some(Err(expected)) => self.diverged(&format!("it read state where it {expected} before")).await,
         }
     }
 
@@ -123,7 +123,7 @@ fn expected(args: &Json) -> u64 {
 
 pub(super) fn text(args: &Json, name: &str) -> Result<String, Failure> {
     let found = args.get(name).and_then(Json::as_str).map(str::to_owned);
-    found.ok_or_else(|| Failure::new(code::INVALID_INPUT, format!("the call has no text `{name}`")))
+    found.ok_or_else(|| Failure::new(code::INVALID_INPUT, format!("the call must have a text `{name}`")))
 }
 
 fn value(args: &Json) -> Value {
@@ -133,7 +133,7 @@ fn value(args: &Json) -> Value {
 fn key(args: &Json) -> Result<String, Failure> {
     let key = text(args, "key")?;
     if key.is_empty() || key.len() > MAX_KEY_BYTES {
-        let message = format!("a key must have 1 to {MAX_KEY_BYTES} bytes, this one has {}", key.len());
+        let message = format!("a key must have 1 to {MAX_KEY_BYTES} bytes, not {}", key.len());
         return Err(Failure::new(code::INVALID_INPUT, message));
     }
     Ok(key)

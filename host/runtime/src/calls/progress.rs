@@ -108,7 +108,7 @@ impl Progress {
     pub(super) fn told(&mut self) -> Option<Result<Observed, &'static str>> {
         match self.steps.pop_front()? {
             LogStep::Observed(observed) => Some(Ok(observed)),
-            LogStep::Begun { .. } => Some(Err("begun a call")),
+            LogStep::Begun { .. } => Some(Err("began a call")),
         }
     }
 
@@ -116,8 +116,8 @@ impl Progress {
         let again = match self.steps.pop_front() {
             None => false,
             Some(LogStep::Begun { digest: before, .. }) if before == *digest => true,
-            Some(LogStep::Begun { .. }) => return Submitted::Diverged("asked for something else"),
-            Some(LogStep::Observed(Observed::Answered(..))) => return Submitted::Diverged("asked for state"),
+            Some(LogStep::Begun { .. }) => return Submitted::Diverged("made another call"),
+            Some(LogStep::Observed(Observed::Answered(..))) => return Submitted::Diverged("read state"),
             Some(LogStep::Observed(_)) => return Submitted::Diverged("waited"),
         };
         if !again && self.under_way.len() >= MAX_OPEN_CALLS {

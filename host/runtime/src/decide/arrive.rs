@@ -106,7 +106,7 @@ impl Decider<'_> {
         let node = self.state.graph.node(key.node);
         let body_less = node.body.is_none();
         if body_less && pause.until.iter().any(|wake| matches!(wake, Wake::Body(_) | Wake::Each(_))) {
-            let message = format!("`{}` asked for a pass through its body, but has none; give it `body:`", node.id);
+            let message = format!("`{}` runs its body, but has none; give it `body:`", node.id);
             return self.attempt_failed(key, Failure::new("no_body", message));
         }
         let first = pause.until.first().cloned();

@@ -99,7 +99,7 @@ impl Decider<'_> {
         let digest = self.state.permission(task, ordinal).and_then(|(_, asked)| asked.digest);
         self.emit(Fact::CallDecided { task, attempt, ordinal, allowed, answer, digest });
         if !allowed {
-            let why = if expired { "nobody has allowed the call in time" } else { "a person has denied the call" };
+            let why = if expired { "the call was not allowed in time" } else { "a person denied the call" };
             self.end_call(task, call, Err(Box::new(Failure::new(code::TOOL_DENIED, why))));
         }
     }
@@ -116,7 +116,7 @@ impl Decider<'_> {
     pub(super) fn abandon_calls(&mut self, key: TaskKey) {
         self.withdraw_asked(key);
         self.end_calls(key, |effect| {
-            let abandoned = || Failure::new(code::ABANDONED, "the attempt went on without the reply");
+            let abandoned = || Failure::new(code::ABANDONED, "the attempt ended without the reply");
             (effect != Effect::Once).then(abandoned)
         });
     }
@@ -124,7 +124,7 @@ impl Decider<'_> {
     /// Ends all calls, because the task no longer waits for them.
     pub(super) fn give_up_calls(&mut self, key: TaskKey) {
         let code = |effect| if effect == Effect::Once { code::AMBIGUOUS } else { code::ABANDONED };
-        self.end_calls(key, |effect| Some(Failure::new(code(effect), "there was no reply after the task was over")));
+        self.end_calls(key, |effect| Some(Failure::new(code(effect), "the task ended before the reply")));
     }
 
     /// Withdraws the calls that have not left yet.
@@ -134,7 +134,7 @@ impl Decider<'_> {
             self.end_call(
                 key,
                 call,
-                Err(Box::new(Failure::new(code::ABANDONED, "nobody waits for the call any more"))),
+                Err(Box::new(Failure::new(code::ABANDONED, "the task no longer waits for the call"))),
             );
         }
     }
@@ -161,10 +161,10 @@ impl Decider<'_> {
             let phase = self.state.task(key).phase;
             self.end_calls(key, |effect| match effect {
                 Effect::Once => {
-                    Some(Failure::new(code::AMBIGUOUS, "the process that made the call ended before there was a reply"))
+                    Some(Failure::new(code::AMBIGUOUS, "the process that made the call ended before the reply"))
                 }
                 _ if phase == Phase::Closing => {
-                    Some(Failure::new(code::ABANDONED, "the process that made the call ended before there was a reply"))
+                    Some(Failure::new(code::ABANDONED, "the process that made the call ended before the reply"))
                 }
                 _ => None,
             });
@@ -188,7 +188,7 @@ impl Decider<'_> {
         let key = blocked.ok_or(HubError::NotBlocked)?;
         let reason = self.state.task(key).blocked.as_ref().map(|blocked| &blocked.0);
         if let (Some(BlockReason::Nondeterministic { .. }), Resolution::Reply(_)) = (reason, &resolution) {
-            let why = "no call of this task waits for a reply; repeat it, or give its output, or let it fail";
+            let why = "no call of this task waits for a reply; use `repeat`, `output` or `fail`";
             return Err(HubError::AnswerRefused(why.into()));
         }
         if let (Some(BlockReason::Ambiguous { interface, function, .. }), Resolution::Reply(reply)) =

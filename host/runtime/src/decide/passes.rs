@@ -32,7 +32,7 @@ impl Decider<'_> {
             let failure = each.failure.clone();
             if each.done == count || (failure.is_some() && details.passes.is_empty()) {
                 let results = each.results.iter().map(|result| result.clone().unwrap_or_default());
-                let results = || fits(Json::array(results), "what the passes have given, together,").map(Value::from);
+                let results = || fits(Json::array(results), "the list of the results of the passes").map(Value::from);
                 let outcome = failure.map_or_else(results, Err);
                 return self.wake(owner, 0, outcome);
             }
@@ -78,7 +78,7 @@ impl Decider<'_> {
             Json::array(details.map(|details| details.collected.as_slice()).unwrap_or_default().iter().cloned());
         let members = members.iter().map(|(key, value)| (key.clone(), value.clone()));
         let whole = Json::object(members.chain([(member.clone(), items)]));
-        fits(whole, "what the passes have given, together,").map(Value::from)
+        fits(whole, "the list of the results of the passes").map(Value::from)
     }
 
     fn fan_out_went_on(&mut self, owner: TaskKey) {

@@ -215,21 +215,24 @@ impl Decider<'_> {
             Some(CancelReason::Requested) => return RunEnd::Cancelled { outputs: self.outputs() },
             Some(CancelReason::TooLarge) => {
                 let what = match state.events > state.max_events {
-                    true => format!("has more than {} events; let it call flows (`control.subflow`)", state.max_events),
+                    true => format!(
+                        "has more than {} events; move parts into other flows (`control.subflow`)",
+                        state.max_events
+                    ),
                     false if state.shares_budget => {
-                        "and the other runs of this test have more events and files than a \
-                         test keeps in memory; test with smaller values"
+                        "and the other runs of this test have more events and files than fit in memory; test with \
+                         smaller values"
                             .to_owned()
                     }
                     false => format!(
-                        "has events of more than {} MiB; hand large values on as files, or let it call flows \
+                        "has events of more than {} MiB; pass large values as files, or move parts into other flows \
                          (`control.subflow`)",
                         state.max_bytes >> 20
                     ),
                 };
                 let message = match state.shares_budget {
                     true => format!("the run {what}"),
-                    false => format!("the run {what}, each of which is a run of its own"),
+                    false => format!("the run {what}, because each called flow is a separate run"),
                 };
                 let failure = Failure::new(code::RUN_TOO_LARGE, message);
                 return RunEnd::Failed { outputs: self.outputs(), failure, task: None };

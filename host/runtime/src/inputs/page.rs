@@ -239,7 +239,7 @@ fn measured(json: &Json) -> u64 {
 
 fn too_large() -> Input {
     let message = format!(
-        "the input is larger than {} MiB as text, since its parts are repeated; the outputs that it names show the parts",
+        "the input is larger than {} MiB as text, because it repeats parts; see the outputs that it names",
         VALUE_BYTES >> 20
     );
     Input::TooLarge { input_error: Failure::new(flowcell_contract::code::INVALID_INPUT, message).to_json() }

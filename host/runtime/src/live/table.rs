@@ -324,16 +324,16 @@ fn no_place(run: &RunId, most: Option<u64>) -> Failure {
         Some(most) => Failure::new(
             code::QUOTA_EXCEEDED,
             format!(
-                "the run `{run}` cannot begin: the tenant may have {most} runs at a time, with the runs that these call \
-                 (`maxLiveRuns`), and all of them wait for runs below them; ask the operator for more, or call fewer flows"
+                "the run `{run}` cannot begin: all {most} runs that the tenant may have at a time (`maxLiveRuns`) \
+                 wait for runs that they call; ask the operator for more, or call fewer flows"
             ),
         ),
         None => Failure::new(
             code::TOO_MANY_CHILDREN,
             format!(
-                "the run `{run}` cannot begin: {MAX_TREE_CHILDREN} runs at a time may be below one run, a tenant's runs \
-                 share {MAX_LIVE_CHILDREN} such places with others, and all of them wait for runs below them; call fewer \
-                 flows at a time"
+                "the run `{run}` cannot begin: a run may have {MAX_TREE_CHILDREN} called runs at a time, all tenants \
+                 together {MAX_LIVE_CHILDREN}, and all of them wait for runs that they call; call fewer flows at a \
+                 time"
             ),
         ),
     }
@@ -341,7 +341,7 @@ fn no_place(run: &RunId, most: Option<u64>) -> Failure {
 
 fn too_many_runs(run: &RunId) -> Failure {
     let message = format!(
-        "the run `{run}` cannot begin: {MAX_TREE_RUNS} runs were begun below the same run already; split the work into \
+        "the run `{run}` cannot begin: the same run has already called {MAX_TREE_RUNS} runs; split the work into \
          several runs"
     );
     Failure::new(code::TOO_MANY_CHILDREN, message)

@@ -45,7 +45,7 @@ fn a_chain_that_needs_more_runs_than_the_tenant_may_have_fails() {
     let three = placed(&two);
     let failure = below(&three).ok().unwrap().err().unwrap();
     assert_eq!(failure.code, code::QUOTA_EXCEEDED);
-    assert!(failure.message.contains("may have 3 runs at a time") && failure.message.contains("maxLiveRuns"));
+    assert!(failure.message.contains("all 3 runs that the tenant may have") && failure.message.contains("maxLiveRuns"));
     assert!(!failure.retryable);
     drop((three, two));
     assert_eq!(live.children(&"a".into()), 0);

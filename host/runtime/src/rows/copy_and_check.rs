@@ -203,12 +203,12 @@ pub fn check(store: &dyn Whole) -> Result<Checked, StoreError> {
 pub fn copy(from: &dyn Whole, to: &dyn Whole) -> Result<Amount, StoreError> {
     for store in [from, to] {
         if store.is_in_use()? {
-            return Err(StoreError("another process uses the store: end it first".into()));
+            return Err(StoreError("another process uses the store; stop it first".into()));
         }
     }
     let nothing = KeptBlob { tenant: Tenant::from(""), hash: String::new(), mime: String::new() };
     if !to.kept_runs(0, 1)?.is_empty() || !to.kept_blobs(&nothing, 1)?.is_empty() {
-        return Err(StoreError("the store that is copied to is not empty".into()));
+        return Err(StoreError("the destination store is not empty".into()));
     }
     let mut amount = Amount::default();
     copy_blobs(from, to, &mut amount)?;

@@ -36,8 +36,8 @@ pub(super) async fn beat(shared: Arc<Shared>) {
         let left = options.give_up().saturating_sub(shared.claims.age()).max(options.renew());
         match tokio::time::timeout(left, renew(&shared)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("the lease could not be renewed: {error}"),
-            Err(_) => tracing::warn!("the lease could not be renewed: the server does not answer"),
+            Ok(Err(error)) => tracing::warn!("cannot renew the lease: {error}"),
+            Err(_) => tracing::warn!("cannot renew the lease: the server does not answer"),
         }
         if shared.claims.age() > options.give_up() {
             shared.claims.lose_all();

@@ -64,7 +64,7 @@ impl Inbox for SharedStore {
                     return Ok(outcome);
                 }
                 if began.elapsed() > Duration::from_millis(INBOX_PATIENCE_MS) {
-                    return Err(SqlError::Passing("the message is kept, and no process has taken it in yet".into()));
+                    return Err(SqlError::Passing("the message is stored, but no process has read it yet".into()));
                 }
                 tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS / 4)).await;
             }
@@ -147,7 +147,7 @@ async fn hand_over(world: &Weak<World>, worker: &Worker, message: Waiting) {
         connection.run(sql, args![told.clone(), number]).await
     });
     if let Err(error) = told {
-        tracing::warn!("the outcome of a message could not be recorded: {error}");
+        tracing::warn!("cannot record the outcome of a message: {error}");
     }
 }
 

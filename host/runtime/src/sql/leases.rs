@@ -71,7 +71,7 @@ impl Leases for SharedStore {
                 None
             }
             Err(error) => {
-                tracing::warn!(run = %run, "the run cannot be claimed: {error}");
+                tracing::warn!(run = %run, "cannot claim the run: {error}");
                 claims.stop(&key);
                 None
             }

@@ -144,7 +144,7 @@ pub(super) fn state(row: &Row) -> Result<StepState, SqlError> {
         SqlError::Lasting(format!("the state of the session `{session}` is damaged: {why}"))
     };
     let status = row.text(4)?;
-    let status = StepStatus::named(&status).ok_or_else(|| damaged(&format!("`{status}` is no status")))?;
+    let status = StepStatus::named(&status).ok_or_else(|| damaged(&format!("`{status}` is not a status")))?;
     let args = row.maybe_text(5)?.map(|args| Json::restore(&args).map_err(|error| damaged(&error))).transpose()?;
     Ok(StepState {
         root: row.text(1)?,

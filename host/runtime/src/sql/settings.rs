@@ -44,7 +44,7 @@ fn unsafe_setting(setting: &'static str, found: String, why: &'static str, fix: 
     OpenSharedStoreError::Unsafe { setting, found, why, fix }
 }
 
-const LOSES: &str = "a power failure could lose what was acknowledged";
+const LOSES: &str = "a power failure could lose acknowledged data";
 
 async fn check_mysql(connection: &mut Connection) -> Result<(), OpenSharedStoreError> {
     let of = async |connection: &mut Connection, name: &str| -> Result<Option<String>, SqlError> {
@@ -70,7 +70,7 @@ async fn check_mysql(connection: &mut Connection) -> Result<(), OpenSharedStoreE
     let packet = of(connection, "max_allowed_packet").await?.unwrap_or_default();
     if packet.parse().unwrap_or(0) < LARGEST_STATEMENT {
         let fix = format!("SET GLOBAL max_allowed_packet = {LARGEST_STATEMENT}");
-        return Err(unsafe_setting("max_allowed_packet", packet, "large files could not be kept", fix));
+        return Err(unsafe_setting("max_allowed_packet", packet, "the store could not hold large files", fix));
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ impl std::fmt::Display for SqlError {
             | SqlError::Lasting(why)
             | SqlError::DuplicateRow(why)
             | SqlError::DuplicateIndex(why) => formatter.write_str(why),
-            SqlError::Again => formatter.write_str("another process has written meanwhile"),
+            SqlError::Again => formatter.write_str("another process has written in the meantime"),
         }
     }
 }

@@ -78,6 +78,6 @@ impl Worker {
     ) -> Result<T, StoreError> {
         let (told, answer) = mpsc::channel();
         self.shared.queue.push(Item::Turn(turn(told)));
-        answer.recv().map_err(|_| StoreError("the store is not written any more".into()))?
+        answer.recv().map_err(|_| StoreError("the store accepts no more writes".into()))?
     }
 }

@@ -71,7 +71,7 @@ impl Writer {
                     if self.shared.queue.is_closed() && self.shared.claims.age() > self.shared.options.patience {
                         return self.fail(&error);
                     }
-                    tracing::warn!("the store is tried again: {error}");
+                    tracing::warn!("retrying the store: {error}");
                     in_doubt |= matches!(error, SqlError::Lost(_));
                     self.rows.clear();
                     tokio::time::sleep(pause).await;

@@ -72,7 +72,8 @@ impl<'a> CutOut<'a> {
         if let Some(text) = self.known.get(hash) {
             return Ok(text.clone());
         }
-        let bytes = read(self.connection, self.tenant, hash).map_err(|error| format!("the blob {hash}: {error}"))?;
+        let bytes = read(self.connection, self.tenant, hash)
+            .map_err(|error| format!("cannot read the blob {hash}: {error}"))?;
         let bytes = bytes.ok_or_else(|| format!("the blob {hash} is missing"))?;
         let text = String::from_utf8(bytes).ok().filter(|text| *blob_ref(text.as_bytes(), "").file_id == *hash);
         let text: Arc<str> = text.ok_or_else(|| format!("the blob {hash} has another content"))?.into();

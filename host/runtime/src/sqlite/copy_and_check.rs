@@ -189,7 +189,7 @@ fn take_units(
     units: &[Arc<Unit>],
 ) -> Result<(), StoreError> {
     let found = RunRow::find(transaction, tenant.as_str(), run.as_str()).optional()?;
-    let Some(mut row) = found else { return Err(StoreError(format!("there is no run `{run}`").into())) };
+    let Some(mut row) = found else { return Err(StoreError(format!("the run `{run}` does not exist").into())) };
     for unit in units {
         let body = ExternalizedRow::of_facts(text(&unit.facts)?).map_err(unwritable)?;
         for (hash, text) in &body.blobs {

@@ -103,7 +103,7 @@ impl DocumentStore for Reader {
         _value: Option<&Json>,
         _expected_version: u64,
     ) -> Result<bool, StoreError> {
-        Err(StoreError(format!("`{key}` is not written: this process only reads the store").into()))
+        Err(StoreError(format!("cannot write `{key}`: this process only reads the store").into()))
     }
 }
 

@@ -212,14 +212,14 @@ INSERT INTO noted SELECT coalesce(max(place), 0) FROM units;
 
 /// Opens the file for its owner.
 pub(super) fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
-    assert!(rusqlite::version_number() >= LEAST_SQLITE, "SQLite is too old to be trusted with a journal");
+    assert!(rusqlite::version_number() >= LEAST_SQLITE, "this version of SQLite is too old for a journal");
     let connection = Connection::open(file)?;
     // SQLite reports a refusal of the disk after the row with the result. Without reading on, the store would stay in
     // another mode.
     let mut mode = String::new();
     connection.pragma(None, "journal_mode", "wal", |row| row.get(0).map(|now| mode = now))?;
     if mode != "wal" {
-        let message = format!("the write-ahead log cannot be used, and the journal stays in mode `{mode}`");
+        let message = format!("cannot use the write-ahead log; the journal stays in mode `{mode}`");
         let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
         return Err(rusqlite::Error::SqliteFailure(error, Some(message)));
     }

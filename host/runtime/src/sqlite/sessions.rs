@@ -85,7 +85,7 @@ pub(super) fn state(row: &Row<'_>) -> Result<StepState, rusqlite::Error> {
         root: row.get(1)?,
         flow: row.get(2)?,
         step: row.get(3)?,
-        status: StepStatus::named(&status).ok_or_else(|| wrong(4, &format!("`{status}` is no status")))?,
+        status: StepStatus::named(&status).ok_or_else(|| wrong(4, &format!("`{status}` is not a status")))?,
         args: args.unwrap_or_default(),
         output: row.get(6)?,
         is_struct_output: row.get(7)?,

@@ -29,7 +29,7 @@ impl Sweep for SqliteStore {
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
         let (told, answer) = mpsc::channel();
         self.queue.push(Item::Sweep { tenant: tenant.clone(), told });
-        answer.recv().map_err(|_| StoreError("the store is not written any more".into()))
+        answer.recv().map_err(|_| StoreError("the store accepts no more writes".into()))
     }
 }
 

@@ -149,7 +149,7 @@ fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Optio
 /// A reader is a journal that accepts no entries.
 impl Journal for Reader {
     fn append(&self, _: Entry) {
-        tracing::error!("a store that is only read was written to");
+        tracing::error!("this process may only read the store");
     }
 
     fn force(&self) {}

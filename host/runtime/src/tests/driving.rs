@@ -323,14 +323,14 @@ fn a_channel_sees_everything_and_its_panics_harm_nobody() {
 #[test]
 fn a_run_with_too_many_events_is_ended() {
     let (state, failure) = ended_by(|state| state.max_events = 50);
-    assert!(failure.message.contains("more than 50 events; let it call flows"), "{failure}");
+    assert!(failure.message.contains("more than 50 events; move parts into other flows"), "{failure}");
     assert!(state.events < 80, "{}", state.events);
 }
 
 #[test]
 fn a_run_with_too_large_events_is_ended() {
     let (state, failure) = ended_by(|state| state.max_bytes = 6 << 10);
-    assert!(failure.message.contains("hand large values on as files"), "{failure}");
+    assert!(failure.message.contains("pass large values as files"), "{failure}");
     assert!(state.bytes > 6 << 10 && state.bytes < 9 << 10, "{}", state.bytes);
     assert!(state.events < 200, "{}", state.events);
 }

@@ -70,9 +70,9 @@ fn a_run_that_is_not_there_is_not_exported() {
     let store = open(folder.path());
     run(&store, COUNTS, options("r"));
     let unknown = document(store.reader(), &NoFlows, "other").unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no run `other`");
+    assert_eq!(unknown.to_string(), "the run `other` does not exist");
     store.forget(&tenant(), &"r".into());
     store.sweep(&tenant()).unwrap();
     let removed = document(store.reader(), &NoFlows, "r").unwrap_err();
-    assert_eq!(removed.to_string(), "the run `r` was removed, and its id is not used again");
+    assert_eq!(removed.to_string(), "the run `r` was removed, and its id cannot be used again");
 }

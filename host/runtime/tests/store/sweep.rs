@@ -132,7 +132,7 @@ fn a_sweep_that_fails_removes_nothing() {
     let store = SqliteStore::open(folder.path(), |_| ()).unwrap();
     (0..3).for_each(|run| store.forget(&tenant(), &format!("r{run}").as_str().into()));
     for _ in 0..2 {
-        assert_eq!(store.sweep(&tenant()).unwrap_err().to_string(), "the store is not written any more");
+        assert_eq!(store.sweep(&tenant()).unwrap_err().to_string(), "the store accepts no more writes");
     }
     drop(store);
     database(folder.path()).execute_batch("DROP TRIGGER full").unwrap();

@@ -58,7 +58,7 @@ pub(crate) fn a_journal_that_has_lost_its_end_is_noticed(place: &Place) {
         );
         for (from, limit) in [(0, 1_000), (0, kept + 1), (here, 1), (end, 1)] {
             let told = store.journal.read(&tenant(), &"a".into(), from, limit).unwrap_err().to_string();
-            let why = format!("what it had from event {here} on is missing");
+            let why = format!("its events from {here} are missing");
             assert_eq!(told, format!("the journal of run `a` is damaged: {why}"));
         }
         assert_eq!(store.journal.read(&tenant(), &"a".into(), 0, kept).unwrap(), whole[..kept]);

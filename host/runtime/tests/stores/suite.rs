@@ -291,7 +291,7 @@ pub(crate) fn a_forgotten_run_leaves_a_tombstone(place: &Place) {
     store.forget("r");
     store.settle();
     let told = store.journal.find(&tenant(), &"r".into()).unwrap_err().to_string();
-    assert_eq!(told, "the run `r` was removed, and its id is not used again");
+    assert_eq!(told, "the run `r` was removed, and its id cannot be used again");
     assert!(prepare(&store, COUNTS, options("r")).is_err());
     assert!(everything(&*store.journal, "r").is_empty());
     assert!(everything(&*store.journal, "r.child").is_empty());

@@ -148,7 +148,7 @@ pub(crate) struct Request {
 impl Request {
     /// Returns the query interface of the store. It is an internal error if the host has no durable store.
     pub(crate) fn runs(&self) -> Result<&dyn Runs, Fault> {
-        self.host.runs().ok_or_else(|| Fault::internal("there is no store that lasts"))
+        self.host.runs().ok_or_else(|| Fault::internal("the host has no durable store"))
     }
 
     /// Returns true if the caller's token is still valid. Long requests check this repeatedly.
@@ -172,7 +172,7 @@ impl FromRequestParts<Arc<App>> for Request {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Request, Fault> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        let caller = caller.ok_or_else(|| Fault::internal("a route without a scope asks who calls"))?;
+        let caller = caller.ok_or_else(|| Fault::internal("a route without a scope needs a caller"))?;
         let place = parts.extensions.get::<Arc<RequestPermit>>().map(Arc::downgrade).unwrap_or_default();
         Ok(Request { app: app.clone(), host: app.host_of(&caller), caller, place })
     }

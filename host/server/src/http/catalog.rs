@@ -38,8 +38,8 @@ pub(crate) async fn show(request: Request, Place(wanted): Place<String>) -> Resu
         Lookup::Found(node) => Ok(Json(shape::node_type(&node))),
         Lookup::OtherVersions(versions) => {
             let versions: Vec<_> = versions.iter().map(ToString::to_string).collect();
-            Err(missing(format!("there is no version `{wanted}`")).with(json!({ "versions": versions })))
+            Err(missing(format!("unknown version `{wanted}`")).with(json!({ "versions": versions })))
         }
-        Lookup::Unknown => Err(missing(format!("there is no node type `{wanted}`"))),
+        Lookup::Unknown => Err(missing(format!("unknown node type `{wanted}`"))),
     }
 }

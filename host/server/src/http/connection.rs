@@ -32,9 +32,9 @@ const LAST: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_millis(50);
 
 /// The answer to a connection for which no permit is free.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
-    connection: close\r\ncontent-length: 91\r\n\r\n\
-    {\"error\":{\"code\":\"too_many_connections\",\"message\":\"too many connections are open already\"}}";
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
+                      retry-after: 1\r\nconnection: close\r\ncontent-length: 83\r\n\r\n\
+                      {\"error\":{\"code\":\"too_many_connections\",\"message\":\"too many connections are open\"}}";
 
 /// Serves connections until the server ends. Then answers in progress have [`LAST`] to finish.
 pub(crate) async fn serve(

@@ -54,7 +54,7 @@ pub(crate) struct Which {
 
 /// A page of events.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it is here for the document; pages are written piece by piece")]
+#[expect(dead_code, reason = "only the OpenAPI document reads it; pages are written piece by piece")]
 pub(crate) struct EventPage {
     /// The events in order: `{ v, seq, ts, tenant, runId, type, … }`. A page has at most 16 MiB, so it may have fewer
     /// than `limit`.
@@ -125,7 +125,7 @@ impl Watching {
     /// run's next event.
     pub(crate) async fn begin(request: Request, run: RunId, from: u64) -> Result<Watching, Fault> {
         let app = request.app.clone();
-        let full = || Fault::crowded("too_many_subscribers", "too many streams of events are open already");
+        let full = || Fault::crowded("too_many_subscribers", "too many streams of events are open");
         let place = app.subscribers.try_take(request.tenant(), 1).ok_or_else(full)?;
         let host = request.host.clone();
         let asking = request.clone();
@@ -136,7 +136,7 @@ impl Watching {
             })
             .await?;
         if from > coming {
-            let why = format!("the run has {coming} events so far, and `{from}` would not be the number of the next");
+            let why = format!("the run has {coming} events so far; `from` must be at most that number, not {from}");
             return Err(Fault::bad_request(why));
         }
         let heard = from == coming && ENDED.contains(&&*row.status);
@@ -185,7 +185,7 @@ pub(crate) async fn stream(
         Some(last) => {
             let last = last.to_str().ok().and_then(|last| last.parse::<u64>().ok());
             last.map(|last| last.saturating_add(1))
-                .ok_or_else(|| Fault::bad_request("`Last-Event-ID` is the number of an event"))?
+                .ok_or_else(|| Fault::bad_request("`Last-Event-ID` must be the number of an event"))?
         }
     };
     let heartbeat = request.app.heartbeat;

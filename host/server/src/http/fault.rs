@@ -93,13 +93,13 @@ impl Fault {
 
     /// Returns 404 `run_not_found`.
     pub(crate) fn no_run(run: &str) -> Fault {
-        Fault::not_found("run_not_found", format!("there is no run `{run}`"))
+        Fault::not_found("run_not_found", format!("the run `{run}` does not exist"))
     }
 
     /// Returns 500 `internal`. The reason goes to the log, and is not shown to the caller.
     pub(crate) fn internal(why: impl Display) -> Fault {
         tracing::error!("a request failed: {why}");
-        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server could not do this; its log says why")
+        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed; its log has the reason")
     }
 
     /// Returns 429 with `Retry-After` for a server that has too much to do.
@@ -121,21 +121,25 @@ impl Fault {
 
     /// Returns 503 `draining` for a server that is stopping.
     pub(crate) fn draining() -> Fault {
-        let why = "the server is stopping and takes no new runs; another one may";
+        let why = "the server is stopping and accepts no new runs; try another server";
         let fault = Fault::new(StatusCode::SERVICE_UNAVAILABLE, "draining", why);
         Fault { retry_after: Some(RETRY_AFTER_STOP), ..fault }
     }
 
     /// Returns 503 `store_unavailable`. The reason goes to the log.
     fn unavailable(why: impl Display) -> Fault {
-        tracing::error!("a request has to wait: {why}");
-        let fault = Fault::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "the store does not answer now");
+        tracing::error!("the store does not answer a request: {why}");
+        let fault = Fault::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "store_unavailable",
+            "the store does not answer; try again later",
+        );
         Fault { retry_after: Some(RETRY_AFTER), ..fault }
     }
 
     /// Returns 403 `forbidden`, with the missing scope in the details.
     pub(crate) fn forbidden(scope: Scope) -> Fault {
-        let why = format!("this needs the scope `{scope}`, which the token does not have");
+        let why = format!("the token does not have the scope `{scope}`");
         Fault::new(StatusCode::FORBIDDEN, "forbidden", why).with(json!({ "scope": scope.name() }))
     }
 

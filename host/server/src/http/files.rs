@@ -105,7 +105,7 @@ impl From<FileError> for Fault {
 pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, Fault> {
     let after = cursor.map(|cursor| match cursor.split_once('.') {
         Some((id, name)) => Ok((name.to_owned(), id.to_owned())),
-        None => Err(Fault::bad_request("`cursor` is what `next` of the page before says")),
+        None => Err(Fault::bad_request("`cursor` must be the `next` of the previous page")),
     });
     let after = after.transpose()?;
     let read = move |request: &Request| {

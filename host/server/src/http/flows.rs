@@ -53,7 +53,7 @@ pub(crate) fn source(flow: &RawValue) -> Result<Source, Fault> {
     }
     match serde_json::from_str::<String>(text) {
         Ok(text) => Ok(Source { name: "flow.yaml".into(), text }),
-        Err(_) => Err(Fault::bad_request("`flow` is an object or a text")),
+        Err(_) => Err(Fault::bad_request("`flow` must be an object or a text")),
     }
 }
 

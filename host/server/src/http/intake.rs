@@ -65,7 +65,7 @@ pub(crate) fn check_values(text: &[u8]) -> Result<(), Fault> {
     if !Json::has_too_many_values(text) {
         return Ok(());
     }
-    let why = format!("a body may have {JSON_VALUES} values of JSON; a list that has more is handed over as a file");
+    let why = format!("a body may have at most {JSON_VALUES} JSON values; send larger lists as a file");
     Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why))
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Resul
     if essence.eq_ignore_ascii_case(wanted) {
         return Ok(());
     }
-    let why = format!("the body was sent as `{essence}`: send it as `content-type: {wanted}`");
+    let why = format!("the body has the media type `{essence}`; send it with `content-type: {wanted}`");
     Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", why))
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Resul
 /// breaks off. Returns 429 if the other bodies of the tenant, or of the address, take all the memory that it may have.
 pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> {
     let large = || {
-        let why = format!("a body may have {most} bytes");
+        let why = format!("a body may have at most {most} bytes");
         Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
     };
     // A body whose announced length is too large is refused at once.
@@ -94,7 +94,7 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> 
     }
     let patience = Patience::with(&request);
     let late = || {
-        let why = format!("the body did not come within {} s", patience.as_secs_f32());
+        let why = format!("the body did not arrive within {} s", patience.as_secs_f32());
         Fault::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
     };
     let permit = request.extensions().get::<Arc<RequestPermit>>().cloned();
@@ -111,7 +111,7 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> 
     let read = tokio::time::timeout(patience, to_bytes(request.into_body(), most)).await.map_err(|_| late())?;
     let bytes = read.map_err(|error| match error.source().is_some_and(|why| why.is::<LengthLimitError>()) {
         true => large(),
-        false => Fault::bad_request("the body did not come whole"),
+        false => Fault::bad_request("the body is incomplete"),
     })?;
     if let Some(permit) = permit {
         permit.shrink_body(bytes.len() as u64);
@@ -121,7 +121,7 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> 
 
 fn wrong_json(error: &serde_json::Error) -> Fault {
     let what = match error.classify() {
-        Category::Data => "the body is not what is asked for",
+        Category::Data => "the body does not fit the route",
         _ => "the body is not JSON",
     };
     Fault::bad_request(format!("{what}: {error}")).with(json!({ "line": error.line(), "column": error.column() }))
@@ -159,7 +159,7 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, Fault> {
     if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
         return Ok(RunId::from(text));
     }
-    Err(Fault::bad_request("an id of a run has 1 to 200 letters, digits, and any of - _ . : / [ ]"))
+    Err(Fault::bad_request("the id of a run must have 1 to 200 letters, digits, and - _ . : / [ ]"))
 }
 
 /// Parses a run id in a path. An invalid id gets 404, since no run can have it.

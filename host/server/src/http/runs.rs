@@ -193,7 +193,7 @@ pub(crate) fn limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usi
     match asked.map(|asked| asked as usize) {
         None => Ok(usual),
         Some(asked) if (1..=most).contains(&asked) => Ok(asked),
-        Some(_) => Err(Fault::bad_request(format!("`limit` is from 1 to {most}"))),
+        Some(_) => Err(Fault::bad_request(format!("`limit` must be from 1 to {most}"))),
     }
 }
 

@@ -44,7 +44,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Upgrade, Fault> {
         let upgrade = WebSocketUpgrade::from_request_parts(parts, state).await;
-        let why = "this is a WebSocket: ask with `Connection: upgrade` and `Upgrade: websocket`";
+        let why = "this route is a WebSocket; send `Connection: upgrade` and `Upgrade: websocket`";
         upgrade.map(Upgrade).map_err(|_| Fault::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", why))
     }
 }

@@ -81,7 +81,7 @@ pub(crate) async fn start(
     let key = idempotency_key(&headers)?;
     let named = match (&body.run_id, &key) {
         (Some(_), Some(_)) => {
-            return Err(Fault::bad_request("a run has a `runId` or an `Idempotency-Key`, and not both"));
+            return Err(Fault::bad_request("send either `runId` or `Idempotency-Key`, not both"));
         }
         (Some(id), None) => Some(own_id(id)?),
         (None, key) => key.clone(),
@@ -94,7 +94,7 @@ pub(crate) async fn start(
     if let Some(record) = request.host.record(&run).map_err(|error| removed(&request, &run, error))? {
         drop(place);
         if record.request != Some(digest) {
-            let why = format!("the run `{run}` exists, and began with another request");
+            let why = format!("the run `{run}` exists and began with another request");
             return Err(Fault::new(StatusCode::CONFLICT, conflict, why));
         }
         let view = if wait { outcome(request, run).await? } else { view(request, run).await? };
@@ -111,7 +111,7 @@ const RESERVED: [&str; 5] = ["cron.", "event.", "hook.", "manual.", "idem-"];
 pub(crate) fn own_id(id: &str) -> Result<RunId, Fault> {
     match RESERVED.iter().find(|reserved| id.starts_with(*reserved)) {
         Some(reserved) => Err(Fault::bad_request(format!(
-            "ids that begin with `{reserved}` are those of runs that a trigger or an `Idempotency-Key` stands for; choose another one"
+            "ids that begin with `{reserved}` are reserved for triggers and `Idempotency-Key`; choose another one"
         ))),
         None => run_id(id),
     }
@@ -122,7 +122,7 @@ fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::Store
     let row = request.runs().ok().and_then(|runs| runs.run(request.tenant(), run).ok().flatten());
     match row {
         Some((row, _)) if row.status == "removed" => {
-            let why = format!("the run `{run}` was removed, and its id is not used again");
+            let why = format!("the run `{run}` was removed, and its id cannot be used again");
             Fault::new(StatusCode::CONFLICT, "run_removed", why)
         }
         _ => error.into(),
@@ -134,7 +134,7 @@ fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::Store
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<RunId>, Fault> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     if !(1..=KEY_CHARS).contains(&key.len()) {
-        return Err(Fault::bad_request(format!("an `Idempotency-Key` has 1 to {KEY_CHARS} characters")));
+        return Err(Fault::bad_request(format!("an `Idempotency-Key` must have 1 to {KEY_CHARS} characters")));
     }
     Ok(Some(RunId::from(format!("idem-{}", &hex::encode(Sha256::digest(key.as_bytes()))[..32]))))
 }
@@ -183,7 +183,7 @@ pub(crate) async fn named_or_whole(
         return library::load(request.clone(), name, version).await;
     }
     if version.is_some() {
-        return Err(Fault::bad_request("`version` goes with the name of a flow, and this request brings a whole one"));
+        return Err(Fault::bad_request("`version` needs the name of a flow, but the request contains a whole flow"));
     }
     match flows::check(request, flows::source(flow)?).await? {
         CheckedFlow { flow: Some(flow), .. } => Ok(flow),

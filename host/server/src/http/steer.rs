@@ -111,7 +111,8 @@ impl Emitted {
 
 /// Parses the body of a decision. Returns 400 unless it has exactly one of the four members.
 fn resolution(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolution, Fault> {
-    let one = || Fault::bad_request("the body has exactly one of `repeat: true`, `reply`, `output` and `fail: WHY`");
+    let one =
+        || Fault::bad_request("the body must have exactly one of `repeat: true`, `reply`, `output` and `fail: WHY`");
     let decision = (body.len() == 1).then(|| serde_json::from_value(serde_json::Value::Object(body)).ok()).flatten();
     match decision.ok_or_else(one)? {
         Decision::Repeat(true) => Ok(Resolution::Repeat),
@@ -322,7 +323,7 @@ pub(crate) async fn retry(
     }
     if body.keep_answers && body.from.is_none() {
         return Err(Fault::bad_request(
-            "`keepAnswers` goes with `from`: a run that is repeated as a whole asks everything",
+            "`keepAnswers` needs `from`, because a run that is repeated from the start asks again",
         ));
     }
     // A kept approval counts as a new one, so the caller needs the right to give it.

@@ -37,7 +37,7 @@ pub(crate) struct Which {
 /// The inputs of a task.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-#[expect(dead_code, reason = "it is here for the document; pages are written as the runtime has them")]
+#[expect(dead_code, reason = "only the OpenAPI document reads it; the runtime writes the pages")]
 pub(crate) struct TaskPage {
     run_id: String,
     /// The address of the task.
@@ -84,11 +84,10 @@ pub(crate) async fn read(request: Request, run: RunId, task: String, window: Win
         let inputs = request.host.task_inputs(request.host.runs(), &run, &task, window)?;
         match inputs.elsewhere.as_slice() {
             _ if inputs.node_type.is_some() => Ok(inputs),
-            [] => Err(Fault::not_found("task_not_found", format!("the run has begun no attempt at `{task}`"))),
+            [] => Err(Fault::not_found("task_not_found", format!("the run has no attempt at `{task}`"))),
             elsewhere => {
                 let addresses = elsewhere.join(", ");
-                let why =
-                    format!("the run has begun no attempt at `{task}`; the node ran at {addresses}, among others");
+                let why = format!("the run has no attempt at `{task}`; the addresses of the node include {addresses}");
                 Err(Fault::not_found("task_not_found", why))
             }
         }

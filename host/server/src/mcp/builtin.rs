@@ -92,8 +92,7 @@ const ALL: [(Builtin, &str, Scope, &str); 14] = [
         GetRun,
         "get_run",
         Scope::RunRead,
-        "Shows the status of a run, with its outputs, its error, or the gates that \
-                                         wait.",
+        "Shows the status of a run, with its outputs, its error, or the gates that wait.",
     ),
     (
         GetTask,
@@ -205,10 +204,9 @@ impl Builtin {
                 json!({ "flow": flow("A whole flow: an object, or its text. A script is { name, script }") }),
                 &["flow"],
             ),
-            DescribeFlow => (
-                json!({ "name": text("The name of the flow"), "version": number("The version; the newest by default") }),
-                &["name"],
-            ),
+            DescribeFlow => {
+                (json!({ "name": text("The name of the flow"), "version": number("The newest by default") }), &["name"])
+            }
             RunFlow => {
                 let (flow, version) = either();
                 (json!({ "flow": flow, "version": version, "input": input() }), &["flow"])

@@ -71,10 +71,7 @@ pub(super) fn read(host: &Host, uri: &str) -> Result<ReadResourceResult, ErrorDa
     };
     let unknown = || {
         ErrorData::resource_not_found(
-            format!(
-                "the server has no resource `{uri}`; `resources/list` \
-                                                            lists the resources"
-            ),
+            format!("the server has no resource `{uri}`; `resources/list` lists the resources"),
             None,
         )
     };

@@ -47,8 +47,12 @@ impl Refusal {
 
     /// Returns a 500 answer. The error goes to the log and is not shown to the caller.
     pub(super) fn internal(error: &dyn Display) -> Refusal {
-        tracing::error!(%error, "a request for flows failed");
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "the host could not do this".to_owned())
+        tracing::error!(%error, "a request to the steps API failed");
+        Refusal::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "INTERNAL_ERROR",
+            "the host failed; its log has the reason".to_owned(),
+        )
     }
 }
 

@@ -185,7 +185,8 @@ fn t4_no_computed_name_leads_to_the_flows_of_others() {
         caller.ask("POST", "/v1/runs?wait=true", &json!({ "flow": flow, "input": { "n": name } }), 201)
     };
     for name in names {
-        for (flow, why) in [(&json!("parent"), "in the library"), (&alone, "keep both in the library")] {
+        for (flow, why) in [(&json!("parent"), "the library has no flow"), (&alone, "store both flows in the library")]
+        {
             let ended = run(flow, name);
             assert_eq!(ended["error"]["code"], "flow_not_found", "{name}: {ended}");
             assert!(ended["error"]["message"].as_str().unwrap().contains(why), "{name}: {ended}");
@@ -260,7 +261,10 @@ fn t2_a_retry_is_held_to_the_policy_that_its_tenant_has_now() {
             (&json!("failed"), &json!("flow_not_found")),
             "{ended}"
         );
-        assert!(ended["error"]["message"].as_str().unwrap().contains("the operator lets no flow"), "{ended}");
+        assert!(
+            ended["error"]["message"].as_str().unwrap().contains("the operator does not allow this tenant"),
+            "{ended}"
+        );
     }
     for run in ["rests", "accepted"] {
         assert_eq!(caller.end(run)["status"], "succeeded", "{run}");

@@ -54,7 +54,7 @@ fn what_a_task_was_given_is_shown_by_its_address_and_in_pages() {
     assert_eq!((resumes, &page["next"]), (vec![json!(1), json!(2)], &3.into()), "{page}");
     assert!(served.get("/v1/runs/r/tasks/again?from=3").json().get("next").is_none());
     for (path, told) in [
-        ("/v1/runs/r/tasks/say", "the node ran at again[0].say, again[1].say, again[2].say, among others"),
+        ("/v1/runs/r/tasks/say", "the addresses of the node include again[0].say, again[1].say, again[2].say"),
         ("/v1/runs/r/tasks/none", "no attempt at `none`"),
         ("/v1/runs/r/tasks/again%2Fsay", "no attempt at `again/say`"),
     ] {

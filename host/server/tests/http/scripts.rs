@@ -87,10 +87,11 @@ fn a_script_of_a_tenant_calls_the_services_that_its_policy_lets_it_have() {
         Policy { grants: Some([("services".to_owned(), services)].into()), ..Policy::default() }
     };
     let flow = json!({ "flow": { "name": "asks", "script": ASKS } });
-    let denied =
-        |service: &str, why: &str| format!("denied: the service `{service}` is not granted to `script`; {why}");
-    let (more, none) =
-        ("`agent` is more than the operator allows this tenant: ", "the operator lets no flow of this tenant grant it");
+    let denied = |service: &str, why: &str| format!("denied: `script` has no grant for the service `{service}`; {why}");
+    let (more, none) = (
+        "`agent` exceeds the operator's limits for this tenant: ",
+        "the operator does not allow this tenant to grant it",
+    );
     for (policy, expected) in [
         (grants(&["pick"]), json!(["answered", denied("agent", &format!("{more}`pick`"))])),
         (grants(&["p*", "agen"]), json!(["answered", denied("agent", &format!("{more}`p*`, `agen`"))])),

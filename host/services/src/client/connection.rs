@@ -80,7 +80,7 @@ impl Drop for Connection {
 pub(super) fn broken(error: &hyper::Error) -> Failure {
     if error.is_parse() {
         let message = format!(
-            "the answer is not HTTP/1.1, or its head is larger than {MAX_HEADERS} headers and {MAX_HEAD} bytes: {error}"
+            "the answer is not HTTP/1.1, or its head exceeds {MAX_HEADERS} headers or {MAX_HEAD} bytes: {error}"
         );
         return Failure::new(code::PROTOCOL, message);
     }

@@ -66,7 +66,8 @@ async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) 
         found.map(|(_, value)| value.to_unescaped())
     };
     let realm = param("realm").unwrap_or_default();
-    let mut url = Url::parse(&realm).map_err(|why| refused(&realm, &format!("is no server of tokens: {why}")))?;
+    let mut url =
+        Url::parse(&realm).map_err(|why| refused(&realm, &format!("is not the URL of a token server: {why}")))?;
     url.query_pairs_mut().append_pair("scope", scope);
     if let Some(service) = param("service") {
         url.query_pairs_mut().append_pair("service", &service);
@@ -78,11 +79,11 @@ async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) 
     }
     let reply = access.wire.ask(ask).await?;
     if reply.status != StatusCode::OK {
-        let why = format!("{} gives no token for {scope}: it answers {}", shown(&realm), reply.status.as_u16());
+        let why = format!("{} refuses a token for {scope} with the status {}", shown(&realm), reply.status.as_u16());
         return Err(Failure::new(code::REGISTRY_DENIED, why));
     }
     let given: Given =
-        serde_json::from_slice(&reply.body).map_err(|why| refused(&realm, &format!("gives no token: {why}")))?;
+        serde_json::from_slice(&reply.body).map_err(|why| refused(&realm, &format!("sends no valid token: {why}")))?;
     sensitive(&format!("Bearer {}", given.token))
 }
 
@@ -96,15 +97,15 @@ impl Access<'_> {
         }
         let origin = url.origin().ascii_serialization();
         let why = format!(
-            "{registry} wants the credentials to be shown at {origin}, which is another server, so they were not; if you trust it \
-             with them, name it by `--registry-realm {registry}={origin}`"
+            "{registry} asks to send the credentials to {origin}, which is another server, so the host did not send \
+             them; to allow it, pass `--registry-realm {registry}={origin}`"
         );
         Err(Failure::new(code::REGISTRY_DENIED, why))
     }
 }
 
 fn sensitive(text: &str) -> Result<HeaderValue, Failure> {
-    let unfit = |_| Failure::new(code::REGISTRY_DENIED, "the credentials cannot stand in a header");
+    let unfit = |_| Failure::new(code::REGISTRY_DENIED, "the credentials do not fit into a header");
     let mut value = HeaderValue::from_str(text).map_err(unfit)?;
     value.set_sensitive(true);
     Ok(value)

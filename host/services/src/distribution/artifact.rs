@@ -98,17 +98,19 @@ impl Manifest {
     /// Reads a registry's answer. The error says why it is not the manifest of a component.
     pub(super) fn read(bytes: &[u8]) -> Result<Manifest, String> {
         let manifest: Manifest =
-            serde_json::from_slice(bytes).map_err(|error| format!("is no manifest of a component: {error}"))?;
+            serde_json::from_slice(bytes).map_err(|error| format!("is not the manifest of a component: {error}"))?;
         if manifest.config.media_type != CONFIG {
-            return Err(format!("is no component: its config is `{}`, not `{CONFIG}`", manifest.config.media_type));
+            return Err(format!("is not a component: its config is `{}`, not `{CONFIG}`", manifest.config.media_type));
         }
         match manifest.layers.as_slice() {
             [layer] if layer.media_type == LAYER && layer.digest.strip_prefix("sha256:").is_some_and(is_sha256) => {
                 Ok(manifest)
             }
-            [layer] if layer.media_type == LAYER => Err(format!("has a digest that is no SHA-256: `{}`", layer.digest)),
-            [layer] => Err(format!("is no component: its layer is `{}`, not `{LAYER}`", layer.media_type)),
-            layers => Err(format!("is no component: it has {} layers, not 1", layers.len())),
+            [layer] if layer.media_type == LAYER => {
+                Err(format!("has a digest that is not a SHA-256: `{}`", layer.digest))
+            }
+            [layer] => Err(format!("is not a component: its layer is `{}`, not `{LAYER}`", layer.media_type)),
+            layers => Err(format!("is not a component: it has {} layers, not 1", layers.len())),
         }
     }
 
@@ -156,12 +158,12 @@ mod tests {
             json!({ "schemaVersion": 2, "config": one(&config), "layers": layers }).to_string()
         };
         for (manifest, why) in [
-            ("{".to_owned(), "is no manifest"),
+            ("{".to_owned(), "is not the manifest"),
             (json!({ "schemaVersion": 2, "manifests": [] }).to_string(), "missing field `config`"),
             (described("application/vnd.oci.image.config.v1+json", &[LAYER]), "its config is"),
             (described(CONFIG, &["application/vnd.oci.image.layer.v1.tar+gzip"]), "its layer is"),
             (described(CONFIG, &[LAYER, LAYER]), "it has 2 layers"),
-            (described(CONFIG, &[LAYER]), "no SHA-256"),
+            (described(CONFIG, &[LAYER]), "is not a SHA-256"),
         ] {
             let refused = Manifest::read(manifest.as_bytes()).unwrap_err();
             assert!(refused.contains(why), "{manifest}: {refused}");

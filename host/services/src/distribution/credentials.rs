@@ -21,7 +21,7 @@ impl Credentials {
     /// Returns the credentials that `docker login` stored for a registry, in its file or with its helpers, if any.
     pub fn of_docker(registry: &str) -> Result<Option<Credentials>, Failure> {
         let wrong = |why: &dyn fmt::Display| {
-            let why = format!("the credentials that docker keeps for {registry} cannot be used: {why}");
+            let why = format!("cannot use docker's credentials for {registry}: {why}");
             Failure::new(code::REGISTRY_DENIED, why)
         };
         // `docker login` stores the credentials of its default registry under this name.
@@ -30,7 +30,9 @@ impl Credentials {
             Ok(DockerCredential::UsernamePassword(user, password)) => {
                 Ok(Some(Credentials { user, password: Zeroizing::new(password) }))
             }
-            Ok(DockerCredential::IdentityToken(_)) => Err(wrong(&"it is an identity token, not a name and a password")),
+            Ok(DockerCredential::IdentityToken(_)) => {
+                Err(wrong(&"they are an identity token, not a name and a password"))
+            }
             // A missing file means no credentials. The library reports unreadable files in the same way.
             Err(Unread::NoCredentialConfigured | Unread::ConfigNotFound | Unread::ConfigReadError) => Ok(None),
             // A helper without credentials for a registry fails.

@@ -48,8 +48,10 @@ impl Wanted {
     pub fn after_at(text: &str) -> Result<Wanted, String> {
         match text.split_once(':') {
             Some(("sha256", digest)) if is_sha256(digest) => Ok(Wanted::Digest(digest.to_owned())),
-            Some(_) => Err(format!("`{text}` is no digest: `sha256:` and 64 hexadecimal digits are expected")),
-            None => Version::parse(text).map(Wanted::Version).map_err(|why| format!("`{text}` is no version: {why}")),
+            Some(_) => Err(format!("`{text}` is not a digest: write `sha256:` and 64 hexadecimal digits")),
+            None => {
+                Version::parse(text).map(Wanted::Version).map_err(|why| format!("`{text}` is not a version: {why}"))
+            }
         }
     }
 
@@ -79,16 +81,17 @@ impl FromStr for Reference {
 
     fn from_str(text: &str) -> Result<Reference, String> {
         let (name, at) = text.split_once('@').map_or((text, None), |(name, at)| (name, Some(at)));
-        let (registry, path) = name.split_once('/').ok_or_else(|| format!("`{text}` names no registry"))?;
+        let (registry, path) = name.split_once('/').ok_or_else(|| format!("`{text}` has no registry"))?;
         let (repository, tag) = path.split_once(':').map_or((path, None), |(path, tag)| (path, Some(tag)));
         if !is_host(registry) {
             return Err(format!(
-                "`{registry}` is no registry: a host such as `ghcr.io` is expected, or with a port `localhost:5000`"
+                "`{registry}` is not a registry: write a host such as `ghcr.io`, or with a port `localhost:5000`"
             ));
         }
         if repository.len() > MAX_REPOSITORY || !repository.split('/').all(is_component) {
             return Err(format!(
-                "`{repository}` is no name of a repository: at most {MAX_REPOSITORY} letters a-z, digits, `.`, `_`, `-` and `/`"
+                "`{repository}` is not a name of a repository: use at most {MAX_REPOSITORY} letters a-z, digits, `.`, \
+                 `_`, `-` and `/`"
             ));
         }
         let wanted = match (at, tag) {
@@ -98,9 +101,9 @@ impl FromStr for Reference {
                 version_of(tag).map_or_else(|| Wanted::Tag(tag.into()), Wanted::Version)
             }
             (None, Some(tag)) => {
-                return Err(format!("`{tag}` is no tag: at most {MAX_TAG} letters, digits, `.`, `_`, `-`"));
+                return Err(format!("`{tag}` is not a tag: use at most {MAX_TAG} letters, digits, `.`, `_` and `-`"));
             }
-            (Some(_), Some(_)) => return Err("either a tag or what follows an `@` says which one".into()),
+            (Some(_), Some(_)) => return Err("use either a tag or a version after `@`, not both".into()),
         };
         Ok(Reference { registry: registry.to_owned(), repository: repository.to_owned(), wanted })
     }
@@ -164,17 +167,17 @@ mod tests {
     #[test]
     fn what_is_no_reference_is_told_why() {
         for (text, why) in [
-            ("greet", "names no registry"),
-            ("acme/greet", "is no registry"),
-            (".com/greet", "is no registry"),
-            ("user@ghcr.io/greet", "names no registry"),
-            ("ghcr.io/../x", "is no name of a repository"),
-            ("ghcr.io//x", "is no name of a repository"),
-            ("ghcr.io/Acme", "is no name of a repository"),
-            ("ghcr.io/acme?x=1", "is no name of a repository"),
-            ("ghcr.io/acme@1.2", "is no version"),
-            ("ghcr.io/acme@sha256:0f", "is no digest"),
-            ("ghcr.io/acme:a b", "is no tag"),
+            ("greet", "has no registry"),
+            ("acme/greet", "is not a registry"),
+            (".com/greet", "is not a registry"),
+            ("user@ghcr.io/greet", "has no registry"),
+            ("ghcr.io/../x", "is not a name of a repository"),
+            ("ghcr.io//x", "is not a name of a repository"),
+            ("ghcr.io/Acme", "is not a name of a repository"),
+            ("ghcr.io/acme?x=1", "is not a name of a repository"),
+            ("ghcr.io/acme@1.2", "is not a version"),
+            ("ghcr.io/acme@sha256:0f", "is not a digest"),
+            ("ghcr.io/acme:a b", "is not a tag"),
             ("ghcr.io/acme:next@1.2.0", "either a tag"),
         ] {
             let refused = text.parse::<Reference>().unwrap_err();

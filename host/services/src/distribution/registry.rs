@@ -85,11 +85,11 @@ impl Registry {
         for _ in 0..MAX_PAGES {
             let reply = self.ask(Ask::get(&url, MAX_DOCUMENT)).await?;
             if reply.status == StatusCode::NOT_FOUND {
-                return Err(self.missing("nothing"));
+                return Err(self.missing("no version"));
             }
             let reply = self.expect(reply, &[StatusCode::OK])?;
             let page: Page = serde_json::from_slice(&reply.body)
-                .map_err(|error| refused(&url, &format!("sends no list of tags: {error}")))?;
+                .map_err(|error| refused(&url, &format!("sends no valid list of tags: {error}")))?;
             versions.extend(page.tags.iter().flatten().filter_map(|tag| version_of(tag)));
             match next(&url, &reply) {
                 Some(next) => url = next,
@@ -127,7 +127,7 @@ impl Registry {
         let manifest = self.manifest(&path).await?.ok_or_else(|| self.missing(&format!("no `{path}`")))?;
         let layer = manifest.layer().ok_or_else(|| self.missing("no component"))?;
         if layer.size > most as u64 {
-            let why = format!("{}: the component has {} bytes; a pack may have {most}", self.name, layer.size);
+            let why = format!("{}: the component has {} bytes; the limit of a pack is {most}", self.name, layer.size);
             return Err(Failure::new(code::BODY_TOO_LARGE, why));
         }
         let url = format!("{}/blobs/{}", self.base, layer.digest);
@@ -150,7 +150,7 @@ impl Registry {
     }
 
     async fn put(&self, artifact: &Artifact, wanted: &Wanted) -> Result<(), Failure> {
-        let path = wanted.in_path().ok_or_else(|| self.missing("no name for what is pushed"))?;
+        let path = wanted.in_path().ok_or_else(|| self.missing("no version or tag to push to"))?;
         let (config, manifest) = artifact.described()?;
         self.upload(artifact.bytes.clone()).await?;
         self.upload(config).await?;
@@ -189,7 +189,7 @@ impl Registry {
         let reply = self.expect(reply, &[StatusCode::ACCEPTED])?;
         let place = reply.headers.get(LOCATION).and_then(|place| place.to_str().ok());
         let place = place.and_then(|place| Url::parse(&begin).ok()?.join(place).ok());
-        let mut place = place.ok_or_else(|| refused(&begin, "says no place for an upload"))?;
+        let mut place = place.ok_or_else(|| refused(&begin, "names no location for the upload"))?;
         place.query_pairs_mut().append_pair("digest", &digest);
         let mut ask = Ask::new(Method::PUT, place.as_str(), MAX_DOCUMENT);
         ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static(BINARY));
@@ -245,7 +245,7 @@ impl Registry {
         let status = reply.status.as_u16();
         let who = if self.credentials.is_some() { "with these credentials" } else { "without credentials" };
         Err(match status {
-            401 | 403 => Failure::new(code::REGISTRY_DENIED, format!("{} is not open {who} ({status})", self.name)),
+            401 | 403 => Failure::new(code::REGISTRY_DENIED, format!("{} denies access {who} ({status})", self.name)),
             _ => Failure::new(code::REGISTRY_REFUSED, format!("{} answers {status}", self.name)),
         })
     }
@@ -255,12 +255,12 @@ impl Registry {
         if found == digest {
             return Ok(());
         }
-        let why = format!("{} sends something else than it says: {found}, not {digest}", self.name);
+        let why = format!("{} sends content with the digest {found}, not {digest}", self.name);
         Err(Failure::new(code::PACK_CHANGED, why))
     }
 
     fn missing(&self, what: &str) -> Failure {
-        Failure::new(code::REGISTRY_NOT_FOUND, format!("there is {what} in {}", self.name))
+        Failure::new(code::REGISTRY_NOT_FOUND, format!("{} has {what}", self.name))
     }
 }
 

@@ -76,7 +76,7 @@ impl Wire {
             let seconds = EXCHANGE_TIMEOUT.as_secs();
             Err(Failure::retryable(
                 code::TIMEOUT,
-                format!("{} has not answered within {seconds} s", shown(self.home.as_str())),
+                format!("{} did not answer within {seconds} s", shown(self.home.as_str())),
             ))
         })
     }
@@ -90,7 +90,7 @@ impl Wire {
                 Some(to) => {
                     let to = parse(&ask.url)?
                         .join(to)
-                        .map_err(|why| refused(&ask.url, &format!("leads to no URL: {why}")))?;
+                        .map_err(|why| refused(&ask.url, &format!("redirects to an invalid URL: {why}")))?;
                     if !self.is_home(to.as_str()) {
                         ask.headers.remove(AUTHORIZATION);
                     }
@@ -100,13 +100,13 @@ impl Wire {
                     let (status, headers) = (answer.status, answer.headers);
                     let body = whole(answer.body, ask.most, &ask.url).await?;
                     if status == StatusCode::OK && !body.is_empty() && !encodings(&headers).is_empty() {
-                        return Err(refused(&ask.url, "encodes its answer, which the host did not ask for"));
+                        return Err(refused(&ask.url, "encodes its answer, which the host did not request"));
                     }
                     return Ok(Reply { status, headers, body });
                 }
             }
         }
-        Err(refused(self.home.as_str(), &format!("leads on more than {MAX_REDIRECTS} times")))
+        Err(refused(self.home.as_str(), &format!("redirects more than {MAX_REDIRECTS} times")))
     }
 
     async fn exchange(&self, ask: &Ask) -> Result<Answer, Failure> {
@@ -127,14 +127,12 @@ impl Wire {
 /// Parses a permitted URL: with TLS, or on this machine.
 fn parse(url: &str) -> Result<Url, Failure> {
     let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("{}: {why}", shown(url)));
-    let parsed = Url::parse(url).map_err(|error| wrong(format!("this is no URL: {error}")))?;
+    let parsed = Url::parse(url).map_err(|error| wrong(format!("this is not a URL: {error}")))?;
     match parsed.scheme() {
         "https" => Ok(parsed),
         "http" if parsed.host().is_some_and(|host| is_this_machine(&host)) => Ok(parsed),
-        "http" => {
-            Err(wrong("what comes without TLS may be anybody's; only this machine is asked so: use `https://`".into()))
-        }
-        _ => Err(wrong("it begins with `https://`".into())),
+        "http" => Err(wrong("only this machine may be reached without TLS; use `https://`".into())),
+        _ => Err(wrong("it must begin with `https://`".into())),
     }
 }
 

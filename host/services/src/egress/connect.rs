@@ -77,7 +77,7 @@ fn prepared(stream: TcpStream) -> io::Result<TcpStream> {
 pub(super) async fn secured(stream: TcpStream, origin: &Origin, tls: &TlsConnector) -> Result<Connection, Failure> {
     let name = match &origin.host {
         Host::Domain(name) => ServerName::try_from(name.clone())
-            .map_err(|_| Failure::new(code::TLS, format!("{name} is not a name that a certificate can have")))?,
+            .map_err(|_| Failure::new(code::TLS, format!("{name} cannot be the name in a certificate")))?,
         Host::Ipv4(address) => ServerName::IpAddress((*address).into()),
         Host::Ipv6(address) => ServerName::IpAddress((*address).into()),
     };
@@ -90,7 +90,7 @@ pub(super) async fn secured(stream: TcpStream, origin: &Origin, tls: &TlsConnect
 fn not_secured(origin: &Origin, error: &io::Error) -> Failure {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
-        Some(inner) => Failure::new(code::TLS, format!("{origin} is not to be trusted: {inner}")),
+        Some(inner) => Failure::new(code::TLS, format!("the certificate of {origin} is not trusted: {inner}")),
         None => no_connection(origin, error),
     }
 }

@@ -86,10 +86,9 @@ impl OriginGrants {
         match grant {
             Json::String(text) => Ok(OriginGrants(vec![text.parse()?])),
             Json::Array(items) => items.iter().map(one).collect::<Result<_, _>>().map(OriginGrants),
-            other => Err(format!(
-                "a list of origins such as `https://api.example.com` is expected, not {}",
-                other.type_name()
-            )),
+            other => {
+                Err(format!("write a list of origins such as `https://api.example.com`, not {}", other.type_name()))
+            }
         }
     }
 
@@ -137,7 +136,7 @@ impl FromIterator<OriginGrant> for OriginGrants {
 }
 
 fn one(item: &Json) -> Result<OriginGrant, String> {
-    let text = item.as_str().ok_or_else(|| format!("an origin is a text, not {}", item.type_name()))?;
+    let text = item.as_str().ok_or_else(|| format!("an origin must be a text, not {}", item.type_name()))?;
     text.parse()
 }
 
@@ -271,21 +270,21 @@ impl FromStr for OriginGrant {
 
     fn from_str(text: &str) -> Result<OriginGrant, String> {
         let wrong = |why: &str| format!("`{text}` is not an origin such as `https://api.example.com`: {why}");
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("it begins with `https://`"))?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("it must begin with `https://`"))?;
         let (below, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
         let url = super::origin::parse(&format!("{scheme}://{rest}")).map_err(|why| wrong(&why))?;
         let origin = Origin::of(&url).map_err(|why| wrong(&why))?;
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(wrong("it has no query and no fragment"));
+            return Err(wrong("it cannot have a query or a fragment"));
         }
         match &origin.host {
             Host::Domain(name) if name.contains('*') => {
-                return Err(wrong("`*` stands only for the first part of a name"));
+                return Err(wrong("`*` may replace only the first part of a name"));
             }
             Host::Domain(name) if below && !name.contains('.') => {
-                return Err(wrong("`*.` needs a name with a dot in it"));
+                return Err(wrong("the name after `*.` must contain a dot"));
             }
-            Host::Ipv4(_) | Host::Ipv6(_) if below => return Err(wrong("`*.` stands before a name, not an address")),
+            Host::Ipv4(_) | Host::Ipv6(_) if below => return Err(wrong("`*.` must precede a name, not an address")),
             _ => {}
         }
         let prefix = prefix(url.path()).ok_or_else(|| wrong("its path has an encoded separator"))?;

@@ -49,7 +49,7 @@ impl Origin {
             other => return Err(format!("`{other}` is neither `https` nor `http`")),
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("it names a user".into());
+            return Err("it must not name a user".into());
         }
         let host = url.host().ok_or("it has no host")?.to_owned();
         if matches!(&host, Host::Domain(name) if name.ends_with('.')) {
@@ -79,7 +79,7 @@ pub(super) fn parse(text: &str) -> Result<Url, String> {
     if text.contains(|letter: char| letter.is_control() || letter.is_whitespace() || letter == '\\') {
         return Err("it has a space, a control character or a backslash".into());
     }
-    let (_, rest) = text.split_once("://").ok_or("it has no `://` after its scheme")?;
+    let (_, rest) = text.split_once("://").ok_or("`://` is missing after its scheme")?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.is_empty() {
         return Err("it has no host".into());

@@ -41,9 +41,9 @@ impl OriginGrants {
 fn read(text: &str) -> Result<OriginGrant, String> {
     let wrong = |why: &str| format!("`{text}` is not a pattern of origins such as `https://*.example.com/v1`: {why}");
     let (scheme, rest) =
-        text.split_once("://").ok_or_else(|| wrong("it begins with `https://`, `http://` or `*://`"))?;
+        text.split_once("://").ok_or_else(|| wrong("it must begin with `https://`, `http://` or `*://`"))?;
     if rest.contains(['?', '#']) {
-        return Err(wrong("it has no query and no fragment"));
+        return Err(wrong("it cannot have a query or a fragment"));
     }
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let (name, any_port) = authority.strip_suffix(":*").map_or((authority, false), |name| (name, true));
@@ -51,7 +51,7 @@ fn read(text: &str) -> Result<OriginGrant, String> {
     let any_host = !below && (name == "*" || name.starts_with("*:"));
     let name = if any_host { name.replacen('*', PLACEHOLDER, 1) } else { name.to_owned() };
     if name.contains('*') {
-        return Err(wrong("in a host `*` stands alone or before the first dot"));
+        return Err(wrong("in a host, `*` must be alone or before the first dot"));
     }
     let url = origin::parse(&format!("{scheme}://{name}{path}")).map_err(|why| wrong(&why))?;
     let Origin { scheme, host, port } = Origin::of(&url).map_err(|why| wrong(&why))?;
@@ -59,7 +59,7 @@ fn read(text: &str) -> Result<OriginGrant, String> {
     let host = match host {
         _ if any_host => HostPattern::Any,
         Host::Domain(base) if below && base.contains('.') => HostPattern::Below(base),
-        _ if below => return Err(wrong("`*.` stands before a name with a dot in it")),
+        _ if below => return Err(wrong("the name after `*.` must contain a dot")),
         host => HostPattern::Is(host),
     };
     let prefix = segments(url.path()).map_err(wrong)?;
@@ -75,7 +75,7 @@ fn segments(path: &str) -> Result<Vec<Segment>, &'static str> {
     let path = path.strip_suffix("/*").unwrap_or(path);
     let segment = |text: &str| match text {
         "*" => Ok(Segment::Any),
-        text if text.contains('*') => Err("in a path `*` stands for a whole segment"),
+        text if text.contains('*') => Err("in a path, `*` must be a whole segment"),
         text => {
             let plain = plain_segment(text).ok_or("its path has an encoded separator")?;
             Ok(Segment::Is(plain.into_owned()))

@@ -52,7 +52,7 @@ impl Access {
         if metadata.nlink() > 1 {
             return Err(Failure::new(
                 codes::DENIED,
-                format!("`{path}` has several names (hard links), and is not read"),
+                format!("`{path}` has several names (hard links), so it cannot be read"),
             ));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(limit)).unwrap_or_default());
@@ -216,13 +216,15 @@ impl Obstacle {
 
     fn failure(&self, path: &FilePath) -> Failure {
         match self {
-            Obstacle::Nothing => Failure::new(codes::FILE_NOT_FOUND, format!("there is no `{path}`")),
+            Obstacle::Nothing => Failure::new(codes::FILE_NOT_FOUND, format!("`{path}` does not exist")),
             Obstacle::Link => link(path),
             Obstacle::Store => {
                 let message = format!("`{path}` leads into the folder of a store, which belongs to the host");
                 Failure::new(codes::DENIED, message)
             }
-            Obstacle::NoFolder => Failure::new(codes::INVALID_INPUT, format!("`{path}` leads through a file")),
+            Obstacle::NoFolder => {
+                Failure::new(codes::INVALID_INPUT, format!("`{path}` has a file in the place of a folder"))
+            }
             Obstacle::Failed(error) => failed(&path.to_string(), error),
         }
     }
@@ -272,11 +274,11 @@ fn refused(dir: &Dir, name: &str, path: &FilePath, error: &io::Error) -> Failure
 }
 
 fn link(path: &FilePath) -> Failure {
-    Failure::new(codes::DENIED, format!("`{path}` leads through a link, and links are not followed"))
+    Failure::new(codes::DENIED, format!("`{path}` contains a link, and the host follows no links"))
 }
 
 fn no_file(path: &FilePath) -> Failure {
-    Failure::new(codes::INVALID_INPUT, format!("`{path}` is no file"))
+    Failure::new(codes::INVALID_INPUT, format!("`{path}` is not a file"))
 }
 
 fn too_large(path: &FilePath, limit: u64) -> Failure {

@@ -22,7 +22,7 @@ impl Files {
     pub(crate) async fn get(&self, tenant: &Tenant, blob: BlobRef) -> Result<Bytes, Failure> {
         let (blobs, tenant) = (self.0.clone(), tenant.clone());
         let (blob, found) = blocking(move || blobs.get(&tenant, &blob).map(|found| (blob, found))).await?;
-        let missing = || Failure::new(code::INVALID_INPUT, format!("there is no file `{}`", blob.file_id));
+        let missing = || Failure::new(code::INVALID_INPUT, format!("the file `{}` does not exist", blob.file_id));
         found.map(Bytes::from_owner).ok_or_else(missing)
     }
 }

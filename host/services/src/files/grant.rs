@@ -30,14 +30,14 @@ impl FileGrants {
     /// Reads the value of `grants.files` of a node. The error is a sentence that names the wrong part.
     pub fn parse(grant: &Json) -> Result<FileGrants, String> {
         let members = grant.as_object().ok_or_else(|| {
-            format!("`{{ read: [\"data/**\"], write: [\"out/**\"] }}` is expected, not {}", grant.type_name())
+            format!("write `{{ read: [\"data/**\"], write: [\"out/**\"] }}`, not {}", grant.type_name())
         })?;
         let mut grants = FileGrants::default();
         for (kind, patterns) in members {
             match &**kind {
                 "read" => grants.read = list(patterns)?,
                 "write" => grants.write = list(patterns)?,
-                other => return Err(format!("files are granted to `read` and to `write`, not to `{other}`")),
+                other => return Err(format!("grants of files are `read` and `write`, not `{other}`")),
             }
         }
         Ok(grants)
@@ -62,7 +62,7 @@ impl FileGrants {
 fn list(patterns: &Json) -> Result<Vec<Pattern>, String> {
     let one = |item: &Json| match item.as_str() {
         Some(text) => Pattern::parse(text),
-        None => Err(format!("a path such as `data/**` is expected, not {}", item.type_name())),
+        None => Err(format!("write a path such as `data/**`, not {}", item.type_name())),
     };
     match patterns {
         Json::Array(items) => items.iter().map(one).collect(),
@@ -78,7 +78,9 @@ impl Pattern {
             names.pop();
         }
         match names.iter().any(|name| name.contains("**")) {
-            true => Err(format!("`{text}`: `**` stands last and alone, for all that is below")),
+            true => {
+                Err(format!("`{text}`: `**`, for everything below, must be the last name, without other characters"))
+            }
             false => Ok(Pattern { names, below }),
         }
     }
@@ -135,10 +137,10 @@ mod tests {
             (r#"{ "reed": [] }"#, "`reed`"),
             (r#"{ "read": [1] }"#, "not a number"),
             (r#"{ "read": ["/etc/**"] }"#, "without `/`"),
-            (r#"{ "read": ["../**"] }"#, "leads down"),
-            (r#"{ "read": ["a/**/b"] }"#, "stands last"),
-            (r#"{ "write": ["a**"] }"#, "stands last"),
-            (r#"{ "write": [".flowcell/**"] }"#, "the host's"),
+            (r#"{ "read": ["../**"] }"#, "must not contain"),
+            (r#"{ "read": ["a/**/b"] }"#, "must be the last name"),
+            (r#"{ "write": ["a**"] }"#, "must be the last name"),
+            (r#"{ "write": [".flowcell/**"] }"#, "reserved for the host"),
         ];
         for (text, told) in wrong {
             let error = grants(text).unwrap_err();

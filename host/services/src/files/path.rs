@@ -83,32 +83,32 @@ impl FilePath {
 
 /// Splits a path or a pattern into names.
 pub(super) fn names(text: &str) -> Result<Vec<&str>, String> {
-    let wrong = |why: &str| Err(format!("`{}` is no path: {why}", shown(text)));
+    let wrong = |why: &str| Err(format!("`{}` is not a path: {why}", shown(text)));
     if text.is_empty() || text.len() > MAX_PATH {
-        return wrong("it has 1 to 1024 bytes");
+        return wrong("it must have 1 to 1024 bytes");
     }
     if text.starts_with('/') {
-        return wrong("it begins in the tenant's folder, without `/`");
+        return wrong("it must be relative to the tenant's folder, without `/` in front");
     }
     let names: Vec<_> = text.split('/').collect();
     if names.len() > MAX_NAMES {
-        return wrong("it has at most 32 names");
+        return wrong("it may have at most 32 names");
     }
     for name in &names {
         if name.is_empty() || *name == "." || *name == ".." {
-            return wrong("it leads down only, without `.`, `..` and empty names");
+            return wrong("it must not contain `.`, `..` or empty names");
         }
         if name.len() > MAX_NAME {
-            return wrong("a name has at most 255 bytes");
+            return wrong("a name may have at most 255 bytes");
         }
         if name.contains(|letter: char| letter.is_control() || letter == '\\') {
-            return wrong("a name has no control characters and no backslash");
+            return wrong("a name must not contain control characters or backslashes");
         }
         if has_deceptive(name) {
-            return wrong("a name has no characters that are invisible or change the order of others");
+            return wrong("a name must not contain characters that are invisible or change the order of others");
         }
         if is_reserved(name) {
-            return wrong("names that begin with `.flowcell`, `.tenants` and `.versions` are the host's");
+            return wrong("names that begin with `.flowcell`, `.tenants` and `.versions` are reserved for the host");
         }
     }
     Ok(names)

@@ -79,8 +79,8 @@ fn fits(used: Used, more: Used, limits: &Limits) -> bool {
 
 fn exceeded(used: Used, limits: &Limits) -> Failure {
     let message = format!(
-        "the tenant's files would be more than {} bytes or {} files and folders; there are {} bytes in {} now, and what is \
-         removed makes room",
+        "the tenant's files would exceed {} bytes or {} files and folders; they have {} bytes in {} entries; remove \
+         some",
         limits.total, limits.entries, used.bytes, used.entries
     );
     Failure::new(code::QUOTA_EXCEEDED, message)

@@ -40,10 +40,10 @@ impl Request {
             ("list", _) => Verb::List,
             ("stat", _) => Verb::Stat,
             ("remove", _) => Verb::Remove,
-            ("read", _) => return Err(wrong("`as` is `text` or `file`".into())),
-            (other, _) => return Err(wrong(format!("files has no function `{other}`"))),
+            ("read", _) => return Err(wrong("`as` must be `text` or `file`".into())),
+            (other, _) => return Err(wrong(format!("`files` has no function `{other}`"))),
         };
-        let path = text("path").ok_or_else(|| wrong("`path` is a text".into()))?;
+        let path = text("path").ok_or_else(|| wrong("`path` must be a text".into()))?;
         let path = match (&verb, path) {
             (Verb::List, "" | ".") => FilePath::top(),
             (_, path) => FilePath::parse(path).map_err(wrong)?,
@@ -56,7 +56,7 @@ fn content(args: &Json) -> Result<Content, Failure> {
     let file = || Value::from(args.get("file")?.clone()).blob();
     match args.get("text") {
         Some(Json::String(text)) => Ok(Content::Text(text.clone())),
-        _ => file().map(Content::File).ok_or_else(|| wrong("what is written is `text` or `file`".into())),
+        _ => file().map(Content::File).ok_or_else(|| wrong("the content must be `text` or `file`".into())),
     }
 }
 

@@ -199,8 +199,8 @@ impl Sink {
 /// Returns the failure for a body with unrequested encodings, which the host cannot search for secrets.
 fn unrequested(encodings: &str) -> Failure {
     let message = format!(
-        "the server encoded the body of its answer with `{encodings}`, and the host asked for `gzip` at most; \
-         a node that sends its own `accept-encoding` gets such a body as it is"
+        "the server encoded the body of its answer with `{encodings}`, but the host requested at most `gzip`; to \
+         receive such a body unchanged, send your own `accept-encoding`"
     );
     Failure::new(code::PROTOCOL, message)
 }

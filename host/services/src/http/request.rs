@@ -38,12 +38,12 @@ impl Request {
     /// Reads the arguments of a call; an error is `invalid_input` or `http_body_too_large`.
     pub(super) fn read(call: &Call, limits: &Limits) -> Result<Request, Failure> {
         if !matches!(&*call.function, "send" | "start-send") {
-            return Err(wrong(format!("http has no function `{}`", call.function)));
+            return Err(wrong(format!("`http` has no function `{}`", call.function)));
         }
         let args = call.args.json();
-        let members = args.as_object().ok_or_else(|| wrong("the arguments are an object".into()))?;
+        let members = args.as_object().ok_or_else(|| wrong("the arguments must be an object".into()))?;
         if let Some(unknown) = members.keys().find(|key| !MEMBERS.contains(&key.as_ref())) {
-            return Err(wrong(format!("a request has no `{unknown}`")));
+            return Err(wrong(format!("unknown member `{unknown}` of a request")));
         }
         Ok(Request {
             method: method(args.get("method"))?,
@@ -72,7 +72,7 @@ fn wrong(message: String) -> Failure {
 fn text(member: Option<&Json>, name: &str) -> Result<Arc<str>, Failure> {
     match member {
         Some(Json::String(text)) => Ok(text.clone()),
-        other => Err(wrong(format!("`{name}` is a text, not {}", other.map_or("missing", Json::type_name)))),
+        other => Err(wrong(format!("`{name}` must be a text, not {}", other.map_or("missing", Json::type_name)))),
     }
 }
 
@@ -83,7 +83,7 @@ fn method(member: Option<&Json>) -> Result<Method, Failure> {
         && &*name != "CONNECT";
     match Method::from_bytes(name.as_bytes()) {
         Ok(method) if plain => Ok(method),
-        _ => Err(wrong("`method` is one such as `GET` or `POST`, in capital letters".into())),
+        _ => Err(wrong("`method` must be a method such as `GET` or `POST`, in capital letters".into())),
     }
 }
 
@@ -91,10 +91,12 @@ fn headers(member: Option<&Json>, limits: &Limits) -> Result<HeaderMap, Failure>
     let pairs = match member {
         None | Some(Json::Null) => &[],
         Some(Json::Array(pairs)) => pairs.as_slice(),
-        Some(other) => return Err(wrong(format!("`headers` is a list of [name, value], not {}", other.type_name()))),
+        Some(other) => {
+            return Err(wrong(format!("`headers` must be a list of [name, value], not {}", other.type_name())));
+        }
     };
     if pairs.len() > limits.headers {
-        return Err(wrong(format!("a request has at most {} headers", limits.headers)));
+        return Err(wrong(format!("a request may have at most {} headers", limits.headers)));
     }
     let mut headers = HeaderMap::new();
     let mut bytes = 0;
@@ -102,7 +104,7 @@ fn headers(member: Option<&Json>, limits: &Limits) -> Result<HeaderMap, Failure>
         let (name, value) = header(pair)?;
         bytes += name.as_str().len() + value.len();
         if bytes > limits.header_bytes {
-            return Err(wrong(format!("the headers of a request are at most {} bytes", limits.header_bytes)));
+            return Err(wrong(format!("the headers of a request may have at most {} bytes", limits.header_bytes)));
         }
         headers.append(name, value);
     }
@@ -111,23 +113,23 @@ fn headers(member: Option<&Json>, limits: &Limits) -> Result<HeaderMap, Failure>
 
 fn header(pair: &Json) -> Result<(HeaderName, HeaderValue), Failure> {
     let Some([Json::String(name), Json::String(value)]) = pair.as_array() else {
-        return Err(wrong("a header is a list of two texts, [name, value]".into()));
+        return Err(wrong("a header must be a list of two texts, [name, value]".into()));
     };
     // The message repeats neither: the name may be long, and the value may be a secret.
     let name = HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| wrong("the name of a header has another character than letters, digits and `-`".into()))?;
+        .map_err(|_| wrong("the name of a header may have only letters, digits and `-`".into()))?;
     if is_of_the_host(&name) {
-        return Err(wrong(format!("the header `{name}` is set by the host")));
+        return Err(wrong(format!("the host sets the header `{name}`")));
     }
     let ascii = Some(value.trim()).filter(|value| value.is_ascii());
     let value = ascii.and_then(|value| HeaderValue::from_str(value).ok());
     let value =
-        value.ok_or_else(|| wrong(format!("the value of `{name}` has a character that is not printable ASCII")))?;
+        value.ok_or_else(|| wrong(format!("the value of `{name}` may have only printable ASCII characters")))?;
     Ok((name, value))
 }
 
 fn content(member: Option<&Json>, limits: &Limits) -> Result<Content, Failure> {
-    let shape = || wrong("`body` is null, { \"text\": … } or { \"file\": … }".into());
+    let shape = || wrong("`body` must be null, { \"text\": … } or { \"file\": … }".into());
     let members = match member {
         None | Some(Json::Null) => return Ok(Content::None),
         Some(member) => member.as_object().filter(|members| members.len() == 1).ok_or_else(shape)?,
@@ -151,7 +153,7 @@ fn timeout(member: Option<&Json>, limits: &Limits) -> Result<Duration, Failure> 
         None | Some(Json::Null) => Ok(limits.default_timeout),
         Some(member) => match member.as_u64() {
             Some(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds).min(limits.max_timeout)),
-            _ => Err(wrong("`timeoutMs` is a whole number of milliseconds, at least 1".into())),
+            _ => Err(wrong("`timeoutMs` must be a whole number of milliseconds, at least 1".into())),
         },
     }
 }

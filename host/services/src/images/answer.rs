@@ -33,7 +33,10 @@ impl Answer {
         let data = json.get("data").and_then(Json::as_array).filter(|data| !data.is_empty());
         let data = data.ok_or_else(|| Trouble::nonsense("the answer has no images"))?;
         if data.len() as u64 > count {
-            return Err(Trouble::nonsense(format!("the answer has {} images, and {count} were asked for", data.len())));
+            return Err(Trouble::nonsense(format!(
+                "the answer has {} images, but the request was for {count}",
+                data.len()
+            )));
         }
         let made = data.iter().map(made).collect::<Result<_, _>>()?;
         let usd = usd(data.len() as u64);

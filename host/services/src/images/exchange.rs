@@ -100,7 +100,7 @@ impl<'a> Exchange<'a> {
             let usual = trouble::usual_wait(attempt, images.clock.chance());
             images.clock.sleep(Wait::Backoff, trouble.wait.unwrap_or(usual)).await;
         }
-        Err(Failure::new(code::MODEL_OVERLOADED, "there were too many attempts"))
+        Err(Failure::new(code::MODEL_OVERLOADED, "all attempts failed"))
     }
 
     /// Builds the body, which is the same for every attempt, and its media type.
@@ -117,7 +117,7 @@ impl<'a> Exchange<'a> {
         for (number, (name, file)) in all.enumerate() {
             let bytes = self.images.files.get(&self.outgoing.caller.tenant, file.clone()).await?;
             let left = room.checked_sub(bytes.len());
-            room = left.ok_or_else(|| wrong(&format!("the images have more than {MAX_BODY} bytes together")))?;
+            room = left.ok_or_else(|| wrong(&format!("the images have more than {MAX_BODY} bytes in total")))?;
             let mime = picture::media_type(&bytes).unwrap_or(BINARY);
             form.file(name, &format!("{name}-{}.{}", number + 1, picture::ending(&bytes)), mime, &bytes);
         }
@@ -159,7 +159,7 @@ impl<'a> Exchange<'a> {
     fn message(&self, key: Option<&Key>, kind: &str, body: &Bytes) -> Result<Message, Trouble> {
         let mut headers = plain_headers("application/json");
         let value = |text: &str| {
-            let unsendable = |_| Failure::new(code::MODEL_INVALID_REQUEST, "a header of the call cannot be sent");
+            let unsendable = |_| Failure::new(code::MODEL_INVALID_REQUEST, "a header of the call is invalid");
             HeaderValue::from_str(text).map_err(unsendable)
         };
         headers.insert(CONTENT_TYPE, value(kind)?);
@@ -193,7 +193,7 @@ impl<'a> Exchange<'a> {
             };
             let bytes = redaction.many_bytes(bytes).await?;
             let mime = picture::media_type(&bytes);
-            let mime = mime.ok_or_else(|| Trouble::nonsense("what came is no PNG, JPEG, GIF, WebP or AVIF"))?;
+            let mime = mime.ok_or_else(|| Trouble::nonsense("the content is not PNG, JPEG, GIF, WebP or AVIF"))?;
             kept.push(self.images.files.put(&self.outgoing.caller.tenant, bytes, mime.to_owned()).await?);
         }
         Ok(answer.files(kept, self.request.count()))
@@ -205,17 +205,18 @@ impl<'a> Exchange<'a> {
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
         if !origin.starts_with("https://") && origin != endpoint.origin().to_string() {
             return Err(Trouble::nonsense(
-                "the answer names an image that is neither behind `https` nor at the endpoint",
+                "the answer has the URL of an image that is neither `https` nor at the endpoint",
             ));
         }
-        let grant = origin.parse().map_err(|why| Trouble::nonsense(format!("the address of an image: {why}")))?;
+        let grant =
+            origin.parse().map_err(|why| Trouble::nonsense(format!("the URL of an image is invalid: {why}")))?;
         let to = client.egress().admit(url, &OriginGrants::from_iter([grant]))?;
         let message =
             Message { method: Method::GET, headers: plain_headers("image/*"), body: Bytes::new(), reuse: true };
         let sent = client.send(tenant, &to, message, &mut Progress::default()).await;
         let answer = sent.map_err(|failure| trouble::of_exchange(failure, false))?;
         if answer.status != StatusCode::OK {
-            let message = format!("the image behind a URL of the answer was answered with {}", answer.status.as_u16());
+            let message = format!("the server of an image answered with the status {}", answer.status.as_u16());
             return Err(Trouble::nonsense(message));
         }
         whole(answer, MAX_IMAGE, "the image").await
@@ -235,7 +236,7 @@ fn plain_headers(accept: &'static str) -> HeaderMap {
 async fn whole(answer: client::Answer, limit: usize, what: &str) -> Result<Vec<u8>, Trouble> {
     let client::Answer { headers, mut body, .. } = answer;
     if !client::encodings(&headers).is_empty() {
-        return Err(Trouble::nonsense(format!("{what} is encoded, which the host did not ask for")));
+        return Err(Trouble::nonsense(format!("{what} is encoded, which the host did not request")));
     }
     let mut bytes = Vec::new();
     while let Some(piece) = body.next().await.map_err(|failure| trouble::of_exchange(failure, true))? {

@@ -94,19 +94,19 @@ impl Profile {
         let written: Written = serde_path_to_error::deserialize(json.to_serde())
             .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
         if written.max_retries > MAX_RETRIES {
-            return Err(format!("maxRetries is at most {MAX_RETRIES}"));
+            return Err(format!("maxRetries must be at most {MAX_RETRIES}"));
         }
         if !(1..=MAX_CALLS).contains(&written.max_calls) {
-            return Err(format!("maxCalls is 1 to {MAX_CALLS}"));
+            return Err(format!("maxCalls must be 1 to {MAX_CALLS}"));
         }
         if !(1..=MAX_TIMEOUT_MS).contains(&written.timeout_ms) {
-            return Err(format!("timeoutMs is 1 to {MAX_TIMEOUT_MS}"));
+            return Err(format!("timeoutMs must be 1 to {MAX_TIMEOUT_MS}"));
         }
         if !written.options.is_null() && written.options.as_object().is_none() {
-            return Err(format!("options is an object, not {}", written.options.type_name()));
+            return Err(format!("options must be an object, not {}", written.options.type_name()));
         }
         if written.usd_per_image.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
-            return Err("usdPerImage is a number that is not below 0".into());
+            return Err("usdPerImage must be a number of at least 0".into());
         }
         let parts = Parts {
             base_url: Some(&written.base_url),

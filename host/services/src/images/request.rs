@@ -28,17 +28,17 @@ pub(super) struct Request {
 impl Request {
     pub(super) fn read(args: &[Json], profile: &Profile) -> Result<Request, Failure> {
         if args.len() > 3 {
-            return Err(wrong("there are at most three arguments: files, a prompt, and options"));
+            return Err(wrong("use at most three arguments: files, a prompt, and options"));
         }
         let images = images(args.first().unwrap_or(&Json::Null))?;
         let prompt = args.get(1).and_then(Json::as_str).filter(|prompt| !prompt.trim().is_empty());
-        let prompt = prompt.ok_or_else(|| wrong("the second argument is the prompt, a text that is not empty"))?;
+        let prompt = prompt.ok_or_else(|| wrong("the second argument must be the prompt, a non-empty text"))?;
         if prompt.chars().count() > MAX_PROMPT {
             return Err(wrong(&format!("the prompt has more than {MAX_PROMPT} characters")));
         }
         let mut options = profile.options();
         if let Some(given) = args.get(2).filter(|given| !given.is_null()) {
-            let given = given.as_object().ok_or_else(|| wrong("the third argument is an object with options"))?;
+            let given = given.as_object().ok_or_else(|| wrong("the third argument must be an object with options"))?;
             check_model(given, profile)?;
             options.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
@@ -49,7 +49,7 @@ impl Request {
             options.entry("model".into()).or_insert_with(|| Json::from(model.as_str()));
         }
         if mask.is_some() && images.is_empty() {
-            return Err(wrong("a `mask` is of an image, and none is given"));
+            return Err(wrong("a `mask` needs an image"));
         }
         Ok(Request { images, mask, prompt: prompt.to_owned(), options })
     }
@@ -68,20 +68,20 @@ fn images(given: &Json) -> Result<Vec<BlobRef>, Failure> {
         one => vec![file(one, place)?],
     };
     match images.len() > MAX_IMAGES {
-        true => Err(wrong(&format!("there are more than {MAX_IMAGES} images"))),
+        true => Err(wrong(&format!("use at most {MAX_IMAGES} images"))),
         false => Ok(images),
     }
 }
 
 fn file(json: &Json, place: &str) -> Result<BlobRef, Failure> {
-    let expected = format!("{place}: a file `{{ \"kind\": \"file\", \"fileId\": … }}` is expected");
+    let expected = format!("{place} must be a file `{{ \"kind\": \"file\", \"fileId\": … }}`");
     Value::from(json.clone()).blob().ok_or_else(|| wrong(&format!("{expected}, not {}", json.type_name())))
 }
 
 fn check_model(given: &Object, profile: &Profile) -> Result<(), Failure> {
     match given.get("model").map(|model| model.as_str().unwrap_or_default()) {
         Some(model) if !profile.lets_name(model) => {
-            Err(wrong(&format!("the operator lets no call name the model `{model}`; leave `model` away")))
+            Err(wrong(&format!("the operator does not allow the model `{model}` in calls; remove `model`")))
         }
         _ => Ok(()),
     }
@@ -91,15 +91,15 @@ fn check(options: &Object) -> Result<(), Failure> {
     for (name, value) in options {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if name.is_empty() || !name.bytes().all(plain) || RESERVED.contains(&&**name) {
-            return Err(wrong(&format!("`{name}` is no option of an image")));
+            return Err(wrong(&format!("unknown option `{name}` of an image")));
         }
         if !matches!(value, Json::String(_) | Json::Number(_) | Json::Bool(_)) {
             let found = value.type_name();
-            return Err(wrong(&format!("the option `{name}` is a text, a number, true or false, not {found}")));
+            return Err(wrong(&format!("the option `{name}` must be a text, a number, true or false, not {found}")));
         }
     }
     match options.get("n").map(|n| n.as_u64().unwrap_or(0)) {
-        Some(n) if !(1..=MAX_MADE).contains(&n) => Err(wrong(&format!("the option `n` is 1 to {MAX_MADE}"))),
+        Some(n) if !(1..=MAX_MADE).contains(&n) => Err(wrong(&format!("the option `n` must be 1 to {MAX_MADE}"))),
         _ => Ok(()),
     }
 }

@@ -23,7 +23,7 @@ impl Reading<'_> {
     pub(super) async fn output(&self, result: CallToolResult) -> Result<Json, Failure> {
         let text = text(&result.content);
         if result.is_error == Some(true) {
-            let said = text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "it does not say why".to_owned());
+            let said = text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "it gives no reason".to_owned());
             let message = cut(&self.redaction.text(&said), MAX_DESCRIPTION);
             return Err(Failure::new(code::TOOL_FAILED, message));
         }

@@ -49,14 +49,14 @@ pub(super) async fn start(
     environment: &Environment,
     keys: &mut Vec<Key>,
 ) -> Result<(Child, Pipes, ChildStderr), Failure> {
-    let cannot = |why: &str| Failure::new(code::MCP_CONNECT, format!("`{}` cannot be started: {why}", program.command));
-    let path = found(program, environment).ok_or_else(|| cannot("there is no such program"))?;
+    let cannot = |why: &str| Failure::new(code::MCP_CONNECT, format!("cannot start `{}`: {why}", program.command));
+    let path = found(program, environment).ok_or_else(|| cannot("the program does not exist"))?;
     let mut command = Command::new(path);
     command.args(&program.args).env_clear().kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if !program.folder.as_os_str().is_empty() {
         if !program.folder.is_dir() {
-            return Err(cannot("its folder is not there"));
+            return Err(cannot("its folder does not exist"));
         }
         command.current_dir(&program.folder);
     }
@@ -69,11 +69,11 @@ pub(super) async fn start(
     command.process_group(0);
     let mut child = command.spawn().map_err(|error| cannot(&error.to_string()))?;
     let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
-    let ((input, output), errors) = pipes.ok_or_else(|| cannot("it has no pipes"))?;
+    let ((input, output), errors) = pipes.ok_or_else(|| cannot("its pipes are missing"))?;
     let group = ProcessGroup::of(child.id());
     let (stop, stopped) = oneshot::channel();
     let (tell, exit) = watch::channel(None);
-    tracing::debug!(server = %server.name, "a server of tools was started");
+    tracing::debug!(server = %server.name, "started an MCP server");
     tokio::spawn(async move {
         tokio::select! {
             ended = child.wait() => drop(tell.send(Some(how(ended)))),

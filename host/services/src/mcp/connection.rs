@@ -174,8 +174,8 @@ impl Connection {
         match self.ask(request, Some(telling)).await? {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
-                let message =
-                    "the server asks for what was not offered: more input from a person or a model, or a task";
+                let message = "the server requests features that the host does not offer: input from a person or a \
+                               model, or a task";
                 Err(Failure::new(code::MCP_ERROR, message))
             }
             // A result without any members counts as success without content.
@@ -212,7 +212,8 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.watch.finish(&self.token, &self.id);
         if !self.answered {
-            let params = CancelledNotificationParam::new(Some(self.id.clone()), Some("nobody waits any more".into()));
+            let params =
+                CancelledNotificationParam::new(Some(self.id.clone()), Some("the caller no longer waits".into()));
             let peer = self.peer.clone();
             // No caller waits for the result of the cancellation.
             tokio::spawn(async move { drop(peer.notify_cancelled(params).await) });

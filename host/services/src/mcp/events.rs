@@ -81,7 +81,7 @@ impl Reading {
         self.goes_on |= id.as_ref().is_some_and(|id| !id.is_empty());
         let is_message = matches!(name.as_str(), "" | "message") && !data.trim().is_empty();
         if is_message {
-            match read_message(data.as_bytes(), "an event of the stream is no message") {
+            match read_message(data.as_bytes(), "an event of the stream is not a message") {
                 Ok(message) => {
                     if let Err(failure) = self.watch.see(&message) {
                         return self.fail(failure);
@@ -108,7 +108,7 @@ impl Reading {
     fn fail(&mut self, failure: Failure) {
         self.ended = true;
         let Some(id) = self.answers.take() else { return };
-        let error = ErrorData::internal_error("the stream broke", None);
+        let error = ErrorData::internal_error("the connection of the stream broke", None);
         self.watch.failed(id.clone(), failure);
         let answer = serde_json::to_string(&ServerJsonRpcMessage::error(error, Some(id))).ok();
         self.waiting.push_back(Sse { data: answer, ..Sse::default() });

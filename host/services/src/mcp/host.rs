@@ -18,6 +18,6 @@ impl ClientHandler for Host {
     }
 
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "this host shows no folders", None))
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "this host offers no folders", None))
     }
 }

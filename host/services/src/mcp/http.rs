@@ -106,7 +106,7 @@ impl Posts {
         let answer = sent.map_err(|failure| trouble(of_exchange(failure)))?;
         match answer.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                let message = format!("the server did not accept the key ({})", answer.status.as_u16());
+                let message = format!("the server refused the key ({})", answer.status.as_u16());
                 let failure = Failure::new(code::MCP_AUTH, message);
                 // The next connection reads the key again.
                 watch.end(failure.clone());
@@ -157,14 +157,15 @@ impl Posts {
         }
         let Some(id) = id else { return Ok(StreamableHttpPostResponse::Accepted) };
         if !kind.eq_ignore_ascii_case(JSON) {
-            let message = "the answer is neither JSON nor a stream of events: is this the address of such a server?";
+            let message = "the answer is neither JSON nor a stream of events; check that this is the address of an \
+                           MCP server";
             return Err(trouble(Failure::new(code::MCP_PROTOCOL, message)));
         }
         let bytes = read(body, MAX_ANSWER).await.map_err(trouble)?;
-        let answer = read_message(&bytes, "the answer is no message").map_err(trouble)?;
+        let answer = read_message(&bytes, "the answer is not a message").map_err(trouble)?;
         match events::answers(&answer, &id) {
             true => Ok(StreamableHttpPostResponse::Json(answer, session)),
-            false => Err(trouble(Failure::new(code::MCP_PROTOCOL, "the answer is that to something else"))),
+            false => Err(trouble(Failure::new(code::MCP_PROTOCOL, "the answer is for another request"))),
         }
     }
 }
@@ -235,7 +236,7 @@ fn plain(headers: &HeaderMap) -> Result<(), Troubled> {
     match encodings(headers).is_empty() {
         true => Ok(()),
         false => {
-            let message = "the server encoded its answer, which the host did not ask for";
+            let message = "the server encoded its answer, which the host did not request";
             Err(trouble(Failure::new(code::MCP_PROTOCOL, message)))
         }
     }
@@ -245,7 +246,7 @@ fn with_session(headers: HashMap<HeaderName, HeaderValue>, session: Option<Arc<s
     let mut own: HeaderMap = headers.into_iter().collect();
     if let Some(session) = session {
         let value = HeaderValue::from_str(&session)
-            .map_err(|_| trouble(Failure::new(code::MCP_PROTOCOL, "the name of the session cannot be sent")))?;
+            .map_err(|_| trouble(Failure::new(code::MCP_PROTOCOL, "the id of the session is not a valid header")))?;
         own.insert(SESSION, value);
     }
     Ok(own)

@@ -119,9 +119,9 @@ impl Servers {
             return Ok(Servers::default());
         }
         let members =
-            json.as_object().ok_or_else(|| wrong(format!(": an object is expected, not {}", json.type_name())))?;
+            json.as_object().ok_or_else(|| wrong(format!(": must be an object, not {}", json.type_name())))?;
         if members.len() > MAX_SERVERS {
-            return Err(wrong(format!(": there are more than {MAX_SERVERS} servers")));
+            return Err(wrong(format!(": more than {MAX_SERVERS} servers")));
         }
         let servers = members.iter().map(|(name, json)| {
             let server = Server::read(name, json, folder).map_err(|why| wrong(format!(".{name}: {why}")))?;
@@ -147,11 +147,11 @@ impl Server {
             .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
         for (member, value) in [("timeoutMs", profile.timeout_ms), ("startMs", profile.start_ms)] {
             if !(1..=MAX_TIMEOUT_MS).contains(&value) {
-                return Err(format!("{member} is 1 to {MAX_TIMEOUT_MS}"));
+                return Err(format!("{member} must be 1 to {MAX_TIMEOUT_MS}"));
             }
         }
         if !(1..=MAX_CALLS).contains(&profile.max_calls) {
-            return Err(format!("maxCalls is 1 to {MAX_CALLS}"));
+            return Err(format!("maxCalls must be 1 to {MAX_CALLS}"));
         }
         Ok(Server {
             name: name.clone(),
@@ -167,7 +167,9 @@ fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     match (1..=MAX_SERVER_NAME).contains(&name.len()) && name.bytes().all(plain) {
         true => Ok(()),
-        false => Err(format!("a name has letters, digits, `_`, `-` and `.` only, {MAX_SERVER_NAME} at most")),
+        false => {
+            Err(format!("a name may have only letters, digits, `_`, `-` and `.`, at most {MAX_SERVER_NAME} characters"))
+        }
     }
 }
 
@@ -175,18 +177,18 @@ fn way(profile: Profile, folder: &Path) -> Result<Way, String> {
     match (&profile.command, &profile.url) {
         (Some(_), None) => program(profile, folder).map(Way::Program),
         (None, Some(_)) => address(profile, folder).map(Way::Address),
-        (None, None) => Err("it has neither `command` nor `url`".into()),
-        (Some(_), Some(_)) => Err("it has both `command` and `url`".into()),
+        (None, None) => Err("`command` or `url` is missing".into()),
+        (Some(_), Some(_)) => Err("use either `command` or `url`, not both".into()),
     }
 }
 
 fn program(profile: Profile, folder: &Path) -> Result<Program, String> {
     if !profile.headers.is_empty() || !profile.allow_private.is_empty() {
-        return Err("a `command` has no `headers` and no `allowPrivate`".into());
+        return Err("`headers` and `allowPrivate` are not allowed with `command`".into());
     }
     let command = profile.command.filter(|command| !command.is_empty()).ok_or("`command` is empty")?;
     if command.contains('\0') || profile.args.iter().any(|argument| argument.contains('\0')) {
-        return Err("`command` and `args` have no NUL".into());
+        return Err("`command` and `args` must not contain NUL".into());
     }
     let environment = Setting::environment(&profile.env, folder)?;
     let folder = profile.cwd.map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
@@ -195,7 +197,7 @@ fn program(profile: Profile, folder: &Path) -> Result<Program, String> {
 
 fn address(profile: Profile, folder: &Path) -> Result<Address, String> {
     if !profile.args.is_empty() || !profile.env.is_null() || profile.cwd.is_some() {
-        return Err("a `url` has no `args`, no `env` and no `cwd`".into());
+        return Err("`args`, `env` and `cwd` are not allowed with `url`".into());
     }
     let url = profile.url.unwrap_or_default();
     let grant = url.split(['?', '#']).next().unwrap_or_default().parse().map_err(|why| format!("url: {why}"))?;
@@ -210,9 +212,10 @@ fn address(profile: Profile, folder: &Path) -> Result<Address, String> {
 }
 
 fn header(name: &str, json: &Json, folder: &Path) -> Result<(HeaderName, Setting), String> {
-    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("headers: `{name}` cannot be sent"))?;
+    let parsed =
+        HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("headers: `{name}` is not a valid header"))?;
     if OWN_HEADERS.contains(&parsed.as_str()) {
-        return Err(format!("headers: `{name}` is set by the host"));
+        return Err(format!("headers: the host sets `{name}`"));
     }
     let prefix = if parsed == hyper::header::AUTHORIZATION { "Bearer " } else { "" };
     Ok((parsed, Setting::read(json, &format!("headers.{name}"), prefix, folder)?))

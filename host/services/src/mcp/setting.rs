@@ -52,7 +52,7 @@ impl Setting {
     pub(super) fn read(json: &Json, place: &str, prefix: &str, folder: &Path) -> Result<Setting, String> {
         if let Some(text) = json.as_str() {
             return match text.contains('\0') {
-                true => Err(format!("{place}: it has a NUL")),
+                true => Err(format!("{place} must not contain NUL")),
                 false => Ok(Setting::Plain(text.to_owned())),
             };
         }
@@ -62,7 +62,7 @@ impl Setting {
             (Some(name), None) if is_variable(&name) => KeySource::Environment(name),
             (Some(name), None) => return Err(format!("{place}: `{name}` is not the name of a variable")),
             (None, Some(file)) => KeySource::File(folder.join(file)),
-            _ => return Err(format!("{place}: a text, `{{ keyEnv }}` or `{{ keyFile }}` is expected")),
+            _ => return Err(format!("{place} must be a text, `{{ keyEnv }}` or `{{ keyFile }}`")),
         };
         Ok(Setting::Key { source, prefix: written.prefix.unwrap_or_else(|| prefix.to_owned()) })
     }
@@ -77,13 +77,13 @@ impl Setting {
             Json::Null => Ok(Vec::new()),
             Json::Array(names) => names
                 .iter()
-                .map(|name| Ok((named(name.as_str().ok_or("env: a name is a text")?)?, Setting::Passed)))
+                .map(|name| Ok((named(name.as_str().ok_or("env: a name must be a text")?)?, Setting::Passed)))
                 .collect(),
             Json::Object(settings) => settings
                 .iter()
                 .map(|(name, json)| Ok((named(name)?, Setting::read(json, &format!("env.{name}"), "", folder)?)))
                 .collect(),
-            other => Err(format!("env: a list of names or an object is expected, not {}", other.type_name())),
+            other => Err(format!("env: must be a list of names or an object, not {}", other.type_name())),
         }
     }
 
@@ -114,7 +114,7 @@ impl Setting {
         keys: &mut Vec<Key>,
     ) -> Result<HeaderValue, Failure> {
         let text = self.value(name, environment, keys).await?.unwrap_or_default();
-        let unsendable = |_| Failure::new(code::MCP_AUTH, format!("the value of the header `{name}` cannot be sent"));
+        let unsendable = |_| Failure::new(code::MCP_AUTH, format!("the value of the header `{name}` is invalid"));
         let mut value = HeaderValue::from_str(&text).map_err(unsendable)?;
         value.set_sensitive(true);
         Ok(value)

@@ -53,7 +53,7 @@ impl Stdio {
             match self.output.next().await {
                 Ok(Some(Line::Whole(line))) if line.trim_ascii().is_empty() => {}
                 Ok(Some(Line::Whole(line))) => {
-                    match read_message(&line, "the server wrote a line that is no message") {
+                    match read_message(&line, "the server wrote a line that is not a message") {
                         Ok(message) => return Some(message),
                         Err(failure) => self.end(failure),
                     }

@@ -58,8 +58,8 @@ pub(super) fn extend(
                 }
                 tools.push(tool);
             }
-            Ok(_) => tracing::warn!(tool = %name, "a tool is left out: another has the same name"),
-            Err(why) => tracing::warn!(tool = %name, "a tool is left out: {why}"),
+            Ok(_) => tracing::warn!(tool = %name, "a tool is omitted: another has the same name"),
+            Err(why) => tracing::warn!(tool = %name, "a tool is omitted: {why}"),
         }
     }
     Ok(())

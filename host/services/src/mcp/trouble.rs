@@ -61,7 +61,7 @@ pub(super) fn of_request(error: ServiceError, id: Option<&RequestId>, watch: &Wa
 
 /// Returns the failure for an answer of another kind than its request.
 pub(super) fn nonsense() -> Failure {
-    Failure::new(code::MCP_PROTOCOL, "the answer is not of the kind that was asked for")
+    Failure::new(code::MCP_PROTOCOL, "the answer has another kind than the request")
 }
 
 /// Returns the failure for a connection that could not be opened. No tool was called.
@@ -72,7 +72,7 @@ pub(super) fn of_start(error: &ClientInitializeError, watch: &Watch) -> Failure 
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_start(fallback, watch),
         ClientInitializeError::ConnectionClosed(_) => closed(watch),
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
-            Failure::new(code::MCP_PROTOCOL, "the server speaks no version of the protocol that is known here")
+            Failure::new(code::MCP_PROTOCOL, "the host supports no version of the protocol that the server speaks")
         }
         _ => nonsense(),
     }

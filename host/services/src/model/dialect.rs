@@ -128,7 +128,7 @@ impl Dialect {
     /// Refuses members that a provider of this dialect would ignore although they change the meaning.
     pub(super) fn check(self, request: &Request) -> Result<(), Failure> {
         match self == Dialect::Responses && !request.stop.is_empty() {
-            true => Err(wrong("`stop` is not known by providers of the dialect `responses`")),
+            true => Err(wrong("providers of the dialect `responses` do not support `stop`")),
             false => Ok(()),
         }
     }
@@ -164,7 +164,7 @@ pub(super) fn add_headers(profile: &Profile, key: Option<&Key>, headers: &mut He
 }
 
 fn unsendable<E>(_: E) -> Failure {
-    Failure::new(code::MODEL_INVALID_REQUEST, "a header of the provider's profile cannot be sent")
+    Failure::new(code::MODEL_INVALID_REQUEST, "a header of the provider's profile is invalid")
 }
 
 /// A request body under construction. It leaves out members without a value.
@@ -197,7 +197,7 @@ impl Body {
 fn with_params(body: Body, params: &Object) -> Result<Json, Failure> {
     let mut members = body.0;
     for (name, value) in params {
-        let taken = || wrong(format!("`params.{name}` says again what the request says"));
+        let taken = || wrong(format!("`params.{name}` repeats a member of the request"));
         let merged = match (members.get(name), value) {
             (None, value) => value.clone(),
             (Some(Json::Object(own)), Json::Object(more)) => {

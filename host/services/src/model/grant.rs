@@ -21,14 +21,12 @@ pub(super) fn check(caller: &Caller, provider: &str, model: &str) -> Result<(), 
         }
         Some(other) => return Err(unreadable(other)),
     };
-    let message = || {
-        format!("the model {name} is not granted to this node; to allow it, add `grants: {{ model: [\"{name}\"] }}`")
-    };
+    let message =
+        || format!("this node has no grant for the model {name}; to allow it, add `grants: {{ model: [\"{name}\"] }}`");
     if granted { Ok(()) } else { Err(Failure::new(code::DENIED, message())) }
 }
 
 fn unreadable(found: &Json) -> Failure {
-    let message =
-        format!("grants.model: a list of patterns such as `anthropic/*` is expected, not {}", found.type_name());
+    let message = format!("grants.model: write a list of patterns such as `anthropic/*`, not {}", found.type_name());
     Failure::new(code::DENIED, message)
 }

@@ -115,7 +115,7 @@ impl Providers {
         let name = name.unwrap_or(&self.default);
         self.profiles.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.names().collect();
-            wrong(format!("there is no model provider `{name}`; {}", instead(name, &known)))
+            wrong(format!("unknown model provider `{name}`; {}", instead(name, &known)))
         })
     }
 
@@ -126,7 +126,7 @@ impl Providers {
 
 /// Merges a profile over the built-in one. A profile that sets one source of the key drops the built-in source.
 fn merged(built_in: Option<&Json>, change: &Json, name: &str) -> Result<Json, Failure> {
-    let change = change.as_object().ok_or_else(|| wrong(format!("providers.profiles.{name} is an object")))?;
+    let change = change.as_object().ok_or_else(|| wrong(format!("providers.profiles.{name} must be an object")))?;
     let mut members: Object = built_in.and_then(Json::as_object).cloned().unwrap_or_default();
     if change.keys().any(|key| matches!(&**key, "keyEnv" | "keyFile")) {
         members.retain(|key, _| !matches!(&**key, "keyEnv" | "keyFile"));
@@ -161,26 +161,26 @@ fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     match !name.is_empty() && name.bytes().all(plain) {
         true => Ok(()),
-        false => Err("a name has letters, digits, `_`, `-` and `.` only".into()),
+        false => Err("a name may have only letters, digits, `_`, `-` and `.`".into()),
     }
 }
 
 fn check_numbers(profile: &Profile) -> Result<(), String> {
     let unsound = profile.prices.iter().find(|price| !price.is_sound());
     if let Some(price) = unsound {
-        return Err(format!("prices: a number for `{}` is no price", price.model));
+        return Err(format!("prices: a number for `{}` is not a price", price.model));
     }
     if !(1..=MAX_CALLS).contains(&profile.max_calls) {
-        return Err(format!("maxCalls is 1 to {MAX_CALLS}"));
+        return Err(format!("maxCalls must be 1 to {MAX_CALLS}"));
     }
     if profile.max_retries > MAX_RETRIES {
-        return Err(format!("maxRetries is at most {MAX_RETRIES}"));
+        return Err(format!("maxRetries must be at most {MAX_RETRIES}"));
     }
     if !(1..=MAX_TIMEOUT_MS).contains(&profile.timeout_ms) {
-        return Err(format!("timeoutMs is 1 to {MAX_TIMEOUT_MS}"));
+        return Err(format!("timeoutMs must be 1 to {MAX_TIMEOUT_MS}"));
     }
     match profile.idle_ms == 0 || profile.max_tokens == Some(0) {
-        true => Err("idleMs and maxTokens are at least 1".into()),
+        true => Err("idleMs and maxTokens must be at least 1".into()),
         false => Ok(()),
     }
 }
@@ -193,10 +193,10 @@ fn endpoint(profile: &Profile, folder: &Path) -> Result<Endpoint, String> {
 
 fn script(profile: &Profile, folder: &Path) -> Result<Script, String> {
     if profile.dialect != Dialect::Simulated && (profile.script.is_some() || profile.script_file.is_some()) {
-        return Err("only a profile of the dialect `simulated` has a script".into());
+        return Err("only a profile of the dialect `simulated` may have a script".into());
     }
     match (&profile.script, &profile.script_file) {
-        (Some(_), Some(_)) => Err("it has both `script` and `scriptFile`".into()),
+        (Some(_), Some(_)) => Err("use either `script` or `scriptFile`, not both".into()),
         (Some(entries), None) => Script::new(entries.clone()),
         (None, None) => Script::new(Vec::new()),
         (None, Some(file)) => {

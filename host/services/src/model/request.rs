@@ -130,7 +130,7 @@ fn tools(shape: &Shape<'_>) -> Result<Vec<Tool>, Failure> {
         let tool = tool(item, &format!("tools[{index}]"))?;
         match names.insert(tool.name.clone()) {
             true => Ok(tool),
-            false => Err(wrong(format!("two tools are called `{}`", tool.name))),
+            false => Err(wrong(format!("two tools have the name `{}`", tool.name))),
         }
     });
     tools.collect()
@@ -165,7 +165,7 @@ fn tool_choice(shape: &Shape<'_>, tools: &[Tool]) -> Result<ToolChoice, Failure>
     };
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     match &choice {
-        ToolChoice::Any if tools.is_empty() => Err(wrong("`toolChoice` is \"any\", but there are no tools")),
+        ToolChoice::Any if tools.is_empty() => Err(wrong("`toolChoice` is \"any\", but the request has no tools")),
         ToolChoice::Tool(name) if !names.contains(&&**name) => {
             Err(wrong(format!("`toolChoice` names the tool `{name}`; {}", instead(name, &names))))
         }
@@ -174,7 +174,7 @@ fn tool_choice(shape: &Shape<'_>, tools: &[Tool]) -> Result<ToolChoice, Failure>
 }
 
 fn stop(shape: &Shape<'_>) -> Result<Vec<Arc<str>>, Failure> {
-    let refuse = || shape.refuse("stop", "a list of at most 16 texts, none of them empty");
+    let refuse = || shape.refuse("stop", "a list of at most 16 non-empty texts");
     let items = shape.list("stop")?;
     if items.len() > MAX_STOPS {
         return Err(refuse());

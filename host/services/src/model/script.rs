@@ -105,16 +105,16 @@ impl Entry {
     /// Checks the entry; the error says what to correct.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.text.is_some() && self.json.is_some() {
-            return Err("it has both `text` and `json`".into());
+            return Err("use either `text` or `json`, not both".into());
         }
         if self.chunk == Some(0) {
-            return Err("`chunk` is at least 1".into());
+            return Err("`chunk` must be at least 1".into());
         }
         if let Some(stop) = self.stop.as_deref().filter(|stop| Stop::named(stop).is_none()) {
-            return Err(format!("`stop` is not `{stop}`: {}", Stop::ALL.map(Stop::name).join(", ")));
+            return Err(format!("`stop` cannot be `{stop}`: {}", Stop::ALL.map(Stop::name).join(", ")));
         }
         match self.error.as_ref().filter(|error| !CODES.contains(&error.code.as_str())) {
-            Some(error) => Err(format!("`error.code` is not `{}`: {}", error.code, CODES.join(", "))),
+            Some(error) => Err(format!("`error.code` cannot be `{}`: {}", error.code, CODES.join(", "))),
             None => Ok(()),
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn wrong(message: impl Into<String>) -> Failure {
 pub(super) fn instead(name: &str, known: &[&str]) -> String {
     match similar(name, known.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("there is `{}`", known.join("`, `")),
+        None => format!("expected one of `{}`", known.join("`, `")),
     }
 }
 
@@ -27,9 +27,11 @@ impl<'a> Shape<'a> {
     /// Reads an object that may have only the members in `known`.
     pub(super) fn of(json: &'a Json, place: &str, known: &[&str]) -> Result<Shape<'a>, Failure> {
         let members =
-            json.as_object().ok_or_else(|| wrong(format!("{place} is an object, not {}", json.type_name())))?;
+            json.as_object().ok_or_else(|| wrong(format!("{place} must be an object, not {}", json.type_name())))?;
         match members.keys().find(|key| !known.contains(&key.as_ref())) {
-            Some(unknown) => Err(wrong(format!("{place} has no `{unknown}`; {}", instead(unknown, known)))),
+            Some(unknown) => {
+                Err(wrong(format!("{place} has the unknown member `{unknown}`; {}", instead(unknown, known))))
+            }
             None => Ok(Shape { place: place.to_owned(), members }),
         }
     }
@@ -37,7 +39,7 @@ impl<'a> Shape<'a> {
     /// Returns the failure that says which value a member should have.
     pub(super) fn refuse(&self, name: &str, expected: &str) -> Failure {
         let found = self.members.get(name).map_or("missing", Json::type_name);
-        wrong(format!("`{name}` of {} is {expected}; it is {found}", self.place))
+        wrong(format!("`{name}` of {} must be {expected}; it is {found}", self.place))
     }
 
     /// Returns a member that is present and not null.
@@ -55,7 +57,7 @@ impl<'a> Shape<'a> {
 
     /// Returns a string that is present and not empty.
     pub(super) fn required_text(&self, name: &str) -> Result<Arc<str>, Failure> {
-        self.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| self.refuse(name, "a text that is not empty"))
+        self.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| self.refuse(name, "a non-empty text"))
     }
 
     pub(super) fn list(&self, name: &str) -> Result<&'a [Json], Failure> {

@@ -103,7 +103,7 @@ fn turns_since(request: &Request, asked: &str) -> usize {
 }
 
 fn failed(error: &ScriptedError) -> Trouble {
-    let message = error.message.as_deref().unwrap_or("the script says so");
+    let message = error.message.as_deref().unwrap_or("the script simulates this failure");
     let wait = error.retry_after_ms.map(Duration::from_millis);
     Trouble { wait, ..Trouble::new(&error.code, message) }
 }

@@ -175,17 +175,17 @@ fn by_status(status: Option<u16>, own_code: &str) -> &'static str {
 
 fn sentence(class: &str) -> &'static str {
     match class {
-        code::MODEL_AUTH => "the provider did not accept the key",
-        code::MODEL_PERMISSION => "the key may not use this",
+        code::MODEL_AUTH => "the provider refused the key",
+        code::MODEL_PERMISSION => "the key has no permission for this request",
         code::MODEL_INVALID_REQUEST => "the provider did not understand the request",
-        code::MODEL_NOT_FOUND => "the provider does not have this model, or nothing is at this address",
-        code::MODEL_TOO_LARGE => "the request is larger than the provider takes",
-        code::MODEL_CONTEXT_EXCEEDED => "the messages are longer than the model can read",
+        code::MODEL_NOT_FOUND => "the provider does not have this model, or the address is wrong",
+        code::MODEL_TOO_LARGE => "the request is larger than the provider accepts",
+        code::MODEL_CONTEXT_EXCEEDED => "the messages exceed the context of the model",
         code::MODEL_RATE_LIMITED => "the provider got too many requests",
         code::MODEL_QUOTA => "the provider's quota is used up",
         code::MODEL_TIMEOUT => "the provider took too long",
-        code::MODEL_BAD_RESPONSE => "the provider's answer is not understood",
-        _ => "the provider cannot answer now",
+        code::MODEL_BAD_RESPONSE => "the host does not understand the provider's answer",
+        _ => "the provider is not available",
     }
 }
 

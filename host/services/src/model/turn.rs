@@ -158,7 +158,7 @@ impl Turn {
             if !self.may_repeat(state, &trouble.failure) || late {
                 return Err(self.once(state, after(trouble)));
             }
-            tracing::debug!(provider = %self.provider.name, reason = %trouble.failure.code, "a turn is tried again");
+            tracing::debug!(provider = %self.provider.name, reason = %trouble.failure.code, "retrying a turn");
             state.telling.retry(state.attempts + 1, &trouble.failure.code, wait);
             self.clock.sleep(Wait::Backoff, wait).await;
         }
@@ -216,7 +216,7 @@ impl Turn {
                 }
                 let blob = flowcell_contract::BlobRef { file_id: file.clone(), size: 0, mime: mime.clone() };
                 let bytes = self.files.get(&self.outgoing.caller.tenant, blob).await?;
-                room = room.checked_sub(bytes.len()).ok_or_else(|| wrong("the images are too large together"))?;
+                room = room.checked_sub(bytes.len()).ok_or_else(|| wrong("the images are too large in total"))?;
                 pictures.add(file.clone(), &bytes);
             }
         }
@@ -228,7 +228,7 @@ impl Turn {
         if self.outgoing.effect != Effect::Once || state.certainly_nothing() {
             return failure;
         }
-        let message = format!("the turn may have been made: {}", failure.message);
+        let message = format!("the provider may have done the turn: {}", failure.message);
         Failure {
             details: with(failure.details, "code", failure.code.into()),
             ..Failure::new(codes::AMBIGUOUS, message)

@@ -57,20 +57,18 @@ impl SecretGrant {
     pub fn parse(item: &Json) -> Result<SecretGrant, String> {
         if item.as_object().is_none() {
             // The message does not repeat the value, which may be the secret itself.
-            return Err(
-                "`{ name: api-token, header: authorization, for: \"https://api.example.com\" }` is expected".into()
-            );
+            return Err("write `{ name: api-token, header: authorization, for: \"https://api.example.com\" }`".into());
         }
         let written: Written =
             serde_path_to_error::deserialize(item.to_serde()).map_err(|error| error.inner().to_string())?;
         check_name(&written.name)?;
         let header = written.header.as_deref().unwrap_or("authorization");
         let header = HeaderName::from_bytes(header.as_bytes()).ok().filter(is_free);
-        let header = header.ok_or("`header` is the name of one that nodes may set")?;
+        let header = header.ok_or("`header` must be the name of a header that nodes may set")?;
         let usual = if header == hyper::header::AUTHORIZATION { "Bearer " } else { "" };
         let prefix = written.prefix.unwrap_or_else(|| usual.to_owned());
         if HeaderValue::from_str(&prefix).is_err() || !prefix.is_ascii() {
-            return Err("`prefix` has a character that cannot stand in a header".into());
+            return Err("`prefix` has a character that is not allowed in a header".into());
         }
         let origins =
             written.origins.as_ref().map(OriginGrants::parse).transpose().map_err(|why| format!("for: {why}"))?;
@@ -88,7 +86,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
     match plain && (1..=MAX_NAME).contains(&name.len()) {
         true => Ok(()),
-        false => Err("the name of a secret has 1 to 64 letters, digits, `-` and `_`".into()),
+        false => Err("the name of a secret must have 1 to 64 letters, digits, `-` and `_`".into()),
     }
 }
 

@@ -87,7 +87,7 @@ impl Known {
         let source = match (written.key_env, written.key_file) {
             (Some(variable), None) if !variable.is_empty() => KeySource::Environment(variable),
             (None, Some(file)) => KeySource::File(folder.join(file)),
-            _ => return Err("either `keyEnv` or `keyFile` says where it is".into()),
+            _ => return Err("write either `keyEnv` or `keyFile`".into()),
         };
         let origins = match written.origins.as_str() {
             Some(WEBHOOK) => OriginGrants::default(),

@@ -47,14 +47,14 @@ impl fmt::Display for Unsigned {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unsigned::Missing(name) => {
-                write!(formatter, "the header `{name}` is missing; sign the post as Standard Webhooks do")
+                write!(formatter, "the header `{name}` is missing; sign the post as Standard Webhooks specifies")
             }
-            Unsigned::Repeated(name) => write!(formatter, "the header `{name}` is there more than once"),
+            Unsigned::Repeated(name) => write!(formatter, "the header `{name}` occurs more than once"),
             Unsigned::Malformed(name, why) => write!(formatter, "the header `{name}` {why}"),
             Unsigned::Stale => {
                 write!(formatter, "`webhook-timestamp` is more than {} s from now", TOLERANCE.as_secs())
             }
-            Unsigned::NoSignatureFits => formatter.write_str("no signature fits"),
+            Unsigned::NoSignatureFits => formatter.write_str("no signature matches"),
         }
     }
 }
@@ -65,14 +65,14 @@ impl Received {
         let id = only(headers, &ID, "webhook-id")?;
         // Dots separate the signed parts, so a dot in the id would make the signed text ambiguous.
         if id.is_empty() || id.len() > ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'.') {
-            let why = "has 1 to 256 printable ASCII characters without points";
+            let why = "must have 1 to 256 printable ASCII characters other than `.`";
             return Err(Unsigned::Malformed("webhook-id", why));
         }
         let timestamp = only(headers, &TIMESTAMP, "webhook-timestamp")?;
         let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
         let seconds = timestamp.parse().ok().filter(|_| digits && !timestamp.starts_with('0'));
         let seconds: u64 =
-            seconds.ok_or(Unsigned::Malformed("webhook-timestamp", "is a number of seconds since 1970"))?;
+            seconds.ok_or(Unsigned::Malformed("webhook-timestamp", "must be a number of seconds since 1970"))?;
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let signatures = signatures(only(headers, &SIGNATURE, "webhook-signature")?)?;
         match now.abs_diff(seconds) > TOLERANCE.as_secs() {
@@ -99,7 +99,7 @@ fn only<'a>(headers: &'a HeaderMap, header: &HeaderName, name: &'static str) -> 
     let value = values.next().ok_or(Unsigned::Missing(name))?;
     match values.next() {
         Some(_) => Err(Unsigned::Repeated(name)),
-        None => value.to_str().map_err(|_| Unsigned::Malformed(name, "has other characters than printable ASCII")),
+        None => value.to_str().map_err(|_| Unsigned::Malformed(name, "has characters other than printable ASCII")),
     }
 }
 
@@ -107,7 +107,7 @@ fn only<'a>(headers: &'a HeaderMap, header: &HeaderName, name: &'static str) -> 
 fn signatures(text: &str) -> Result<Vec<Vec<u8>>, Unsigned> {
     let known = text.split(' ').take(SIGNATURES).filter_map(|part| part.strip_prefix("v1,"));
     let known: Vec<_> = known.filter_map(|encoded| STANDARD.decode(encoded).ok()).collect();
-    if known.is_empty() { Err(Unsigned::Malformed("webhook-signature", "has no `v1,BASE64`")) } else { Ok(known) }
+    if known.is_empty() { Err(Unsigned::Malformed("webhook-signature", "must contain `v1,BASE64`")) } else { Ok(known) }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl FromStr for SecretSource {
             Some(("env", name)) if !name.is_empty() => Ok(SecretSource(KeySource::Environment(name.to_owned()))),
             Some(("file", path)) if !path.is_empty() => Ok(SecretSource(KeySource::File(PathBuf::from(path)))),
             // The message does not repeat the value, which may be the secret itself.
-            _ => Err("write `env:NAME` or `file:PATH`; a secret itself does not belong on a command line".into()),
+            _ => Err("write `env:NAME` or `file:PATH`; do not write a secret on the command line".into()),
         }
     }
 }
@@ -55,7 +55,7 @@ impl SigningKey {
     pub fn new(secret: &str) -> Result<SigningKey, String> {
         let bytes = match secret.strip_prefix(PREFIX) {
             Some(encoded) => {
-                STANDARD.decode(encoded).map_err(|_| format!("what follows `{PREFIX}` in a secret is base64"))?
+                STANDARD.decode(encoded).map_err(|_| format!("the text after `{PREFIX}` in a secret must be base64"))?
             }
             None => secret.as_bytes().to_vec(),
         };

@@ -28,29 +28,32 @@ fn what_is_wrong_is_named() {
     let many = many.join("\n");
     let table = [
         ("a: [", "mcp: "),
-        ("[]", "mcp: an object is expected"),
-        (&many, "mcp: there are more than 64 servers"),
-        ("'a/b': { command: x }", "mcp.a/b: a name has letters"),
-        ("a: {}", "mcp.a: it has neither `command` nor `url`"),
-        ("a: { command: x, url: 'https://x' }", "both `command` and `url`"),
+        ("[]", "mcp: must be an object"),
+        (&many, "mcp: more than 64 servers"),
+        ("'a/b': { command: x }", "mcp.a/b: a name may have only letters"),
+        ("a: {}", "mcp.a: `command` or `url` is missing"),
+        ("a: { command: x, url: 'https://x' }", "either `command` or `url`"),
         ("a: { command: '' }", "`command` is empty"),
         ("a: { comand: x }", "mcp.a: comand: unknown field `comand`"),
         ("a: { command: x, args: y }", "mcp.a: args"),
-        ("a: { command: x, headers: { X: y } }", "a `command` has no `headers`"),
+        ("a: { command: x, headers: { X: y } }", "`headers` and `allowPrivate` are not allowed"),
         ("a: { command: x, env: [PATH, 'a=b'] }", "env: `a=b` is not the name"),
-        ("a: { command: x, env: PATH }", "env: a list of names or an object"),
-        ("a: { command: x, env: { A: { keyEnv: B, keyFile: c } } }", "env.A: a text, `{ keyEnv }` or `{ keyFile }`"),
+        ("a: { command: x, env: PATH }", "env: must be a list of names or an object"),
+        (
+            "a: { command: x, env: { A: { keyEnv: B, keyFile: c } } }",
+            "env.A must be a text, `{ keyEnv }` or `{ keyFile }`",
+        ),
         ("a: { command: x, env: { A: { keyenv: B } } }", "env.A: unknown field `keyenv`"),
-        ("a: { command: x, timeoutMs: 0 }", "timeoutMs is 1 to 3600000"),
-        ("a: { command: x, startMs: 3600001 }", "startMs is 1 to 3600000"),
-        ("a: { command: x, maxCalls: 0 }", "maxCalls is 1 to 256"),
+        ("a: { command: x, timeoutMs: 0 }", "timeoutMs must be 1 to 3600000"),
+        ("a: { command: x, startMs: 3600001 }", "startMs must be 1 to 3600000"),
+        ("a: { command: x, maxCalls: 0 }", "maxCalls must be 1 to 256"),
         ("a: { command: x, maxCalls: -1 }", "maxCalls"),
         ("a: { url: 'ftp://x' }", "url: "),
-        ("a: { url: 'https://u:p@x.example' }", "it names a user"),
-        ("a: { url: 'https://x.example', args: [z] }", "a `url` has no `args`"),
+        ("a: { url: 'https://u:p@x.example' }", "it must not name a user"),
+        ("a: { url: 'https://x.example', args: [z] }", "`args`, `env` and `cwd` are not allowed"),
         ("a: { url: 'https://x.example', allowPrivate: [localhost] }", "allowPrivate"),
-        ("a: { url: 'https://x.example', headers: { Host: y } }", "headers: `Host` is set by the host"),
-        ("a: { url: 'https://x.example', headers: { 'a b': y } }", "headers: `a b` cannot be sent"),
+        ("a: { url: 'https://x.example', headers: { Host: y } }", "headers: the host sets `Host`"),
+        ("a: { url: 'https://x.example', headers: { 'a b': y } }", "headers: `a b` is not a valid header"),
     ];
     for (text, sentence) in table {
         let message = parse(text).map(|_| ()).unwrap_err();
@@ -64,7 +67,7 @@ async fn servers_that_are_not_there_are_named() {
     assert_eq!(kit.tools.servers().collect::<Vec<_>>(), ["files"]);
     let failure = kit.call("file", "read", json!({})).await.unwrap_err();
     assert_eq!(failure.code, "tool_not_found");
-    assert!(failure.message.contains("there is `files`"), "{failure}");
+    assert!(failure.message.contains("the servers are `files`"), "{failure}");
     let none = Kit::of(&json!({}));
-    assert!(none.tools.list("files").await.unwrap_err().message.contains("the operator has none"));
+    assert!(none.tools.list("files").await.unwrap_err().message.contains("the operator has configured none"));
 }

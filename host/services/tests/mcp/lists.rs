@@ -60,7 +60,7 @@ async fn lists_that_are_too_long_or_none_are_refused() {
         (List::Many, "mcp_too_large", "more than 1000 tools"),
         (List::Costly, "mcp_too_large", "more than 1000000 values"),
         (List::Endless, "mcp_too_large", "more than 100 pages"),
-        (List::Nonsense, "mcp_protocol", "not of the kind"),
+        (List::Nonsense, "mcp_protocol", "another kind than the request"),
     ];
     for (list, code, sentence) in table {
         for (place, kit, _fake) in everywhere(Plan { list, ..Plan::default() }).await {

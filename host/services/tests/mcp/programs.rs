@@ -36,9 +36,9 @@ async fn a_program_that_cannot_start_is_no_connection() {
     let mut keyless = fake(&Plan::default());
     keyless["env"] = json!({ "TOKEN": { "keyEnv": "NOT_SET" } });
     let table = [
-        (json!({ "command": "no-such-program-here" }), "mcp_connect", false, "there is no such program"),
-        (json!({ "command": "/dev/null" }), "mcp_connect", false, "`/dev/null` cannot be started: "),
-        (json!({ "command": "sh", "cwd": "/no/such/folder" }), "mcp_connect", false, "its folder is not there"),
+        (json!({ "command": "no-such-program-here" }), "mcp_connect", false, "the program does not exist"),
+        (json!({ "command": "/dev/null" }), "mcp_connect", false, "cannot start `/dev/null`: "),
+        (json!({ "command": "sh", "cwd": "/no/such/folder" }), "mcp_connect", false, "its folder does not exist"),
         (fake(&Plan { stillborn: true, ..Plan::default() }), "mcp_connect", true, "exit status: 3"),
         (mute(30), "mcp_connect", true, "not ready within 30 ms"),
         (keyless, "mcp_auth", false, "NOT_SET: it is not set"),

@@ -11,44 +11,44 @@ async fn a_request_has_known_members_only() {
     let user = json!([{ "role": "user", "content": "hi" }]);
     let of = |block: serde_json::Value| json!({ "messages": [{ "role": "user", "content": [block] }] });
     let table = [
-        (json!([]), "a request is an object, not a list"),
+        (json!([]), "a request must be an object, not a list"),
         (json!({ "messages": user, "maxTokenz": 1 }), "did you mean `maxTokens`?"),
-        (json!({ "messages": user, "zzzzzzzzzz": 1 }), "there is `provider`, `model`"),
-        (json!({}), "`messages` of a request is a list with at least one message; it is missing"),
+        (json!({ "messages": user, "zzzzzzzzzz": 1 }), "expected one of `provider`, `model`"),
+        (json!({}), "`messages` of a request must be a list with at least one message; it is missing"),
         (json!({ "messages": [{ "role": "system", "content": "x" }] }), "`role` of messages[0]"),
         (
             json!({ "messages": [{ "role": "user", "contents": "x" }] }),
-            "messages[0] has no `contents`; did you mean `content`?",
+            "messages[0] has the unknown member `contents`; did you mean `content`?",
         ),
         (
             of(json!({ "type": "txet", "text": "x" })),
-            "messages[0].content[0] has the type `txet`; did you mean `text`?",
+            "messages[0].content[0] has the unknown type `txet`; did you mean `text`?",
         ),
-        (of(json!({ "type": "text", "text": 1 })), "`text` of messages[0].content[0] is a text; it is a number"),
-        (of(json!({ "type": "tool_use", "id": "a", "name": "b" })), "does not belong to this role"),
+        (of(json!({ "type": "text", "text": 1 })), "`text` of messages[0].content[0] must be a text; it is a number"),
+        (of(json!({ "type": "tool_use", "id": "a", "name": "b" })), "this role cannot have a block of type `tool_use`"),
         (of(json!({ "type": "image", "mime": "image/png" })), "either a `fileId` or a `url`"),
         (of(json!({ "type": "image", "mime": "image/png", "url": "file:///etc/passwd" })), "begins with `https://`"),
         (of(json!({ "type": "image", "mime": "text/html", "fileId": "a" })), "`image/png`"),
         (json!({ "messages": user, "tools": [{ "name": "a b", "inputSchema": {} }] }), "up to 64 letters"),
-        (json!({ "messages": user, "tools": [{ "name": "a" }] }), "is a JSON Schema; it is missing"),
+        (json!({ "messages": user, "tools": [{ "name": "a" }] }), "must be a JSON Schema; it is missing"),
         (
             json!({ "messages": user, "tools": [{ "name": "a", "inputSchema": {} }, { "name": "a", "inputSchema": {} }] }),
             "two tools",
         ),
-        (json!({ "messages": user, "toolChoice": "any" }), "there are no tools"),
+        (json!({ "messages": user, "toolChoice": "any" }), "the request has no tools"),
         (
             json!({ "messages": user, "tools": [{ "name": "get", "inputSchema": {} }], "toolChoice": { "tool": "gte" } }),
             "did you mean `get`?",
         ),
         (json!({ "messages": user, "temperature": 3 }), "a number from 0 to 2"),
         (json!({ "messages": user, "maxTokens": 0 }), "a whole number of at least 1"),
-        (json!({ "messages": user, "stop": [""] }), "none of them empty"),
+        (json!({ "messages": user, "stop": [""] }), "non-empty texts"),
         (json!({ "messages": user, "provider": "simulatd" }), "did you mean `simulated`?"),
-        (json!({ "messages": user, "provider": "openai" }), "no `model` is named"),
-        (json!({ "messages": user, "params": { "top_k": 1 } }), "lets no params pass"),
+        (json!({ "messages": user, "provider": "openai" }), "`model` is missing"),
+        (json!({ "messages": user, "params": { "top_k": 1 } }), "allows no params"),
         (
             json!({ "messages": user, "provider": "openai-responses", "model": "m", "stop": ["x"] }),
-            "`stop` is not known",
+            "do not support `stop`",
         ),
     ];
     for (request, sentence) in table {

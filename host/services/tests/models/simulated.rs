@@ -122,8 +122,8 @@ async fn simulation_replaces_every_provider() {
 #[test]
 fn scripts_are_checked() {
     let table = [
-        ("[{ text: a, json: 1 }]", "script[0]: it has both `text` and `json`"),
-        ("[{}, { chunk: 0 }]", "script[1]: `chunk` is at least 1"),
+        ("[{ text: a, json: 1 }]", "script[0]: use either `text` or `json`, not both"),
+        ("[{}, { chunk: 0 }]", "script[1]: `chunk` must be at least 1"),
         ("[{ error: { code: overloaded } }]", "model_overloaded"),
         ("[{ stop: finished }]", "end, tool_calls"),
         ("[{ txt: a }]", "unknown field `txt`"),

@@ -119,7 +119,7 @@ fn a_path_covers_whole_segments_and_no_tricks() {
     let parts = grants(&["https://a.b.example/v1", "https://*.b.example/v2", "https://c.example"]).unwrap();
     let told = egress.admit("https://a.b.example/admin?key=k", &parts).unwrap_err().message;
     assert!(
-        told.starts_with("of https://a.b.example only `https://a.b.example/v1`, `https://*.b.example/v2` and"),
+        told.starts_with("on https://a.b.example, this node has grants only for `https://a.b.example/v1`, `https://*.b.example/v2` and"),
         "{told}"
     );
     assert!(!told.contains("admin"), "{told}");

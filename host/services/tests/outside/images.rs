@@ -156,12 +156,12 @@ async fn an_answer_that_is_none_is_a_failure_and_not_asked_for_again() {
     let long = "x".repeat(65 << 20);
     let cases = [
         (json!([]), "no images"),
-        (json!([one(), one()]), "2 images, and 1 were asked for"),
+        (json!([one(), one()]), "2 images, but the request was for 1"),
         (json!([{ "b64_json": "&" }]), "not base64"),
-        (json!([{ "b64_json": STANDARD.encode("text") }]), "no PNG"),
+        (json!([{ "b64_json": STANDARD.encode("text") }]), "not PNG"),
         (json!([{}]), "neither `b64_json` nor `url`"),
-        (json!([{ "url": "http://elsewhere.example/a.png" }]), "neither behind `https` nor at the endpoint"),
-        (json!([{ "url": "file:///etc/passwd" }]), "neither behind `https`"),
+        (json!([{ "url": "http://elsewhere.example/a.png" }]), "neither `https` nor at the endpoint"),
+        (json!([{ "url": "file:///etc/passwd" }]), "neither `https`"),
         (json!([{ "b64_json": long }]), "larger than"),
     ];
     for (data, message) in cases {

@@ -130,10 +130,10 @@ async fn what_a_registry_sends_is_bounded_and_compared() {
             "a pack that is too large",
             |_| found(&manifest(&sha256(PACK), MOST + 1)),
             "http_body_too_large",
-            "may have 64",
+            "limit of a pack is 64",
         ),
-        ("no manifest", |_| found(b"{}"), "registry_refused", "is no manifest"),
-        ("a digest that is a path", |_| found(&manifest("../../other", 1)), "registry_refused", "no SHA-256"),
+        ("no manifest", |_| found(b"{}"), "registry_refused", "is not the manifest"),
+        ("a digest that is a path", |_| found(&manifest("../../other", 1)), "registry_refused", "is not a SHA-256"),
         (
             "a failure",
             |_| Reaction::Send(answer("500 Internal Server Error", &[], b"")),

@@ -150,8 +150,8 @@ async fn the_guard_stands_before_a_webhook() {
         ("http://127.0.0.1:9", "--allow-private 127.0.0.1:9"),
         ("http://169.254.169.254/latest", "not a public address"),
         ("https://user:pw@example.com/", "refused"),
-        ("ftp://example.com/", "begins with `https://`"),
-        ("example.com", "no URL"),
+        ("ftp://example.com/", "must begin with `https://`"),
+        ("example.com", "not a URL"),
     ];
     for (url, sentence) in table {
         let failure = webhook(url, &[], &clock).err().unwrap();

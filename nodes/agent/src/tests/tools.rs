@@ -62,7 +62,7 @@ fn calls_of_a_turn_are_under_way_at_once_and_answered_in_their_order() {
 fn what_goes_wrong_with_a_tool_is_told_to_the_model() {
     let rows = [
         (("t1", "math_fail", json!({})), error("t1", "out_of_paper: there is no paper"), 1),
-        (("t1", "nothing", json!({})), error("t1", "tool_not_found: there is no tool `nothing`"), 0),
+        (("t1", "nothing", json!({})), error("t1", "tool_not_found: unknown tool `nothing`"), 0),
         (("t1", "math_double", json!([1])), error("t1", "invalid_input: the arguments must be a JSON object"), 0),
         (("t1", "math_double", json!("{")), error("t1", "invalid_input: the arguments must be a JSON object"), 0),
         (("t1", "math_double", Value::Null), error("t1", "invalid_input: the arguments must be a JSON object"), 0),
@@ -81,7 +81,7 @@ fn calls_beyond_the_limit_are_not_made() {
     let uses = || [("t1", "math_double", json!({ "n": 1 })), ("t2", "math_double", json!({ "n": 2 }))];
     let played = play(|| two_tools().calls(uses()).says("Done"), &json!({ "tools": ["*"], "maxToolCalls": 1 }));
     assert_eq!(played.of("tools.start-call").len(), 1);
-    let told = error("t2", "max_tool_calls: no more tools may be called; answer without");
+    let told = error("t2", "max_tool_calls: the limit of tool calls is reached; answer without tools");
     assert_eq!(results(&played), [result("t1", "{\"n\":2}"), told]);
     assert_eq!(requests(&played)[0].get("toolChoice"), None);
     assert_eq!(requests(&played)[1]["toolChoice"], "none");

@@ -42,7 +42,7 @@ fn read(input: Read) -> Result<Value> {
     let mut reader = ReaderBuilder::new().delimiter(delimiter(input.delimiter)?).from_reader(input.text.as_bytes());
     let columns = reader.headers()?.clone();
     if let Some(column) = input.types.keys().find(|column| !columns.iter().any(|there| there == column.as_str())) {
-        return Err(Failure::new("csv_column", format!("there is no column `{column}`")));
+        return Err(Failure::new("csv_column", format!("unknown column `{column}`")));
     }
     let types: Vec<_> = columns.iter().map(|column| input.types.get(column).copied().unwrap_or(Type::Text)).collect();
     let rows = reader.records().map(|record| row(&columns, &types, &record.map_err(broken)?));
@@ -55,7 +55,7 @@ fn row(columns: &StringRecord, types: &[Type], record: &StringRecord) -> Result<
     let member = |((column, kind), field): ((&str, &Type), &str)| {
         let value = kind.value(field).ok_or_else(|| {
             let details = json!({ "line": record.position().map(Position::line), "column": column });
-            Failure::new("csv_field", format!("`{field}` is no {}", kind.name())).details(details)
+            Failure::new("csv_field", format!("`{field}` is not a {}", kind.name())).details(details)
         })?;
         Ok((column.to_owned(), value))
     };
@@ -108,7 +108,7 @@ fn field(value: &Value) -> String {
 }
 
 fn delimiter(delimiter: char) -> Result<u8> {
-    let wrong = || Failure::new("csv_delimiter", format!("{delimiter:?} cannot stand between fields"));
+    let wrong = || Failure::new("csv_delimiter", format!("{delimiter:?} cannot separate fields"));
     let byte = u8::try_from(delimiter).ok().filter(u8::is_ascii).ok_or_else(wrong)?;
     if matches!(byte, b'"' | b'\r' | b'\n') { Err(wrong()) } else { Ok(byte) }
 }
@@ -117,7 +117,7 @@ fn broken(error: csv::Error) -> Failure {
     let line = error.position().map(Position::line);
     match error.kind() {
         ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            let message = format!("a row has {len} fields, and the first has {expected_len}");
+            let message = format!("a row has {len} fields, but the first has {expected_len}");
             Failure::new("csv_row", message).details(json!({ "line": line }))
         }
         _ => error.into(),

@@ -112,7 +112,7 @@ fn outputs_are_taken_as_they_are_when_they_are_given() {
                   }";
     let played = play(source, json!({}));
     assert_eq!(output(&played)["outputs"], json!({ "x": [1], "y": [1, 2], "z": 2 }));
-    assert_eq!(logged(&played), ["warn the script has not given its output `never`"]);
+    assert_eq!(logged(&played), ["warn the script did not set its output `never`"]);
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn the_console_writes_to_the_log() {
 #[test]
 fn declarations_that_make_no_sense_fail_where_they_are() {
     for (call, why) in [
-        ("flow.inText()", "a text is expected, not undefined"),
-        ("flow.inText('')", "an id has 1 to 64"),
-        ("flow.inText('a b')", "an id has 1 to 64"),
-        ("flow.inText('a'); flow.inImg('a')", "`a` is declared already"),
-        ("flow.inText('a', 7)", "the label of `a`: a text is expected, not number"),
-        ("flow.title({})", "flow.title: a text is expected, not object"),
+        ("flow.inText()", "must be a text, not undefined"),
+        ("flow.inText('')", "an id must have 1 to 64"),
+        ("flow.inText('a b')", "an id must have 1 to 64"),
+        ("flow.inText('a'); flow.inImg('a')", "`a` is already declared"),
+        ("flow.inText('a', 7)", "the label of `a`: must be a text, not number"),
+        ("flow.title({})", "flow.title: must be a text, not object"),
         ("flow.title('x'.repeat(5000))", "longer than 4096 bytes"),
-        ("for (let i = 0; i < 300; i++) flow.outText('a' + i)", "256 outputs at most"),
+        ("for (let i = 0; i < 300; i++) flow.outText('a' + i)", "at most 256 inputs and 256 outputs"),
         ("flow.inVideo('a')", "not a callable function"),
     ] {
         let failure = failure(&play(&format!("\nfunction setup(flow) {{ {call} }}\nfunction run() {{}}"), json!({})));

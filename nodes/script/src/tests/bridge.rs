@@ -29,7 +29,7 @@ fn whole_numbers_that_a_script_would_change_are_refused() {
         let value: Value = serde_json::from_str(number).unwrap();
         let failure =
             failure(&play("export const run = services => services.input('value')", json!({ "value": value })));
-        assert!(failure.message.contains("more digits than a script keeps exactly"), "{number}: {failure}");
+        assert!(failure.message.contains("more digits than a script can keep exactly"), "{number}: {failure}");
     }
 }
 
@@ -60,15 +60,15 @@ fn what_json_cannot_carry_is_refused_with_its_place() {
         ("NaN", "is NaN"),
         ("{ a: [0, { b: 1 / 0 }] }", "at `a[1].b` is inf"),
         ("'\\ud800'", "is a text with half a surrogate pair"),
-        ("(() => { const a = { b: {} }; a.b.c = [a]; return a })()", "at `b.c[0]` is an object that it is inside of"),
-        ("services.echo(1)", "is a promise; `await` is missing before it"),
-        ("new Map([[1, 2]])", "is no plain object"),
-        ("services", "is no plain object"),
+        ("(() => { const a = { b: {} }; a.b.c = [a]; return a })()", "at `b.c[0]` is an object that contains itself"),
+        ("services.echo(1)", "is a promise; write `await` before it"),
+        ("new Map([[1, 2]])", "is not a plain object"),
+        ("services", "is not a plain object"),
         ("{ get a() { throw new RangeError('got') } }", "RangeError: got"),
-        ("{ toJSON() { throw 'form' } }", "\"form\" was thrown"),
+        ("{ toJSON() { throw 'form' } }", "the script threw \"form\""),
         (
             "(() => { let a = []; for (let i = 0; i < 200; i++) a = [a]; return a })()",
-            "more than 127 lists and objects deep",
+            "nested more than 127 lists and objects deep",
         ),
         ("'x'.repeat(5 << 20)", "larger than 4 MiB"),
         ("Object.assign([], { length: 4294967295 })", "larger than 4 MiB"),
@@ -87,7 +87,7 @@ fn what_json_cannot_carry_is_refused_with_its_place() {
         }
     }
     let failure = failure(&play("export const run = () => ({ a: [() => 1] })", json!({})));
-    assert!(failure.message.contains("what `run` returned at `a[0]` is a function"), "{}", failure.message);
+    assert!(failure.message.contains("the result of `run` at `a[0]` is a function"), "{}", failure.message);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_refused_call_that_nobody_catches_fails_the_run_where_it_was_made() {
 #[test]
 fn every_name_that_is_not_the_objects_own_is_a_service() {
     let failure = failure(&play("export const run = async services => { await services.nobody() }", json!({})));
-    assert!(failure.message.contains("there is no service `nobody`"), "{}", failure.message);
+    assert!(failure.message.contains("unknown service `nobody`"), "{}", failure.message);
     assert_eq!(
         returned("return [typeof services.then, typeof services.toJSON, typeof services.inputs]"),
         json!(["undefined", "undefined", "object"])

@@ -74,7 +74,7 @@ fn j5_errors_that_lie_about_themselves_are_told_anyway() {
         ("Object.defineProperty(new Error('a'), 'message', { get() { throw 1 } })", "Error"),
         ("Object.assign(new Error('a'), { name: Symbol('n') })", "a"),
         ("Object.assign(new Error('a'), { stack: '    at x (source:9:9)' })", "Error: a (source:1:"),
-        ("new Proxy({}, { get() { throw 1 } })", "something of type object was thrown"),
+        ("new Proxy({}, { get() { throw 1 } })", "the script threw a value of type object"),
         ("new Error('x'.repeat(1e6))", "Error: xxx"),
         ("Object.assign(new Error('a'), { code: { toString() { throw 1 } }, service: 7 })", "Error: a"),
     ] {
@@ -117,7 +117,7 @@ fn j10_a_text_that_is_too_deep_is_not_read_to_its_end() {
         let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(read);
         let failure = thread.unwrap().join().unwrap();
         assert_eq!(failure.code, "limit_exceeded", "{open}: {}", failure.message);
-        assert!(failure.message.starts_with("the script is too deep to be read"), "{open}: {}", failure.message);
+        assert!(failure.message.starts_with("the script is nested too deeply"), "{open}: {}", failure.message);
         let details = failure.details.unwrap();
         let (line, column) = (details["line"].as_u64().unwrap(), details["column"].as_u64().unwrap());
         assert_eq!(line, 3, "{open}");

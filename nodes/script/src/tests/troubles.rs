@@ -45,11 +45,17 @@ fn what_is_thrown_is_told_with_its_place() {
             "class Own extends Error { name = 'Own' }\nexport function run() { throw new Own('mine') }",
             "Own: mine (source:2:",
         ),
-        ("export function run() { throw { a: 1 } }", "{\"a\":1} was thrown (source:1:"),
-        ("export function run() { throw undefined }", "null was thrown"),
+        ("export function run() { throw { a: 1 } }", "the script threw {\"a\":1} (source:1:"),
+        ("export function run() { throw undefined }", "the script threw null"),
         ("throw new Error('at once')\nfunction run() {}", "Error: at once (source:1:"),
-        ("import x from './other.js';\nfunction run() {}", "TypeError: a script imports nothing: its services"),
-        ("const run = async () => { await import('x') }", "TypeError: a script imports nothing: its services"),
+        (
+            "import x from './other.js';\nfunction run() {}",
+            "TypeError: a script cannot import modules: use the services",
+        ),
+        (
+            "const run = async () => { await import('x') }",
+            "TypeError: a script cannot import modules: use the services",
+        ),
         ("const run = () => Promise.any([Promise.reject(1)])", "AggregateError"),
     ] {
         let failure = failure(&play(source, json!({})));

@@ -59,8 +59,7 @@ impl<'a> Evaluation<'a> {
         let value = match test.var.read(self.roots).map_err(placed)? {
             Some(value) => value,
             None if self.roots.is_strict() && !test.predicate.tests_missing() => {
-                let hint =
-                    format!("the flow is strict: test it with `exists: {}` before", short(&test.var.to_string()));
+                let hint = format!("the flow is strict: test it first with `exists: {}`", short(&test.var.to_string()));
                 return Err(placed(test.var.missing(self.roots).hint(hint)));
             }
             None => Json::Null,
@@ -141,12 +140,12 @@ fn compare(value: &Json) -> Result<(), ExprError> {
 
 /// Returns true if a text contains another text, or an object a key. Lists are searched by the caller.
 fn contains(container: &Json, item: &Json) -> Result<bool, String> {
-    let text = || item.as_str().ok_or_else(|| format!("`in` looks for a text here, not {}", item.type_name()));
+    let text = || item.as_str().ok_or_else(|| format!("`in` searches a text for a text, not for {}", item.type_name()));
     match container {
         Json::Array(_) | Json::Null => Ok(false),
         Json::String(whole) => Ok(whole.contains(text()?)),
         Json::Object(members) => Ok(members.contains_key(text()?)),
-        other => Err(format!("`in` looks into a list, a text or an object, not {}", other.type_name())),
+        other => Err(format!("`in` searches a list, a text or an object, not {}", other.type_name())),
     }
 }
 

@@ -96,7 +96,8 @@ fn look_at(value: &Json) -> Result<(), Error> {
 }
 
 fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
-    let text = || item.as_str().ok_or_else(|| invalid(format!("`in` looks for a text here, not {}", kind(item))));
+    let text =
+        || item.as_str().ok_or_else(|| invalid(format!("`in` searches a text for a text, not for {}", kind(item))));
     match container.kind() {
         ValueKind::Undefined | ValueKind::None => Ok(false),
         ValueKind::String => Ok(container.as_str().unwrap_or_default().contains(text()?)),
@@ -122,7 +123,7 @@ fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
             }
             Ok(false)
         }
-        _ => Err(invalid(format!("`in` looks into a list, a text or an object, not {}", kind(container)))),
+        _ => Err(invalid(format!("`in` searches a list, a text or an object, not {}", kind(container)))),
     }
 }
 

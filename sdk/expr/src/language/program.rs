@@ -223,7 +223,7 @@ fn missing(what: Result<&Path, &str>, place: &Range<usize>, roots: &dyn Roots) -
         Ok(path) => (path.missing(roots), short(&path.to_string())),
         Err(source) => (ExprError::missing(format!("`{source}` is missing")), source.to_string()),
     };
-    let hint = format!("the flow is strict: write `{shown} | default(…)`, or test it with `{shown} is defined` before");
+    let hint = format!("the flow is strict: write `{shown} | default(…)`, or test it first with `{shown} is defined`");
     error.hint(hint).at(place.clone())
 }
 
@@ -235,7 +235,7 @@ fn misused(message: String, reads: &[Read], whole: &Range<usize>, roots: &dyn Ro
 }
 
 /// The hint about items of a list that lack an attribute.
-const ITEMS_HINT: &str = "the flow is strict: keep the items that have it with `| selectattr('…', 'defined')` before";
+const ITEMS_HINT: &str = "the flow is strict: first keep the items that have it with `| selectattr('…', 'defined')`";
 
 /// Maximum number of paths in an error message.
 const NAMED: usize = 3;

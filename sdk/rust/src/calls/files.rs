@@ -110,5 +110,5 @@ impl Entry {
 }
 
 fn odd() -> Failure {
-    Failure::new("lost_worker", "the host gave something else than was asked for").retryable()
+    Failure::new("lost_worker", "the host sent an unexpected reply").retryable()
 }

@@ -98,7 +98,7 @@ impl Response {
         match &self.body {
             Body::Text(text) => super::read(text),
             Body::Bytes(bytes) => Ok(serde_json::from_slice(bytes)?),
-            Body::Empty | Body::File(_) => Err(Failure::new("no_json", "the answer has no JSON in it")),
+            Body::Empty | Body::File(_) => Err(Failure::new("no_json", "the answer contains no JSON")),
         }
     }
 

@@ -17,7 +17,7 @@ struct Greeting {
 
 fn greet(input: Greet) -> Result<Greeting> {
     if input.name.is_empty() {
-        return Err(Failure::new("nobody", "there is nobody to greet"));
+        return Err(Failure::new("nobody", "the name is empty"));
     }
     Ok(Greeting { text: format!("Hello {}", input.name) })
 }
@@ -34,7 +34,7 @@ fn approve(task: &Task, input: Approve) -> Result<Step> {
         return Ok(Pause::answer(question).or_after_ms(DAY_MS).into());
     };
     if woken.wake == "after" {
-        log::warn("nobody has answered");
+        log::warn("the question timed out");
     }
     Step::value(json!({ "approved": woken.value["content"] == "yes" }))
 }

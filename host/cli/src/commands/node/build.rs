@@ -39,7 +39,7 @@ const CPYTHON: Tool = Tool {
     beside: &[".venv/bin", ".venv/Scripts"],
     install: "python3 -m venv .venv && .venv/bin/pip install componentize-py==0.25.1",
 };
-const SHELL: Tool = Tool { program: "sh", beside: &[], install: "`build.sh` is run by the shell of the system" };
+const SHELL: Tool = Tool { program: "sh", beside: &[], install: "the system shell runs `build.sh`" };
 
 /// Arguments of a build.
 #[derive(Args)]
@@ -94,7 +94,7 @@ impl BuildArgs {
             Builder::Script => embedded(&project, script(&project)?)?,
         };
         let Inspection { size, digest, .. } = inspect(&component)
-            .map_err(|error| Problem::wrong("what was built is no pack that a host takes").because(&error))?;
+            .map_err(|error| Problem::wrong("the build result is not a valid pack").because(&error))?;
         let out = self.out.clone().unwrap_or_else(|| self.folder.join("dist"));
         let file = out.join(format!("{}.wasm", project.manifest.name));
         let written = fs::create_dir_all(&out).and_then(|()| fs::write(&file, component));
@@ -109,8 +109,9 @@ impl BuildArgs {
         let root = self.root.as_ref().map_or_else(|| Ok(project.folder.clone()), |root| root.canonicalize());
         match root {
             Ok(root) if root.join("wit").is_dir() => Ok(root),
-            _ => Err(Problem::wrong("there is no folder `wit`, which says what a pack exports and may import")
-                .hint("`flowcell node new` puts it into a project; `--root DIR` says where else it is")),
+            _ => Err(Problem::wrong("the folder `wit`, with the interfaces of the pack, is missing").hint(
+                "`flowcell node new` creates it in a project; name another folder that contains it with `--root DIR`",
+            )),
         }
     }
 
@@ -151,7 +152,7 @@ fn rust(project: &Project) -> Result<Vec<u8>, Problem> {
     command.args(["build", "--release", "--target", TARGET, "--message-format", "json-render-diagnostics"]);
     let said = CARGO
         .listen(command)
-        .map_err(|problem| problem.hint(format!("if the target is missing: rustup target add {TARGET}")))?;
+        .map_err(|problem| problem.hint(format!("if the target is missing, run `rustup target add {TARGET}`")))?;
     let manifest = project.folder.join(Builder::Cargo.mark());
     let messages = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let made =
@@ -160,8 +161,8 @@ fn rust(project: &Project) -> Result<Vec<u8>, Problem> {
     let component = files.filter_map(|file| file.as_str().map(PathBuf::from));
     let mut component = component.filter(|file| file.extension().is_some_and(|extension| extension == "wasm"));
     let component = component.next().ok_or_else(|| {
-        Problem::wrong("the crate makes no component")
-            .hint("a pack has `[lib] crate-type = [\"cdylib\"]` in its Cargo.toml")
+        Problem::wrong("the crate does not produce a component")
+            .hint("add `[lib] crate-type = [\"cdylib\"]` to Cargo.toml")
     })?;
     read(&component)
 }
@@ -175,15 +176,15 @@ fn script(project: &Project) -> Result<Vec<u8>, Problem> {
     SHELL.run(command)?;
     let written = read(component.path())?;
     if written.is_empty() {
-        return Err(Problem::wrong(format!("`{mark}` has written nothing"))
-            .hint("it is to write the component into the file that is its argument, \"$1\""));
+        return Err(Problem::wrong(format!("`{mark}` wrote no component"))
+            .hint("the script must write the component to the file that its argument \"$1\" names"));
     }
     Ok(written)
 }
 
 fn embedded(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, Problem> {
     embed(component, &project.manifest_text)
-        .map_err(|error| Problem::wrong(format!("cannot put {MANIFEST} into what was built")).because(&error))
+        .map_err(|error| Problem::wrong(format!("cannot embed {MANIFEST} in the component")).because(&error))
 }
 
 fn main_of(project: &Project) -> Result<String, Problem> {
@@ -198,7 +199,7 @@ fn main_of(project: &Project) -> Result<String, Problem> {
 
 fn scratch() -> Result<tempfile::NamedTempFile, Problem> {
     tempfile::NamedTempFile::new()
-        .map_err(|error| Problem::internal("there is no place for the component").because(&error))
+        .map_err(|error| Problem::internal("cannot create a temporary file for the component").because(&error))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Problem> {

@@ -28,9 +28,9 @@ pub(super) fn execute(args: &InspectArgs) -> Result<Exit, Problem> {
     let bytes =
         std::fs::read(&args.file).map_err(|error| Problem::wrong(format!("cannot read {shown}")).because(&error))?;
     let inspection = inspect(&bytes).map_err(|error| {
-        Problem::wrong(format!("{shown} is no pack")).because(&error).hint(
-            "a pack is a component for wasm32-wasip2 that exports `flowcell:node/node` and carries its manifest, as \
-             `flowcell node build` makes it",
+        Problem::wrong(format!("{shown} is not a pack")).because(&error).hint(
+            "build packs with `flowcell node build`: components for wasm32-wasip2 that export `flowcell:node/node` \
+             and embed their manifest",
         )
     })?;
     if args.json {

@@ -54,8 +54,8 @@ pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit
     let (name, version) =
         args.pack.split_once('@').map_or((&*args.pack, None), |(name, version)| (name, Some(version)));
     let version = version.map(str::parse).transpose();
-    let version =
-        version.map_err(|error| Problem::wrong(format!("`{}` names no version", args.pack)).because(&error))?;
+    let version = version
+        .map_err(|error| Problem::wrong(format!("the version in `{}` is invalid", args.pack)).because(&error))?;
     let removed = lock.remove(name, version.as_ref());
     if removed.is_empty() {
         let installed: Vec<_> = lock.packs().map(|(id, _)| id.to_string()).collect();
@@ -63,7 +63,7 @@ pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit
         return Err(if installed.is_empty() {
             problem
         } else {
-            problem.hint(format!("there is {}", installed.join(", ")))
+            problem.hint(format!("the installed packs are {}", installed.join(", ")))
         });
     }
     lock.write()?;
@@ -81,7 +81,7 @@ fn one(
     if args.registry.offline()
         && let Some(id) = installer.here(source)?
     {
-        terminal.say(&format!("{id} is installed, and here"));
+        terminal.say(&format!("{id} is already installed"));
         return Ok(Exit::Good);
     }
     let arrival = block_on(args.registry.carrier()?.bring(source))??;
@@ -106,12 +106,12 @@ fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Res
         let source = Source::of_lock(&locked.source, installer.lock.file()).map_err(InstallError::Source)?;
         let arrival = block_on(carrier.bring(&source))??;
         installer.restore(id, arrival)?;
-        terminal.say(&format!("brought {id} from {source}"));
+        terminal.say(&format!("downloaded {id} from {source}"));
         brought += 1;
     }
     let all = installer.lock.packs().count();
     terminal.say(&format!(
-        "{} names {all}; {brought} brought, {} here before",
+        "{} pins {all}: {brought} downloaded, {} already present",
         installer.lock.file().display(),
         all - brought
     ));
@@ -121,13 +121,13 @@ fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Res
 /// Shows the capabilities of a pack, its signer, and the differences from the installed version.
 fn shown(candidate: &Candidate) -> String {
     let mut text = inspect::as_text(&candidate.inspection);
-    let signer = candidate.signer.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);
+    let signed = candidate.signer.as_ref().map_or_else(|| "not signed".to_owned(), |by| format!("signed by {by}"));
     // Writing to a string does not fail.
-    let _ = writeln!(text, "\nsigned by {}", inert(&signer));
+    let _ = writeln!(text, "\n{}", inert(&signed));
     if let Some((other, difference)) = &candidate.beside {
-        let _ = writeln!(text, "\nbeside {other}, which is installed:");
+        let _ = writeln!(text, "\ncompared with the installed {other}:");
         let difference = difference.to_string();
-        text.push_str(if difference.is_empty() { "  asks for the same\n" } else { &difference });
+        text.push_str(if difference.is_empty() { "  needs the same capabilities\n" } else { &difference });
     }
     text
 }

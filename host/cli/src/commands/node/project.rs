@@ -54,20 +54,22 @@ impl Project {
         let shown = shown.display();
         let manifest_text = fs::read_to_string(folder.join(MANIFEST)).map_err(|error| {
             Problem::wrong(format!("cannot read {shown}")).because(&error).hint(
-                "a project has its manifest there; `flowcell node new NAME --lang rust|js|python|c|go` begins one",
+                "a project needs this manifest; create a project with `flowcell node new NAME --lang \
+                 rust|js|python|c|go`",
             )
         })?;
         let manifest = Manifest::parse(&manifest_text)
-            .map_err(|error| Problem::wrong(format!("{shown} is no manifest")).because(&error))?;
+            .map_err(|error| Problem::wrong(format!("{shown} is not a valid manifest")).because(&error))?;
         let builder = Builder::ALL.into_iter().find(|builder| folder.join(builder.mark()).is_file());
         let builder = builder.ok_or_else(|| {
             let marks = Builder::ALL.map(Builder::mark).join(", ");
-            Problem::wrong(format!("nothing says how {} is built", folder.display()))
-                .hint(format!("a project has one of {marks} beside its {MANIFEST}"))
+            Problem::wrong(format!("{} has no build file", folder.display()))
+                .hint(format!("add one of {marks} next to {MANIFEST}"))
         })?;
         // Tools run in the folder, so their paths have to be absolute.
         let folder = folder.canonicalize();
-        let folder = folder.map_err(|error| Problem::wrong("the project has no path").because(&error))?;
+        let folder =
+            folder.map_err(|error| Problem::wrong("the path of the project cannot be resolved").because(&error))?;
         Ok(Project { folder, builder, manifest, manifest_text })
     }
 }

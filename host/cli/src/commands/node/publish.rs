@@ -58,10 +58,12 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, Problem> {
     let reference = match &reference.wanted {
         Wanted::Highest => reference.with(Wanted::Version(id.version.clone())),
         Wanted::Version(version) if *version != id.version => {
-            let problem = Problem::wrong(format!("the pack is {id}, and not version {version}"));
-            return Err(problem.hint("leave the version away, or change it in the pack's manifest"));
+            let problem = Problem::wrong(format!("the pack is {id}, not version {version}"));
+            return Err(problem.hint("omit the version, or change it in the pack's manifest"));
         }
-        Wanted::Digest(_) => return Err(Problem::wrong("a registry makes digests itself; name a version or nothing")),
+        Wanted::Digest(_) => {
+            return Err(Problem::wrong("a pack cannot be pushed to a digest; name a version or nothing"));
+        }
         _ => reference,
     };
     let signature = match &args.key {
@@ -69,8 +71,9 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, Problem> {
         None => arrival.signature,
     };
     if let Some(signature) = signature.filter(|signature| !signature.holds(&id, &inspection.digest)) {
-        let why = format!("{} is about another pack; it is by {}", signature_file(&args.file).display(), signature.key);
-        return Err(Problem::wrong(why).hint("`flowcell node sign` signs this one"));
+        let why =
+            format!("the signature {} by {} is for another pack", signature_file(&args.file).display(), signature.key);
+        return Err(Problem::wrong(why).hint("sign this pack with `flowcell node sign`"));
     }
     let artifact = Artifact {
         bytes: arrival.bytes.into(),
@@ -101,7 +104,8 @@ pub(super) fn pull(args: &PullArgs) -> Result<Exit, Problem> {
 }
 
 fn no_registry(text: &str) -> Problem {
-    Problem::wrong(format!("`{text}` is in no registry")).hint("a reference looks like ghcr.io/acme/greet@1.2.0")
+    Problem::wrong(format!("`{text}` is not a reference to a registry"))
+        .hint("write a reference such as ghcr.io/acme/greet@1.2.0")
 }
 
 /// Returns the manifest's fields under the standard OCI annotation names.

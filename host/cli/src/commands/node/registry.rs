@@ -36,7 +36,7 @@ impl RegistryArgs {
         let credentials = match (set(USER), set(PASSWORD)) {
             (Some(user), Some(password)) => Some(Credentials { user, password: password.into() }),
             (None, None) => None,
-            _ => return Err(Problem::wrong(format!("{USER} and {PASSWORD} stand together, or neither"))),
+            _ => return Err(Problem::wrong(format!("set both {USER} and {PASSWORD}, or neither"))),
         };
         Ok(Carrier::new(self.registry(), credentials, self.offline)?.trusting(self.registry_realm.clone()))
     }

@@ -70,13 +70,14 @@ pub(super) fn execute(args: &NewArgs, terminal: Terminal) -> Result<Exit, Proble
     let folder = args.dir.clone().unwrap_or_else(|| PathBuf::from(&args.name));
     let shown = folder.display();
     if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(Problem::wrong(format!("there is something in {shown} already"))
-            .hint("`--dir DIR` names another folder for the project"));
+        return Err(Problem::wrong(format!("{shown} is not empty"))
+            .hint("choose another folder for the project with `--dir DIR`"));
     }
     let made = make(&folder, &args.name, args.lang);
     made.map_err(|error| Problem::wrong(format!("cannot write the project into {shown}")).because(&error))?;
     put_line(&shown.to_string())?;
-    terminal.say(&terminal.paint().faint(&format!("`flowcell node test {shown}` builds it and runs its cases")));
+    terminal
+        .say(&terminal.paint().faint(&format!("`flowcell node test {shown}` builds the project and runs its cases")));
     Ok(Exit::Good)
 }
 
@@ -84,12 +85,10 @@ pub(super) fn execute(args: &NewArgs, terminal: Terminal) -> Result<Exit, Proble
 fn pack_name(text: &str) -> Result<String, String> {
     let plain = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if !plain || !text.starts_with(|c: char| c.is_ascii_lowercase()) || text.ends_with('-') || text.len() > MAX_NAME {
-        return Err(format!(
-            "a pack is called by up to {MAX_NAME} letters a-z, digits and `-`, and begins with a letter"
-        ));
+        return Err(format!("use a letter, then letters a-z, digits and `-`, at most {MAX_NAME} characters"));
     }
     if is_reserved(text) {
-        return Err(format!("`{text}` belongs to the packs that come with flowcell; choose another name"));
+        return Err(format!("`{text}` is reserved for the built-in packs; choose another name"));
     }
     Ok(text.to_owned())
 }

@@ -39,8 +39,9 @@ pub(super) struct NodeTestArgs {
 pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let Built { project, file, digest } = args.build.build(terminal)?;
     // No call leaves the host, but admission checks each call. So the host has a folder for files, and a model.
-    let files = tempfile::tempdir()
-        .map_err(|error| Problem::internal("there is no place for the files of cases").because(&error))?;
+    let files = tempfile::tempdir().map_err(|error| {
+        Problem::internal("cannot create a temporary folder for the files of the cases").because(&error)
+    })?;
     let host = args.packs.builder().packs(file).files(files.path()).simulate(Simulate::of(["model"])).build()?;
     // Compile now: compiling may take longer than the time limit of a case.
     host.prepare(&digest).map_err(|error| Problem::wrong("the pack cannot be compiled").because(&error))?;

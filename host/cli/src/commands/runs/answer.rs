@@ -56,7 +56,7 @@ fn show_question(store: &StoreArgs, run: &RunId, gate: &str) -> Result<Exit, Pro
     let question = waiting::question(&host, run, gate)?;
     let question = question.ok_or_else(|| {
         Problem::wrong(format!("no question is open at `{gate}` in the run `{run}`"))
-            .hint(format!("`flowcell runs show {run}` shows what the run waits for"))
+            .hint(format!("`flowcell runs show {run}` shows the open questions"))
     })?;
     put_json(&question)?;
     Ok(Exit::Good)

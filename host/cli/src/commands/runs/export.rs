@@ -74,7 +74,7 @@ impl From<ExportError> for Problem {
     fn from(error: ExportError) -> Problem {
         match &error {
             ExportError::Unknown(_) => {
-                Problem::wrong(error.to_string()).hint("`flowcell runs list` shows those that the store keeps")
+                Problem::wrong(error.to_string()).hint("`flowcell runs list` lists the runs in the store")
             }
             ExportError::Store(_) | ExportError::Write(_) => Problem::internal(error.to_string()),
         }

@@ -59,6 +59,6 @@ impl Removed {
         let runs = counted(self.runs.len(), "run");
         let blobs = counted(usize::try_from(self.swept.blobs).unwrap_or(usize::MAX), "blob");
         let freed = self.swept.bytes;
-        format!("{runs} removed; {blobs} with {freed} bytes freed; the store keeps its size and uses the room again")
+        format!("removed {runs} and {blobs}, which frees {freed} bytes; the store keeps its size and reuses the space")
     }
 }

@@ -29,10 +29,10 @@ pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64
     if inputs.node_type.is_some() {
         return Ok(inputs);
     }
-    let problem = Problem::wrong(format!("the run `{run}` has begun no attempt at `{task}`"));
+    let problem = Problem::wrong(format!("the run `{run}` has no attempt at `{task}`"));
     Err(match inputs.elsewhere.as_slice() {
         [] => problem.hint(format!("`flowcell runs show {run}` shows the tasks of the run")),
-        elsewhere => problem.hint(format!("the node ran at these addresses, among others: {}", elsewhere.join(", "))),
+        elsewhere => problem.hint(format!("the addresses of the node include {}", elsewhere.join(", "))),
     })
 }
 
@@ -55,8 +55,8 @@ pub(super) fn require_attempt(
     }
     let (run, task) = at;
     let attempts = counted(usize::try_from(there).unwrap_or(usize::MAX), "attempt");
-    let problem = Problem::wrong(format!("`{task}` has {attempts} in the run `{run}`, and no attempt {from}"));
-    Err(problem.hint(format!("attempts are counted from 0: the last one is `--from {}`", there.saturating_sub(1))))
+    let problem = Problem::wrong(format!("the run `{run}` has {attempts} at `{task}`; attempt {from} does not exist"));
+    Err(problem.hint(format!("attempts count from 0; the last one is `--from {}`", there.saturating_sub(1))))
 }
 
 /// Writes the inputs of a task, with long values cut.
@@ -73,10 +73,10 @@ pub(super) fn render(inputs: &TaskInputs, at: (&RunId, &str), paint: Paint) -> S
                     put(&mut text, "config", config.json(), &mut cuts);
                 }
             }
-            Input::Same { .. } => text.push_str("    input: the same as before\n"),
+            Input::Same { .. } => text.push_str("    input: same as before\n"),
             Input::Failed { input_error, input } => {
                 put(&mut text, "no input", input_error, &mut cuts);
-                put(&mut text, "its members that can be rendered", input.json(), &mut cuts);
+                put(&mut text, "its renderable members", input.json(), &mut cuts);
             }
             Input::TooLarge { input_error } => put(&mut text, "no input", input_error, &mut cuts),
         }
@@ -88,11 +88,11 @@ pub(super) fn render(inputs: &TaskInputs, at: (&RunId, &str), paint: Paint) -> S
     let command = format!("flowcell runs show {run} '{}'", inert(task));
     if cuts > 0 {
         text.push_str(
-            &paint.faint(&format!("values marked by ⟨cut⟩ are longer: `{command} --json` prints them whole\n")),
+            &paint.faint(&format!("values with ⟨cut⟩ are shortened; `{command} --json` prints them completely\n")),
         );
     }
     if let Some(next) = inputs.next {
-        text.push_str(&paint.faint(&format!("there are more attempts: `{command} --from {next}` goes on\n")));
+        text.push_str(&paint.faint(&format!("`{command} --from {next}` shows the next attempts\n")));
     }
     text
 }
@@ -108,10 +108,10 @@ fn head(attempt: &AttemptInput, paint: Paint) -> String {
     }
     let digest = match attempt.input_digest {
         InputDigest::Matches => paint.good("input matches its digest"),
-        InputDigest::Differs => paint.bad("input differs from its digest: the attempt was given something else"),
-        InputDigest::NotRecorded => paint.odd("no digest of the input was recorded"),
-        InputDigest::NotEnded => paint.odd("has not ended, so that no digest is recorded"),
-        InputDigest::NotRun => paint.odd("did not run: its output was kept from the run that this one repeats"),
+        InputDigest::Differs => paint.bad("input differs from its digest: the attempt had another input"),
+        InputDigest::NotRecorded => paint.odd("the journal has no digest of the input"),
+        InputDigest::NotEnded => paint.odd("has not ended, so the journal has no digest yet"),
+        InputDigest::NotRun => paint.odd("did not run: it has the output of the repeated run"),
     };
     format!("{head}  {}  {digest}\n", attempt.status)
 }
@@ -158,7 +158,7 @@ impl Shortened<'_> {
                 let mut list: Vec<_> = items[..shown].iter().map(|item| self.shorten(item)).collect();
                 if shown < items.len() {
                     *self.cuts += 1;
-                    list.push(Json::from(format!("⟨cut: {shown} of {} items are shown⟩", items.len())));
+                    list.push(Json::from(format!("⟨cut: shows {shown} of {} items⟩", items.len())));
                 }
                 Json::array(list)
             }
@@ -168,7 +168,7 @@ impl Shortened<'_> {
                     members.iter().take(shown).map(|(name, value)| (name.clone(), self.shorten(value))).collect();
                 if shown < members.len() {
                     *self.cuts += 1;
-                    let cut = format!("{shown} of {} members are shown", members.len());
+                    let cut = format!("shows {shown} of {} members", members.len());
                     list.push(("⟨cut⟩".into(), Json::from(cut)));
                 }
                 Json::object(list)

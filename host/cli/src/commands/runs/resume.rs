@@ -81,7 +81,7 @@ fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec
                 HubError::GateClosed | HubError::NotOpen(Closed::NoNode | Closed::NoCall | Closed::NotAsked),
             )) if digest.is_none() => later.push(answer.clone()),
             Err(AskError::Refused(HubError::AnswerRefused(why))) => {
-                return Err(Problem::wrong(format!("`{gate}` did not take the answer `{value}`: {why}")));
+                return Err(Problem::wrong(format!("`{gate}` refused the answer `{value}`: {why}")));
             }
             Err(AskError::Refused(HubError::RunEnded)) => return Err(answers::over(&args.run, gate)),
             Err(AskError::Start(error)) => return Err(error.into()),
@@ -121,14 +121,13 @@ pub(super) fn go_on(
     let runner = prepare(&host, session.options(&args, Json::Null))?;
     answers::check(&args.answers, runner.graph())?;
     if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {
-        return Err(Problem::wrong(format!(
-            "nothing asks at `{gate}` any more: it was answered, or its time was over"
-        ))
-        .hint(format!("`flowcell runs show {name}` tells how the run stands and what it waits for")));
+        return Err(Problem::wrong(format!("the question at `{gate}` is closed: it was answered or timed out"))
+            .hint(format!("`flowcell runs show {name}` shows the status of the run and its open questions")));
     }
     session::say_warnings(&args, &host.warnings_of(&name), terminal);
     if let Some(simulate) = host.simulated_of(&name).filter(|_| !args.quiet) {
-        terminal.say(&format!("the run was begun with `--simulate {simulate}`, and simulates that to its end"));
+        terminal
+            .say(&format!("the run started with `--simulate {simulate}` and keeps these simulations until its end"));
     }
     session::report::say_open(&args, &host, &name, terminal)?;
     session::finish(&args, session, host, runner, terminal)

@@ -61,7 +61,7 @@ impl Tree {
             "task:idle" => "waiting",
             "task:busy" => "running",
             "task:paused" => "waiting",
-            "task:retry" => "to be tried again",
+            "task:retry" => "waits for a retry",
             "task:complete" => "succeeded",
             "task:failed" => "failed",
             "task:skipped" => "skipped",
@@ -83,7 +83,7 @@ impl Tree {
     /// Sets the run's present status. A parked run may have an answer since, and is then ready to be driven.
     pub(super) fn stands(&mut self, status: &str) {
         if status == "active" && self.tail.starts_with("parked") {
-            self.tail = "active: it goes on with `flowcell drive` or `flowcell runs resume`".into();
+            self.tail = "active: continue it with `flowcell drive` or `flowcell runs resume`".into();
         }
     }
 
@@ -189,9 +189,9 @@ fn note(event: &Event) -> String {
 
 fn parked(reason: &str) -> &'static str {
     match reason {
-        "needs_attention" => "parked: somebody has to decide",
-        "crash_loop" => "parked: its process ended again and again",
-        "restored" => "parked: the store was brought back from an older copy",
+        "needs_attention" => "parked: a task needs a decision",
+        "crash_loop" => "parked: its process ended repeatedly",
+        "restored" => "parked: the store was restored from an older copy",
         _ => "parked",
     }
 }

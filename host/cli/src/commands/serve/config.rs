@@ -110,7 +110,7 @@ impl File {
                 let why = first.rsplit_once(": ").map_or(first.as_str(), |(_, why)| why);
                 let place = error.location().map_or_else(|| path.display().to_string(), |at| file.place(&at));
                 Err(Problem::wrong(format!("{place}: {why}"))
-                    .hint("a setting is a line such as `listen: 127.0.0.1:7171`"))
+                    .hint("write a setting on a line, such as `listen: 127.0.0.1:7171`"))
             }
         }
     }
@@ -123,7 +123,7 @@ impl File {
         let known: Vec<String> = settings.iter().map(|arg| name(arg)).collect();
         let Some(entry) = self.entries.iter().find(|entry| !known.contains(&entry.key.value)) else { return Ok(()) };
         let key = &entry.key.value;
-        let problem = Problem::wrong(format!("{}: there is no setting `{key}`", self.place(&entry.key.referenced)));
+        let problem = Problem::wrong(format!("{}: unknown setting `{key}`", self.place(&entry.key.referenced)));
         Err(match similar(key, known.iter().map(String::as_str)) {
             Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
             None => problem.hint(format!("the settings are {}", known.join(", "))),
@@ -144,8 +144,8 @@ impl File {
             let text = match scalar {
                 Value::String(text) => text.clone(),
                 Value::Number(_) | Value::Bool(_) => scalar.to_string(),
-                _ if many => return Err(wrong("this is neither a text nor a list of texts")),
-                _ => return Err(wrong("this is neither a text nor a number")),
+                _ if many => return Err(wrong("the value must be a text or a list of texts")),
+                _ => return Err(wrong("the value must be a text or a number")),
             };
             let text = self.beside(arg, text);
             let tried = command.clone().try_get_matches_from(["serve".into(), argument(arg, &text)]);

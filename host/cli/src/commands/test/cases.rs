@@ -73,7 +73,7 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     let begins = |status: &&str| text.get(..4).is_some_and(|begin| status.starts_with(begin));
     let meant = STATUSES.into_iter().find(begins).or_else(|| similar(&text, STATUSES));
     let meant = meant.map(|meant| format!(": did you mean `{meant}`?")).unwrap_or_default();
-    Err(D::Error::custom(format!("there is no status `{text}`{meant} (the statuses are {})", STATUSES.join(", "))))
+    Err(D::Error::custom(format!("unknown status `{text}`{meant} (the statuses are {})", STATUSES.join(", "))))
 }
 
 impl Default for Expect {
@@ -95,7 +95,7 @@ pub(super) fn beside(flow: &Path) -> PathBuf {
 pub(super) fn read(flow: &Path) -> Result<Vec<Case>, Problem> {
     let path = beside(flow);
     let hint =
-        "the cases of `triage.yaml` are in `triage.test.yaml`: { cases: [{ name, input, expect: { outputs } }] }";
+        "write the cases of `triage.yaml` into `triage.test.yaml`: { cases: [{ name, input, expect: { outputs } }] }";
     let cases: Vec<Case> = case_file::read(&path, hint)?;
     if cases.is_empty() {
         let problem = Problem::wrong(format!("the list `cases` of {} is empty", path.display()));
@@ -108,7 +108,7 @@ pub(super) fn read(flow: &Path) -> Result<Vec<Case>, Problem> {
 pub(super) fn misfits(case: &Case, flow: &LoadedFlow) -> Vec<String> {
     let misfit = |(name, given): (&String, &GivenResult)| {
         let findings = flow.check_given_output(node_of(name), given.output()?).err()?;
-        Some(format!("`{name}` under `given`: its node has no such output: {}", findings.join("; ")))
+        Some(format!("`{name}` under `given`: the output does not fit the node: {}", findings.join("; ")))
     };
     case.given.iter().filter_map(misfit).collect()
 }
@@ -124,7 +124,7 @@ pub(super) fn unknown_nodes(case: &Case, graph: &Graph, has_called: bool) -> Vec
     let unknown = named.filter(|(_, name)| !ids().any(|id| id == node_of(name)));
     let sentence = |(key, name): (&str, &str)| {
         let meant = similar(node_of(name), ids()).map(|meant| format!("; did you mean `{meant}`?"));
-        format!("`{name}` under `{key}`: the flow has no such node{}", meant.unwrap_or_default())
+        format!("`{name}` under `{key}`: unknown node{}", meant.unwrap_or_default())
     };
     unknown.map(sentence).collect()
 }

@@ -159,7 +159,7 @@ impl Conversation {
             idle: false,
             shown: String::new(),
         };
-        let note = format!("{} begins{}", agent.name, if listens { " and may be written to" } else { "" });
+        let note = format!("{} begins{}", agent.name, if listens { " and takes messages" } else { "" });
         self.agents.push(agent);
         vec![Shown::Note(note)]
     }
@@ -194,7 +194,7 @@ impl Conversation {
         }
         self.moved_on = Some(Instant::now());
         let Some(next) = self.questions.first() else { return Vec::new() };
-        let note = Shown::Note(format!("`{address}` does not wait any more"));
+        let note = Shown::Note(format!("the question at `{address}` is closed"));
         vec![Shown::EndOfSpeech, note, Shown::Question(next.text())]
     }
 
@@ -227,10 +227,10 @@ impl Conversation {
             Some(name) => self.named(&name)?.address.clone(),
             None => match self.listening().collect::<Vec<_>>().as_slice() {
                 [agent] => agent.address.clone(),
-                [] => return Err("nobody listens now".into()),
+                [] => return Err("no agent is listening".into()),
                 several => {
                     let names: Vec<_> = several.iter().map(|agent| agent.name.as_str()).collect();
-                    return Err(format!("several agents listen: choose one by `/to NAME`: {}", names.join(", ")));
+                    return Err(format!("several agents listen; choose one with `/to NAME`: {}", names.join(", ")));
                 }
             },
         };
@@ -242,8 +242,8 @@ impl Conversation {
     fn named(&self, name: &str) -> Result<&Agent, String> {
         let found = self.agents.iter().rev().find(|agent| agent.name == name || agent.address == name);
         found.ok_or_else(|| match self.agents.is_empty() {
-            true => format!("no agent `{name}` is open, and no other"),
-            false => format!("no agent `{name}` is open; {}", self.who()),
+            true => "no agent is open".to_owned(),
+            false => format!("the agent `{name}` is not open; {}", self.who()),
         })
     }
 
@@ -256,7 +256,7 @@ impl Conversation {
         let names = self.agents.iter().map(|agent| match (agent.listens, agent.idle) {
             (true, true) => format!("{} (listens)", agent.name),
             (true, false) => format!("{} (works)", agent.name),
-            (false, _) => format!("{} (cannot be written to)", agent.name),
+            (false, _) => format!("{} (takes no messages)", agent.name),
         });
         let names: Vec<_> = names.collect();
         if names.is_empty() { "no agent is open".into() } else { format!("open: {}", names.join(", ")) }
@@ -379,10 +379,10 @@ mod tests {
         let second = ("agent:start", r#"{"agentRunId":"a2","taskId":"other","inbox":true}"#);
         let silent = ("agent:start", r#"{"agentRunId":"a3","taskId":"mute"}"#);
         let (mut talking, _) = conversation(&[silent]);
-        assert_eq!(talking.target(None), Err("nobody listens now".into()));
+        assert_eq!(talking.target(None), Err("no agent is listening".into()));
         let (mut talking, _) = conversation(&[START, second, silent]);
         assert!(talking.target(None).unwrap_err().contains("/to NAME"));
-        assert!(talking.choose("nobody").unwrap_err().contains("open: bot (works), other (works), mute (cannot"));
+        assert!(talking.choose("nobody").unwrap_err().contains("open: bot (works), other (works), mute (takes no"));
         assert_eq!(talking.choose("other"), Ok("other".into()));
         assert_eq!((talking.target(None), talking.target(Some("bot"))), (Ok("a2".into()), Ok("a1".into())));
         hear(&mut talking, "r", "agent:complete", r#"{"agentRunId":"a2","stopReason":"end"}"#);

@@ -23,7 +23,7 @@ use crate::{
 /// Talks with a run through the store's owner, until the run ends or the person leaves.
 pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exit, Problem> {
     let watching = control::watch_owner(folder, run);
-    let unreachable = |error| Problem::internal("the process that owns the store cannot be reached").because(&error);
+    let unreachable = |error| Problem::internal("cannot reach the process that owns the store").because(&error);
     let mut events = match watching.map_err(|error: std::io::Error| unreachable(error))? {
         (Told::Done { .. } | Told::Operated { .. }, events) => events,
         (Told::Refused { code, message }, _) => return Err(refused(&code, &message, run)),
@@ -39,7 +39,7 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
         let _ = ended.send(complete);
     };
     let started = thread::Builder::new().name("events".into()).spawn(listen);
-    started.map_err(|error| Problem::internal("the events cannot be read").because(&error))?;
+    started.map_err(|error| Problem::internal("cannot read the events").because(&error))?;
     let (folder, run) = (folder.to_owned(), run.clone());
     let ask = move |command| -> Asking {
         let (folder, asked) = (folder.clone(), Ask::Command { run: run.clone(), command });
@@ -56,7 +56,7 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
     chat.show(&super::Shown::EndOfSpeech);
     Ok(match end {
         End::Left => {
-            terminal.say(&terminal.paint().faint("left; the run goes on where it is"));
+            terminal.say(&terminal.paint().faint("left; the run continues"));
             Exit::Good
         }
         End::Run(Ok(Some(status))) if status == "succeeded" => Exit::Good,
@@ -64,7 +64,7 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
             terminal.say(&format!("the run has ended: {status}"));
             Exit::Failed
         }
-        End::Run(_) => return Err(Problem::internal("the process that drives the run does not tell of it any more")),
+        End::Run(_) => return Err(Problem::internal("the process that drives the run no longer sends its events")),
     })
 }
 

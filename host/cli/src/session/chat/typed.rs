@@ -32,13 +32,13 @@ pub(crate) enum Typed {
 
 /// The help text of the commands.
 pub(crate) const HELP: &str = "\
-a line answers the open question, or goes to the agent that listens
-/to NAME     lines go to this agent
-/who         which agents are open
-/close NAME  asks an agent to finish; without a name the one that gets the lines
-/abort       cancels the run
-/quit        leaves; the run stays
-//TEXT       says TEXT with a slash before it";
+a line answers the open question, or goes to the listening agent
+/to NAME     send your lines to this agent
+/who         list the open agents
+/close NAME  ask an agent to finish; without a name the one that gets your lines
+/abort       cancel the run
+/quit        leave; the run is not cancelled
+//TEXT       send TEXT with one slash in front";
 
 /// Parses a line.
 pub(crate) fn read(line: &str) -> Typed {

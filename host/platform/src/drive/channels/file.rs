@@ -46,7 +46,7 @@ impl JsonLines {
             *target = None;
             // A reader that closes the pipe is not an error.
             if error.kind() != io::ErrorKind::BrokenPipe {
-                let why = format!("not all events could be written to {}: {error}", self.name);
+                let why = format!("cannot write all events to {}: {error}", self.name);
                 (self.notices)(Notice::Trouble(why));
             }
         }

@@ -145,11 +145,11 @@ async fn speak(program: Program, outbox: Arc<Outbox>, desk: Arc<Desk>) {
     let lost = outbox.abandon();
     match tokio::time::timeout(grace, life.ended()).await {
         Ok(how) if early => {
-            let rest = lost.map(|(run, seq)| format!("; `flowcell runs events {run} --from {seq}` has the rest"));
+            let rest = lost.map(|(run, seq)| format!("; `flowcell runs events {run} --from {seq}` prints the others"));
             desk.trouble(&format!("ended before the run ({how}){}", rest.unwrap_or_default()));
         }
         Ok(_) => {}
-        Err(_) => desk.trouble(&format!("did not end within {} s after the run, and was killed", GRACE.as_secs())),
+        Err(_) => desk.trouble(&format!("did not end within {} s after the run and was killed", GRACE.as_secs())),
     }
     // Its child processes end with it, and so do their output streams.
     drop(life);
@@ -291,7 +291,7 @@ mod tests {
             std::thread::yield_now();
         }
         let Some(Notice::Trouble(why)) = notices.recv().await else { panic!("nothing is said") };
-        assert_eq!(why, "the channel `sh` did not end within 10 s after the run, and was killed");
+        assert_eq!(why, "the channel `sh` did not end within 10 s after the run and was killed");
     }
 
     #[cfg(target_os = "linux")]

@@ -73,7 +73,8 @@ pub fn answer(id: Option<Value>, error: Option<(&str, String)>) -> Value {
 /// Parses a line as a command, and returns the verb's `id` with it.
 pub fn read(line: &[u8]) -> (Option<Value>, Result<RunCommand, VerbError>) {
     let unreadable = |why: &dyn std::fmt::Display| {
-        let form = "a verb is one JSON object on one line, such as {\"verb\":\"reply\",\"gate\":\"approve\",\"answer\":\"yes\"}";
+        let form = "write a verb as a JSON object on one line, such as \
+                    {\"verb\":\"reply\",\"gate\":\"approve\",\"answer\":\"yes\"}";
         VerbError::Unreadable(format!("{form}: {why}"))
     };
     if Json::has_too_many_values(line) {

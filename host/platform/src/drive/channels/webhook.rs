@@ -58,7 +58,7 @@ impl WebhookChannel {
         let Some(mut posting) = self.posting.lock().await.take() else { return };
         if tokio::time::timeout(grace, &mut posting).await.is_err() {
             posting.abort();
-            let why = format!("{} did not take all events within {} s", self.origin, grace.as_secs());
+            let why = format!("{} did not accept all events within {} s", self.origin, grace.as_secs());
             (self.notices)(Notice::Trouble(given_up(&why, self.outbox.abandon())));
         }
     }
@@ -110,9 +110,12 @@ fn body(run: Option<&RunId>, lines: &[Line]) -> Bytes {
 
 fn given_up(why: &str, lost: Option<(RunId, u64)>) -> String {
     match lost {
-        None => format!("the webhook gets no more events: {why}"),
+        None => format!("the host sends no more events to the webhook: {why}"),
         Some((run, seq)) => {
-            format!("the webhook gets no more events: {why}; `flowcell runs events {run} --from {seq}` has the rest")
+            format!(
+                "the host sends no more events to the webhook: {why}; `flowcell runs events {run} --from {seq}` \
+                 prints the others"
+            )
         }
     }
 }

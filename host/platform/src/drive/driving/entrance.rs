@@ -54,10 +54,10 @@ pub enum Overflow {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AdmitError {
     /// Too many runs wait.
-    #[error("too many runs wait for their turn already")]
+    #[error("too many runs wait for their turn")]
     Full,
     /// The supervisor has stopped.
-    #[error("the process is about to end")]
+    #[error("the process is stopping")]
     Closed,
     /// The supervisor has no front ends for the run.
     #[error("the process cannot drive the run now")]

@@ -76,7 +76,7 @@ impl Triggers {
             let mark = Records(&host).mark(&live.key(), &live.cause(), end.at);
             match mark {
                 Ok((mark, _)) => _ = self.start_after(&host, live, &mark, end, host.now()).await,
-                Err(error) => tracing::warn!("the trigger `{}` of `{tenant}` has to wait: {error}", live.key()),
+                Err(error) => tracing::warn!("the trigger `{}` of `{tenant}` waits: {error}", live.key()),
             }
         }
     }
@@ -123,7 +123,7 @@ impl Triggers {
         let depth = depth(&end.run) + 1;
         if depth > DEPTH {
             tracing::warn!(
-                "the trigger `{}` starts nothing after `{}`: {DEPTH} flows have started each other",
+                "the trigger `{}` does not start after `{}`: {DEPTH} flows have started each other",
                 live.key(),
                 end.run
             );
@@ -135,12 +135,12 @@ impl Triggers {
         }
         if depth > 1 && !self.rate.take(host.tenant(), now) {
             if self.rate.warns(host.tenant(), now) {
-                tracing::warn!("the trigger `{}` of `{}` has to wait: {}", live.key(), host.tenant(), Problem::Rate);
+                tracing::warn!("the trigger `{}` of `{}` waits: {}", live.key(), host.tenant(), Problem::Rate);
             }
             return Some(Outcome::Later(Problem::Rate));
         }
         let Ok(outputs) = outputs(host, &end.run) else {
-            return Some(Outcome::Later(Problem::Store(format!("the outputs of `{}` cannot be read", end.run))));
+            return Some(Outcome::Later(Problem::Store(format!("cannot read the outputs of `{}`", end.run))));
         };
         let about = vec![
             ("kind", Json::from(KIND)),

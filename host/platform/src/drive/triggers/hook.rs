@@ -44,10 +44,10 @@ pub enum HookError {
     #[error(transparent)]
     Unsigned(#[from] Unsigned),
     /// Another post had this id.
-    #[error("the `webhook-id` was used before, with another body")]
+    #[error("the `webhook-id` was used before with another body")]
     OtherBody,
     /// The body is JSON with numbers that cannot be stored exactly.
-    #[error("the body cannot be kept as it is: {0}")]
+    #[error("the body cannot be the input of a run: {0}")]
     Body(serde_json::Error),
     /// The server is stopping.
     #[error("the server is stopping")]

@@ -60,7 +60,7 @@ impl CheckContext for Calendar<'_> {
     }
 
     fn read(&self, _: &str) -> Result<String, String> {
-        Err("triggers name no files".into())
+        Err("a trigger cannot read files".into())
     }
 
     fn flow(&self, _: &str) -> Option<Source> {
@@ -124,7 +124,7 @@ pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Vec<Live>, Look
             Ok(trigger) => {
                 all.push(Live { flow: flow.to_owned(), trigger, declared: false, enabled: !disabled, asked });
             }
-            Err(_) => tracing::warn!("the trigger `{key}` is not one any more, and starts nothing"),
+            Err(_) => tracing::warn!("the trigger `{key}` is no longer valid and starts nothing"),
         }
     }
     all.sort_by_key(Live::key);

@@ -24,16 +24,16 @@ pub const ASKED: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum TriggerError {
     /// The trigger does not exist.
-    #[error("there is no trigger `{0}`")]
+    #[error("the trigger `{0}` does not exist")]
     Unknown(String),
     /// The flow already has a trigger with this id.
-    #[error("there is a trigger `{0}` already")]
+    #[error("the trigger `{0}` already exists")]
     Taken(String),
     /// The flow's file declares the trigger.
-    #[error("the trigger `{0}` is in the file of its flow; take it out there, or disable it")]
+    #[error("the trigger `{0}` is in the file of its flow; remove it there, or disable it")]
     Declared(String),
     /// The definition has errors.
-    #[error("this is no trigger: {}", .0.first().map_or("", |finding| &finding.message))]
+    #[error("the trigger is invalid: {}", .0.first().map_or("", |finding| &finding.message))]
     Invalid(Vec<Diagnostic>),
     /// A limit is reached.
     #[error("{0}")]
@@ -145,7 +145,7 @@ impl<'a> TriggerDesk<'a> {
         live::read_new(trigger, self.host, &self.library).map_err(TriggerError::Invalid)?;
         let records = Records(self.host);
         if records.said()?.iter().filter(|(_, said)| said.bound.is_some()).count() >= BOUND {
-            return Err(TriggerError::TooMany(format!("a tenant binds at most {BOUND} triggers; delete some")));
+            return Err(TriggerError::TooMany(format!("a tenant may bind at most {BOUND} triggers; delete some")));
         }
         // A new trigger does not inherit the progress of an earlier one with its id.
         records.forget(&key)?;
@@ -201,7 +201,9 @@ impl<'a> TriggerDesk<'a> {
         })?;
         match run {
             Some(run) => Ok(json!({ "runId": run.to_string() })),
-            None => Err(TriggerError::TooMany(format!("{ASKED} starts are asked for already; a server makes them"))),
+            None => {
+                Err(TriggerError::TooMany(format!("{ASKED} starts are already recorded; run a server to start them")))
+            }
         }
     }
 

@@ -68,7 +68,7 @@ impl Records<'_> {
                 return Ok(true);
             }
         }
-        Err(StoreError(format!("the trigger `{key}` is changed by many at the same time").into()))
+        Err(StoreError(format!("too many processes change the trigger `{key}`; try again").into()))
     }
 
     /// Returns the mark of a trigger. If it is missing or has another cause, the method writes a new mark that starts

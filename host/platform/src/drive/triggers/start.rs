@@ -46,8 +46,8 @@ pub enum Problem {
     Admit(#[from] AdmitError),
     /// The tenant has reached the rate limit of chained starts.
     #[error(
-        "the ends of runs that triggers have started may start {CHAINED_AT_ONCE} runs of a tenant at once and \
-         {CHAINED_A_SECOND} a second after that; it starts later"
+        "triggers after runs of other triggers may start {CHAINED_AT_ONCE} runs of a tenant at once, then \
+         {CHAINED_A_SECOND} per second; this run starts later"
     )]
     Rate,
     /// The store does not answer.

@@ -37,11 +37,11 @@ impl Triggers {
                 Outcome::Started(run) => started.push(run),
                 Outcome::Known(_) => {}
                 Outcome::Later(why) => {
-                    tracing::warn!("the trigger `{}` of `{}` has to wait: {why}", live.key(), host.tenant());
+                    tracing::warn!("the trigger `{}` of `{}` waits: {why}", live.key(), host.tenant());
                     break;
                 }
                 Outcome::Never(why) => {
-                    tracing::warn!("the trigger `{}` of `{}` starts nothing: {why}", live.key(), host.tenant());
+                    tracing::warn!("the trigger `{}` of `{}` starts no run: {why}", live.key(), host.tenant());
                 }
             }
             done = slot;
@@ -70,11 +70,11 @@ impl Triggers {
             Outcome::Started(run) => Some(run),
             Outcome::Known(_) => None,
             Outcome::Later(why) => {
-                tracing::warn!("the trigger `{}` of `{}` has to wait: {why}", live.key(), host.tenant());
+                tracing::warn!("the trigger `{}` of `{}` waits: {why}", live.key(), host.tenant());
                 return Ok(None);
             }
             Outcome::Never(why) => {
-                tracing::warn!("the trigger `{}` of `{}` starts nothing: {why}", live.key(), host.tenant());
+                tracing::warn!("the trigger `{}` of `{}` starts no run: {why}", live.key(), host.tenant());
                 None
             }
         };

@@ -77,7 +77,7 @@ fn check_names(path: &Path) -> io::Result<()> {
 }
 
 fn denied(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, format!("{what} belongs to the host, and no flow reads it"))
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("{what} belongs to the host, so flows cannot read it"))
 }
 
 #[cfg(test)]

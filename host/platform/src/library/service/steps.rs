@@ -139,7 +139,7 @@ impl Channel for Following {
         let mut steps = self.steps.lock();
         let Some(line) = steps.follow(event) else { return };
         if let Err(error) = self.log.add(&steps.flow, &[line]) {
-            tracing::warn!(flow = steps.flow, %error, "a step could not be logged");
+            tracing::warn!(flow = steps.flow, %error, "cannot log a step");
         }
     }
 }

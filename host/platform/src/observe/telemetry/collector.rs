@@ -45,7 +45,7 @@ impl Collector {
         let unusable = |why: String| Failure::new(flowcell_contract::code::INVALID_INPUT, why);
         let url = url.trim_end_matches('/').to_owned();
         let origin =
-            origin(&url).ok_or_else(|| unusable("it begins with `http://` or `https://` and a host".into()))?;
+            origin(&url).ok_or_else(|| unusable("it must begin with `http://` or `https://` and a host".into()))?;
         let grants = OriginGrants::parse(&Json::from(origin)).map_err(unusable)?;
         client.egress().admit(&url, &grants)?;
         let (runtime, warned) = (OnceLock::new(), Mutex::default());
@@ -69,7 +69,8 @@ impl Collector {
         let mut warned = self.0.warned.lock();
         if warned.is_none_or(|last| now.duration_since(last) >= SILENCE) {
             *warned = Some(now);
-            tracing::warn!(target: "flowcell::telemetry", "the collector at {} misses something: {why}", self.0.url);
+            let url = &self.0.url;
+            tracing::warn!(target: "flowcell::telemetry", "the collector at {url} misses telemetry: {why}");
         }
     }
 }

@@ -54,10 +54,10 @@ impl Shares {
         let Server { name, places, within, code } = server;
         let busy = |why: String| Failure::retryable(code, format!("{name}: {why}; make fewer calls at a time"));
         let waits = self.waiting.try_take(tenant, 1);
-        let _waits = waits.ok_or_else(|| busy("too many calls of the tenant wait for a place".into()))?;
+        let _waits = waits.ok_or_else(|| busy("too many calls of the tenant are waiting".into()))?;
         let room = self.room(name, places);
         let place = tokio::time::timeout(within, room.take(tenant, 1)).await;
-        place.map_err(|_| busy(format!("no place was free for the tenant within {} ms", within.as_millis())))
+        place.map_err(|_| busy(format!("the tenant's calls in progress did not end within {} ms", within.as_millis())))
     }
 
     fn room(&self, name: &str, places: usize) -> Room {
@@ -96,7 +96,9 @@ mod tests {
         assert_eq!((first.len(), second.len()), (8, 4));
         let failure = shares.take(&"a".into(), server("mcp:a", 16)).await.err().unwrap();
         assert!(
-            failure.retryable && failure.code == "busy" && failure.message.starts_with("mcp:a: no place"),
+            failure.retryable
+                && failure.code == "busy"
+                && failure.message.starts_with("mcp:a: the tenant's calls in progress"),
             "{failure}"
         );
         assert!(shares.take(&"a".into(), server("mcp:b", 16)).await.is_ok(), "another server has places of its own");
@@ -116,7 +118,7 @@ mod tests {
             assert!(futures_util::poll!(call).is_pending());
         }
         let failure = waits().await.err().unwrap();
-        assert!(failure.message.contains("too many calls of the tenant wait"), "{failure}");
+        assert!(failure.message.contains("too many calls of the tenant are waiting"), "{failure}");
         assert!(shares.take(&"b".into(), server("mcp:a", 2)).await.is_ok());
         drop(waiting);
         assert_eq!(shares.waiting.taken(), 0, "a call that is taken back waits no more");

@@ -8,31 +8,34 @@ use super::{MAX_NAME, MAX_SECRETS, MAX_VALUE, MIN_VALUE};
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// The name is invalid for a secret.
-    #[error("the name of a secret has 1 to {MAX_NAME} letters, digits, `-` and `_`")]
+    #[error("the name of a secret must have 1 to {MAX_NAME} letters, digits, `-` and `_`")]
     Name,
     /// The value is invalid for a secret.
-    #[error("a secret has {MIN_VALUE} to {MAX_VALUE} bytes of text, without line breaks at its ends")]
+    #[error("a secret must have {MIN_VALUE} to {MAX_VALUE} bytes of text, without line breaks at its ends")]
     Value,
     /// The origins of the secret are invalid.
-    #[error("for whom the secret is: {0}")]
+    #[error("the origins of the secret are invalid: {0}")]
     Origins(String),
     /// The secret does not exist.
-    #[error("there is no secret `{0}`; `flowcell secret set {0}` makes it")]
+    #[error("the secret `{0}` does not exist; create it with `flowcell secret set {0}`")]
     Unknown(String),
     /// The tenant has the maximum number of secrets.
-    #[error("there are {MAX_SECRETS} secrets already; `flowcell secret rm NAME` makes room")]
+    #[error("the limit of {MAX_SECRETS} secrets is reached; remove one with `flowcell secret rm NAME`")]
     TooMany,
     /// The operator has configured no key.
     #[error(
-        "secrets of a shared store need a key that every process is given: `--secret-key env:NAME` or `file:PATH`, with \
-         what `openssl rand -hex 32` prints"
+        "secrets of a shared store need the same key in every process: pass `--secret-key env:NAME` or `file:PATH` \
+         with a key from `openssl rand -hex 32`"
     )]
     NoKey,
     /// The key cannot be read.
-    #[error("the key of the secrets: {0}")]
+    #[error("cannot use the key of the secrets: {0}")]
     Key(String),
     /// The secret is encrypted with another key.
-    #[error("it is encrypted under the key {wanted}, and this process has {given}; give that one with `--secret-key`")]
+    #[error(
+        "the secret is encrypted with the key {wanted}, but this process has {given}; pass the right key with \
+         `--secret-key`"
+    )]
     OtherKey {
         /// The name of the key that is needed.
         wanted: String,
@@ -40,13 +43,13 @@ pub enum VaultError {
         given: String,
     },
     /// The secret does not decrypt, since its row was changed or moved.
-    #[error("the secret `{0}` was changed in the store; `flowcell secret set {0}` sets it anew")]
+    #[error("the secret `{0}` was changed in the store; set it again with `flowcell secret set {0}`")]
     Damaged(String),
     /// The data key does not decrypt.
-    #[error("the data key {1} of the tenant `{0}` was changed in the store; what it encrypts has to be set anew")]
+    #[error("the data key {1} of the tenant `{0}` was changed in the store; set the secrets of the tenant again")]
     DamagedKey(String, String),
     /// Another caller changed it at the same time.
-    #[error("`{0}` was changed by somebody else at the same time; try again")]
+    #[error("another process changed `{0}` at the same time; try again")]
     Changed(String),
     /// The error concerns one of several tenants.
     #[error("the tenant `{0}`: {1}")]

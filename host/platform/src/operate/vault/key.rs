@@ -51,7 +51,7 @@ impl Kek {
     pub(super) fn parse(text: &str) -> Result<Kek, String> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         let read = hex::decode_to_slice(text.trim(), &mut bytes[..]);
-        read.map_err(|_| "64 hexadecimal digits are expected, as `openssl rand -hex 32` prints".to_owned())?;
+        read.map_err(|_| "write 64 hexadecimal digits, as `openssl rand -hex 32` prints them".to_owned())?;
         Ok(Kek::of(bytes))
     }
 }
@@ -73,7 +73,7 @@ impl FromStr for KeySource {
             Some(("env", name)) if !name.is_empty() => Ok(KeySource::Environment(name.to_owned())),
             Some(("file", path)) if !path.is_empty() => Ok(KeySource::File(path.into())),
             // The text may be the key itself, so the error does not quote it.
-            _ => Err("`env:NAME` or `file:PATH` says where the key is".into()),
+            _ => Err("write `env:NAME` or `file:PATH`".into()),
         }
     }
 }
@@ -83,7 +83,8 @@ impl KeySource {
     pub fn read(&self) -> Result<Zeroizing<String>, VaultError> {
         match self {
             KeySource::Environment(name) => {
-                let value = env::var(name).map_err(|_| VaultError::Key(format!("the variable {name} is not set")))?;
+                let value = env::var(name)
+                    .map_err(|_| VaultError::Key(format!("the environment variable {name} is not set")))?;
                 Ok(Zeroizing::new(value))
             }
             KeySource::File(path) => read_file(path),
@@ -92,7 +93,7 @@ impl KeySource {
 
     pub(super) fn key(&self) -> Result<Kek, VaultError> {
         let place = match self {
-            KeySource::Environment(name) => format!("the variable {name}"),
+            KeySource::Environment(name) => format!("the environment variable {name}"),
             KeySource::File(path) => path.display().to_string(),
         };
         Kek::parse(&self.read()?).map_err(|why| VaultError::Key(format!("{place}: {why}")))
@@ -102,7 +103,7 @@ impl KeySource {
 fn read_file(path: &Path) -> Result<Zeroizing<String>, VaultError> {
     let wrong = |why: &dyn fmt::Display| VaultError::Key(format!("{}: {why}", path.display()));
     if let Some(mode) = open_to_others(path) {
-        let why = format!("others may read it (its mode is {mode:o}); `chmod 600 {}` mends that", path.display());
+        let why = format!("other users may read it (mode {mode:o}); run `chmod 600 {}`", path.display());
         return Err(wrong(&why));
     }
     fs::read_to_string(path).map(Zeroizing::new).map_err(|error| wrong(&error))
@@ -126,7 +127,7 @@ fn open_to_others(_path: &Path) -> Option<u32> {
 pub fn exposed(folder: &Path) -> Option<String> {
     let mode = open_to_others(&folder.join(STORE_FILE))?;
     let folder = folder.display();
-    Some(format!("others may read the store in {folder} (its mode is {mode:o}); `chmod -R go= {folder}` mends that"))
+    Some(format!("other users may read the store in {folder} (mode {mode:o}); run `chmod -R go= {folder}`"))
 }
 
 /// The place of a host's keys.
@@ -167,7 +168,7 @@ impl Keeping {
     /// Creates the next key, or returns the one that an unfinished rotation created.
     pub(super) fn make_next(&self) -> Result<Kek, VaultError> {
         let Keeping::Beside(folder) = self else {
-            let why = "which one is to be next? `--new-secret-key env:NAME` or `file:PATH`";
+            let why = "the new key is missing: pass `--new-secret-key env:NAME` or `file:PATH`";
             return Err(VaultError::Key(why.into()));
         };
         match KeySource::File(folder.join(NEXT)) {

@@ -34,7 +34,7 @@ impl ModelService {
             .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
         match read.options.is_null() || read.options.as_object().is_some() {
             true => Ok(read),
-            false => Err(format!("options: an object is expected, not {}", read.options.type_name())),
+            false => Err(format!("options: must be an object, not {}", read.options.type_name())),
         }
     }
 
@@ -73,7 +73,7 @@ impl ModelService {
 
 /// Takes the prompt and the files from the arguments, and copies the other members into the request.
 fn read(args: &[Json], request: &mut Object) -> Result<(String, Vec<Json>), Failure> {
-    let wanted = "the arguments are a prompt, or an object with `prompt`, and perhaps an object with options";
+    let wanted = "the arguments must be a prompt or an object with `prompt`, and optionally an object with options";
     let (first, more) = match args {
         [first] => (first, None),
         [first, more] => (first, Some(more).filter(|more| !more.is_null())),
@@ -95,7 +95,7 @@ fn read(args: &[Json], request: &mut Object) -> Result<(String, Vec<Json>), Fail
         Some(one) => vec![one],
     };
     if let Some(reserved) = asked.keys().find(|name| RESERVED.contains(&&***name)) {
-        return Err(wrong(&format!("`{reserved}` is not the caller's to set")));
+        return Err(wrong(&format!("the caller cannot set `{reserved}`")));
     }
     request.extend(asked);
     Ok((prompt, files))
@@ -104,7 +104,7 @@ fn read(args: &[Json], request: &mut Object) -> Result<(String, Vec<Json>), Fail
 /// Converts a file to an image block for the model.
 fn image(file: &Json) -> Result<Json, Failure> {
     let blob = Value::from(file.clone()).blob();
-    let blob = blob.ok_or_else(|| wrong("`files` are files, `{ \"kind\": \"file\", \"fileId\": … }`"))?;
+    let blob = blob.ok_or_else(|| wrong("`files` must be files, `{ \"kind\": \"file\", \"fileId\": … }`"))?;
     let members =
         [("type", Json::from("image")), ("mime", Json::from(blob.mime)), ("fileId", Json::from(blob.file_id))];
     Ok(Json::object(members))

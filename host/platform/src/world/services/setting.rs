@@ -67,9 +67,9 @@ impl Settings {
             Json::Null => return Ok(Settings(Arc::new(services))),
             other => other.as_object(),
         };
-        let members = members.ok_or_else(|| wrong(format!(": an object is expected, not {}", json.type_name())))?;
+        let members = members.ok_or_else(|| wrong(format!(": must be an object, not {}", json.type_name())))?;
         if members.len() > MAX_SERVICES {
-            return Err(wrong(format!(": there are more than {MAX_SERVICES}")));
+            return Err(wrong(format!(": more than {MAX_SERVICES} services")));
         }
         for (name, json) in members {
             let service = check_name(name).and_then(|()| Service::read(json, folder, client, blobs));
@@ -94,7 +94,7 @@ impl Service {
     fn read(json: &Json, folder: &Path, client: &Client, blobs: &Arc<dyn Blobs>) -> Result<Service, String> {
         let members = json.as_object().into_iter().flatten().collect::<Vec<_>>();
         let [(kind, setting)] = members.as_slice() else {
-            return Err("it is an object with one member: `images`, `model` or `tool`".into());
+            return Err("it must be an object with one member: `images`, `model` or `tool`".into());
         };
         match &***kind {
             "images" => {
@@ -104,9 +104,9 @@ impl Service {
             "model" => ModelService::read(setting).map(Service::Model).map_err(|why| format!("model: {why}")),
             "tool" => match setting.as_str().filter(|tool| tool.contains(['.', ':'])) {
                 Some(tool) => Ok(Service::Tool(tool.to_owned())),
-                None => Err("tool: it names a tool: `data.map`, `flow:report`, `mcp:files/read_file`".into()),
+                None => Err("tool: write a tool, such as `data.map`, `flow:report` or `mcp:files/read_file`".into()),
             },
-            other => Err(format!("there is no kind of service `{other}`; there are `images`, `model` and `tool`")),
+            other => Err(format!("unknown kind of service `{other}`; the kinds are `images`, `model` and `tool`")),
         }
     }
 }
@@ -114,10 +114,10 @@ impl Service {
 fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !(1..=MAX_NAME).contains(&name.len()) || !name.bytes().all(plain) {
-        return Err(format!("a name has 1 to {MAX_NAME} letters, digits, `-` and `_`"));
+        return Err(format!("a name must have 1 to {MAX_NAME} letters, digits, `-` and `_`"));
     }
     match is_whole(name) {
-        true => Err(format!("`{name}` means something else where services are simulated; take another name")),
+        true => Err(format!("`{name}` is reserved for `--simulate`; choose another name")),
         false => Ok(()),
     }
 }
@@ -143,18 +143,18 @@ mod tests {
         assert_eq!(parse(good).unwrap().names().collect::<Vec<_>>(), ["agent", "img", "pick"]);
         assert_eq!(parse("{}").unwrap().names().collect::<Vec<_>>(), ["agent"]);
         let cases = [
-            ("[]", "services: an object"),
-            ("a b: { tool: data.pick }", "services.a b: a name has"),
-            ("model: { tool: data.pick }", "services.model: `model` means something else"),
-            ("x: 1", "services.x: it is an object with one member"),
+            ("[]", "services: must be an object"),
+            ("a b: { tool: data.pick }", "services.a b: a name must have"),
+            ("model: { tool: data.pick }", "services.model: `model` is reserved"),
+            ("x: 1", "services.x: it must be an object with one member"),
             ("x: { tool: data.pick, model: {} }", "one member"),
-            ("x: { tools: data.pick }", "no kind of service `tools`"),
-            ("x: { tool: pick }", "services.x: tool: it names a tool"),
+            ("x: { tools: data.pick }", "unknown kind of service `tools`"),
+            ("x: { tool: pick }", "services.x: tool: write a tool"),
             ("x: { images: {} }", "missing field `baseUrl`"),
-            ("x: { images: { baseUrl: 'https://a.example' } }", "it names no key"),
+            ("x: { images: { baseUrl: 'https://a.example' } }", "the key is missing"),
             ("x: { images: { baseUrl: a, auth: none } }", "baseUrl:"),
-            ("x: { images: { baseUrl: 'https://a.example', auth: none, timeoutMs: 0 } }", "timeoutMs is 1 to"),
-            ("x: { images: { baseUrl: 'https://a.example', auth: none, options: 1 } }", "options is an object"),
+            ("x: { images: { baseUrl: 'https://a.example', auth: none, timeoutMs: 0 } }", "timeoutMs must be 1 to"),
+            ("x: { images: { baseUrl: 'https://a.example', auth: none, options: 1 } }", "options must be an object"),
             ("x: { model: { nmae: a } }", "unknown field `nmae`"),
         ];
         for (text, message) in cases {

@@ -22,7 +22,7 @@ pub(super) fn is_granted(caller: &Caller, tool: &Named) -> bool {
 pub(super) fn check_any(caller: &Caller) -> Result<(), Failure> {
     if granted(caller).next().is_none() {
         let message = format!(
-            "`{}` is granted no tools; to allow some, add a grant such as `grants: {{ tools: [\"data.*\"] }}`",
+            "`{}` has no grant for tools; to allow some, add a grant such as `grants: {{ tools: [\"data.*\"] }}`",
             caller.node_id
         );
         return Err(Failure::new(code::DENIED, message));
@@ -51,7 +51,8 @@ fn granted(caller: &Caller) -> impl Iterator<Item = &str> {
 
 pub(super) fn not_granted(caller: &Caller, tool: &str) -> Failure {
     let message = format!(
-        "there is no tool `{tool}` that is granted to `{}`; to allow one, add `grants: {{ tools: [\"{tool}\"] }}`",
+        "`{}` has no grant for the tool `{tool}`, or the tool does not exist; to allow it, add `grants: {{ tools: \
+         [\"{tool}\"] }}`",
         caller.node_id
     );
     Failure::new(code::TOOL_NOT_FOUND, message)

@@ -73,7 +73,7 @@ impl Shown {
         }
         if parts.len() > shown.len() {
             self.text.push_str(",…");
-            self.cut(&format!("{} of {} parts are shown, ", shown.len(), parts.len()), whole);
+            self.cut(&format!("shows {} of {} parts, ", shown.len(), parts.len()), whole);
         }
         self.text.push(close);
     }
@@ -203,7 +203,7 @@ mod tests {
     fn parts_that_are_too_many_are_counted() {
         let many: Vec<_> = (0..1_000).map(|index| format!(r#""m{index:04}":"{}""#, "x".repeat(100))).collect();
         let shown = shown(&format!("{{{}}}", many.join(",")));
-        assert!(shown.text.contains("⟨cut: 128 of 1000 parts are shown, "), "{}", shown.text);
+        assert!(shown.text.contains("⟨cut: shows 128 of 1000 parts, "), "{}", shown.text);
         assert!(shown.text.len() < 40_000, "{}", shown.text.len());
     }
 

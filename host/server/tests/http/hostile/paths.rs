@@ -97,7 +97,7 @@ fn h2_a_flow_of_local_reads_nothing_of_other_tenants() {
     });
     assert_eq!(asked("POST", "/v1/flows", json!({ "flow": computes })).status, 201);
     let ended = asked("POST", "/v1/runs?wait=true", json!({ "flow": "computes" }));
-    assert!(ended.body.contains("`linked.json` beside the calling flow is not read"), "{ended:?}");
+    assert!(ended.body.contains("cannot read `linked.json` next to the calling flow"), "{ended:?}");
     // A subflow is found by its name, but not through a link out of the library.
     let calls = of("calls", json!({ "id": "a", "type": "control.subflow", "input": { "name": "linked" } }), &[]);
     let called = house.call(&local, "POST", "/v1/runs?wait=true", &json!({ "flow": calls }));

@@ -73,12 +73,12 @@ impl Message {
         let role = match &*shape.required_text("role")? {
             "user" => Role::User,
             "assistant" => Role::Assistant,
-            _ => return Err(wrong(format!("`role` of {place} is \"user\" or \"assistant\""))),
+            _ => return Err(wrong(format!("`role` of {place} must be \"user\" or \"assistant\""))),
         };
         let content = blocks(&shape, place)?;
         match content.iter().find(|block| !block.fits(role)) {
             Some(block) => {
-                Err(wrong(format!("{place}: a block of type `{}` does not belong to this role", block.type_name())))
+                Err(wrong(format!("{place}: this role cannot have a block of type `{}`", block.type_name())))
             }
             None => Ok(Message { role, content }),
         }
@@ -129,7 +129,7 @@ impl Block {
                 let shape = Shape::of(item, place, &["type", "provider", "value"])?;
                 raw(&shape).map(Block::Raw)
             }
-            other => Err(wrong(format!("{place} has the type `{other}`; {}", instead(other, &TYPES)))),
+            other => Err(wrong(format!("{place} has the unknown type `{other}`; {}", instead(other, &TYPES)))),
         }
     }
 
@@ -164,7 +164,9 @@ fn tool_result(item: &Json, place: &str) -> Result<Block, Failure> {
     let content = blocks(&shape, place)?;
     let is_plain = |block: &Block| matches!(block, Block::Text { .. } | Block::Image(_) | Block::Raw(_));
     match content.iter().find(|block| !is_plain(block)) {
-        Some(block) => Err(wrong(format!("{place}: a block of type `{}` is no result of a tool", block.type_name()))),
+        Some(block) => {
+            Err(wrong(format!("{place}: a block of type `{}` is not a result of a tool", block.type_name())))
+        }
         None => Ok(Block::ToolResult {
             tool_use_id: shape.required_text("toolUseId")?,
             content,
@@ -179,7 +181,7 @@ fn image(item: &Json, place: &str) -> Result<Image, Failure> {
         (Some(file), None) => Source::File(file),
         (None, Some(url)) if url.starts_with("https://") || url.starts_with("http://") => Source::Url(url),
         (None, Some(_)) => return Err(shape.refuse("url", "an address that begins with `https://`")),
-        _ => return Err(wrong(format!("{place} has either a `fileId` or a `url`"))),
+        _ => return Err(wrong(format!("{place} must have either a `fileId` or a `url`"))),
     };
     match shape.required_text("mime")? {
         mime if mime.starts_with("image/") => Ok(Image { mime, source }),
@@ -193,6 +195,6 @@ fn beside(shape: &Shape<'_>, place: &str) -> Result<Option<Raw>, Failure> {
 }
 
 fn raw(shape: &Shape<'_>) -> Result<Raw, Failure> {
-    let value = shape.get("value").ok_or_else(|| shape.refuse("value", "what the provider wrote"))?;
+    let value = shape.get("value").ok_or_else(|| shape.refuse("value", "the value that the provider wrote"))?;
     Ok(Raw { provider: shape.required_text("provider")?, value: value.clone() })
 }

@@ -21,14 +21,14 @@ const SCHEMA: usize = 10;
 
 /// Returns a valid, checked value. The error says why none was found.
 pub(super) fn value(schema: &Value) -> Result<Value, String> {
-    let compiled = Schema::compile(schema).map_err(|error| format!("`outputSchema` cannot be used: {error}"))?;
+    let compiled = Schema::compile(schema).map_err(|error| format!("cannot use `outputSchema`: {error}"))?;
     let value = Generator { root: schema, left: Cell::new(BUDGET) }.value(schema, 0);
     let made = Json::from(value.clone());
     let errors = compiled.errors(&made, Budget::FULL);
-    let errors = errors.map_err(|error| format!("`outputSchema` cannot be checked; write a script: {error}"))?;
+    let errors = errors.map_err(|error| format!("cannot check `outputSchema`; write a script: {error}"))?;
     match errors.first() {
         None => Ok(value),
-        Some(error) => Err(format!("no value of `outputSchema` could be made; write a script: {error}")),
+        Some(error) => Err(format!("cannot generate a value for `outputSchema`; write a script: {error}")),
     }
 }
 

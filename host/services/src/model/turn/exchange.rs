@@ -133,7 +133,9 @@ impl Turn {
             }
         }
         if !state.assembly.may_end() {
-            return Err(Trouble::new(code::MODEL_STREAM_TRUNCATED, "the stream ended before the reply did").into());
+            return Err(
+                Trouble::new(code::MODEL_STREAM_TRUNCATED, "the stream ended before the end of the reply").into()
+            );
         }
         if !state.assembly.is_complete() {
             tracing::debug!(provider = %self.provider.name, "a stream ended without its last event");
@@ -152,7 +154,7 @@ impl Turn {
                 () = state.telling.tick() => {}
                 piece = body.next() => return piece.map_err(|failure| trouble::of_exchange(failure, true).into()),
                 () = &mut idle => {
-                    let message = format!("nothing came for {} ms", within.as_millis());
+                    let message = format!("the provider sent nothing for {} ms", within.as_millis());
                     return Err(Trouble::new(code::MODEL_TIMEOUT, message).into());
                 }
             }
@@ -187,11 +189,13 @@ fn check_head(headers: &HeaderMap) -> Result<(), Trouble> {
     let value = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
     let kind = value(CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if kind != "text/event-stream" {
-        return Err(Trouble::nonsense("the answer is no stream of events: is this the address of such a provider?"));
+        return Err(Trouble::nonsense(
+            "the answer is not a stream of events; check that this is the address of the provider",
+        ));
     }
     match encodings(headers).is_empty() {
         true => Ok(()),
-        false => Err(Trouble::nonsense("the stream is packed, although nobody asked for that")),
+        false => Err(Trouble::nonsense("the stream is compressed, which the host did not request")),
     }
 }
 

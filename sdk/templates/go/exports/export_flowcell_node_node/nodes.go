@@ -20,7 +20,7 @@ type answer = types.Result[node.Step, node.Failure]
 func greet() answer {
 	input := read[struct{ Name string }](context.Part_Input)
 	if input.Name == "" {
-		return fail("nobody", "there is nobody to greet")
+		return fail("nobody", "the name is empty")
 	}
 	return done(map[string]any{"text": "Hello " + input.Name})
 }
@@ -42,7 +42,7 @@ func approve() answer {
 		Value struct{ Content string }
 	}](context.Part_Woken)
 	if woken.Wake == "after" {
-		log.Log(log.Level_Warn, "nobody has answered")
+		log.Log(log.Level_Warn, "the question timed out")
 	}
 	return done(map[string]any{"approved": woken.Value.Content == "yes"})
 }

@@ -24,7 +24,7 @@ impl Tool {
         let beside = self.beside.iter().map(|folder| project.join(folder));
         let program = beside.chain(env::split_paths(&path)).find_map(|folder| self.within(&folder));
         let program = program.ok_or_else(|| {
-            Problem::wrong(format!("`{}` is missing, which builds this project", self.program)).hint(format!(
+            Problem::wrong(format!("`{}`, which builds this project, is missing", self.program)).hint(format!(
                 "in {}: {}",
                 project.display(),
                 self.install

@@ -101,7 +101,7 @@ impl Case {
         let found = node.and_then(|node| Some((node, node.examples.iter().find(|example| example.title == title)?)));
         let (node, example) = found.ok_or_else(|| {
             Problem::wrong(format!(
-                "the case `{}`: the manifest has no example `{title}` of `{}`",
+                "the case `{}` names the example `{title}`, which the manifest does not have for `{}`",
                 self.name, self.node_type
             ))
         })?;
@@ -132,7 +132,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Case>, Problem> {
     files.sort();
     let mut cases = Vec::new();
     for path in files {
-        let hint = "a file of cases is { cases: [{ name, type, input, expect: { output } }] }";
+        let hint = "write { cases: [{ name, type, input, expect: { output } }] }";
         cases.extend(case_file::read::<Case>(&path, hint)?);
     }
     Ok(cases)

@@ -50,7 +50,7 @@ fn invalid(case: &Case, findings: &[Diagnostic]) -> Vec<String> {
         })
         .collect();
     if case.example.is_some() {
-        wrong.push("an example gets grants and replies from a case with its title as `example`".into());
+        wrong.push("give the example grants and replies in a case whose `example` is its title".into());
     }
     wrong
 }
@@ -109,7 +109,7 @@ fn answered(answer: &Json) -> Json {
 
 /// Returns the results of the body's passes. Each pass beyond those of the case fails.
 fn passes(case: &Case) -> HashMap<String, Given> {
-    let none = Failure::new("no_pass_given", "the case says nothing of this pass of the body");
+    let none = Failure::new("no_pass_given", "the case has no result for this pass of the body");
     let given = case.body.iter().flatten().enumerate();
     let address = |number: usize| format!("{}[{number}].{}", alone::NODE, alone::PASS);
     let passes = given.map(|(number, pass)| (address(number), pass.as_given()));
@@ -125,7 +125,7 @@ fn compare(expect: &Expect, result: &RunResult, events: &[Json]) -> Vec<String> 
             wrong.push(format!("it failed: {came}{}", details(came)));
         }
         (None, _) if result.status != RunStatus::Succeeded && expect.pause.is_none() => {
-            wrong.push("it waits for something that does not come".into());
+            wrong.push("it waits for an answer, event or message that the case does not give".into());
         }
         _ => {}
     }
@@ -149,20 +149,20 @@ fn failing(expected: &Failing, came: Option<&Failure>) -> Vec<String> {
         Failing::Code(code) => &Told { code: code.clone(), message: None, retryable: None, details: None },
         Failing::Told(told) => told,
     };
-    let Some(came) = came else { return vec![format!("it did not fail, and should with `{}`", told.code)] };
+    let Some(came) = came else { return vec![format!("it did not fail; expected a failure with `{}`", told.code)] };
     let mut wrong = Vec::new();
     if *came.code != *told.code {
         wrong.push(format!("it failed with `{}`, not `{}`: {}", came.code, told.code, came.message));
     }
     if let Some(part) = told.message.as_ref().filter(|part| !came.message.contains(part.as_str())) {
-        wrong.push(format!("the message is {:?}, without {part:?}", came.message));
+        wrong.push(format!("the message is {:?}, which does not contain {part:?}", came.message));
     }
     if let Some(retryable) = told.retryable.filter(|retryable| *retryable != came.retryable) {
         wrong.push(format!("`retryable` is {}, not {retryable}", came.retryable));
     }
     let given = came.details.clone().unwrap_or_default();
     if let Some(part) = told.details.as_ref().filter(|part| !fits(part, &given)) {
-        wrong.push(format!("the details are {}, without {}", shown(&given), shown(part)));
+        wrong.push(format!("the details are {}, which do not contain {}", shown(&given), shown(part)));
     }
     wrong
 }
@@ -171,7 +171,7 @@ fn failing(expected: &Failing, came: Option<&Failure>) -> Vec<String> {
 fn pausing(expected: &[String], events: &[Json]) -> Option<String> {
     let paused = events.iter().find(|event| event.get("type").and_then(Json::as_str) == Some("task:paused"));
     let Some(until) = paused.and_then(|event| event.get("until")) else {
-        return Some(format!("it did not pause, and should for {}", expected.join(", ")));
+        return Some(format!("it did not pause; expected a pause for {}", expected.join(", ")));
     };
     let expected = Json::array(expected.iter().map(|wake| Json::from(wake.as_str())));
     (*until != expected).then(|| format!("it pauses for {}, not {}", until.to_text(), expected.to_text()))
@@ -181,5 +181,5 @@ fn pausing(expected: &[String], events: &[Json]) -> Option<String> {
 fn missing(expected: &[Json], events: &[Json]) -> Option<String> {
     let mut rest = events.iter();
     let lost = expected.iter().find(|expected| !rest.any(|event| fits(expected, event)))?;
-    Some(format!("there is no event {} (in this place)", shown(lost)))
+    Some(format!("the event {} is missing at this position", shown(lost)))
 }

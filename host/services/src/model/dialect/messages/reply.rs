@@ -73,7 +73,8 @@ impl Counted {
 impl MessagesReply {
     fn open(&mut self, event: &Json) -> Result<(), Interrupted> {
         let block = event.get("content_block").and_then(Json::as_object);
-        let start = block.ok_or_else(|| Interrupted::Nonsense("a block began without a block".into()))?.clone();
+        let start =
+            block.ok_or_else(|| Interrupted::Nonsense("the event that starts a block has no block".into()))?.clone();
         self.blocks.insert(index(event)?, Open { start, ..Open::default() });
         Ok(())
     }
@@ -81,7 +82,7 @@ impl MessagesReply {
     fn extend(&mut self, event: &Json, tell: &mut dyn FnMut(Delta)) -> Result<(), Interrupted> {
         let index = index(event)?;
         let Some(open) = self.blocks.get_mut(&index) else {
-            return Err(Interrupted::Nonsense(format!("block {index} goes on, but never began")));
+            return Err(Interrupted::Nonsense(format!("block {index} continues, but did not start")));
         };
         let Some(delta) = event.get("delta") else { return Ok(()) };
         match text_of(delta, "type") {
@@ -117,7 +118,10 @@ impl MessagesReply {
 }
 
 fn index(event: &Json) -> Result<u64, Interrupted> {
-    event.get("index").and_then(Json::as_u64).ok_or_else(|| Interrupted::Nonsense("a block has no index".into()))
+    event
+        .get("index")
+        .and_then(Json::as_u64)
+        .ok_or_else(|| Interrupted::Nonsense("the event of a block has no index".into()))
 }
 
 impl Open {
