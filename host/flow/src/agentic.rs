@@ -16,6 +16,7 @@ mod name;
 mod origin;
 mod permission;
 mod predicate;
+mod prompt_schema;
 mod read;
 mod step_agent;
 mod template;

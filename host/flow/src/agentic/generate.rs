@@ -11,6 +11,7 @@ use crate::{
         links::{Link, LinkKind, Links},
         origin::{Origin, args_of, whole_binding},
         permission::{Action, Permission},
+        prompt_schema::with_prompt,
         read::{RawRule, RawStep, RawSteps},
         step_agent::StepAgent,
     },
@@ -18,15 +19,13 @@ use crate::{
     limits::STEP_TIMEOUT_MS,
     literal,
     read::{RawBody, RawEdge, RawFlow, RawNode},
-    yaml::{Entry, Kind, Span, Tree},
+    yaml::{Span, Tree},
 };
 
 /// The node type of every step.
 const NODE_TYPE: &str = "agent.run";
 /// Model parameters that are members of the node type's `sampling`.
 const SAMPLING: [&str; 6] = ["temperature", "topP", "maxTokens", "stop", "seed", "effort"];
-/// Schema keywords that forbid or restrict undeclared arguments.
-const CLOSING: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 /// Capabilities that an agent's definition grants.
 const GRANTED: [BuiltIn; 2] = [BuiltIn::Model, BuiltIn::Tools];
 
@@ -214,6 +213,7 @@ impl Generated<'_> {
             nodes: self.nodes.iter().map(|node| self.raw_node(node)).collect(),
             edges: self.edges.iter().map(|edge| self.raw_edge(edge)).collect(),
             of_agents: true,
+            references: None,
             head: flow.head,
         }
     }
@@ -257,66 +257,6 @@ impl Generated<'_> {
         let steps = self.nodes.iter().map(|node| self.generator.step_label(node.step));
         (self.generator.flow_label(), steps)
     }
-}
-
-/// Returns the schema of the arguments with `prompt` added: every agentic flow accepts a prompt, declared or not.
-fn with_prompt(schema: &Tree) -> Tree {
-    let (mut schema, mut references, mut done) = (schema.clone(), Vec::new(), 0);
-    admit_prompt(&mut schema, &mut references);
-    // Definitions may refer to other definitions, and to each other.
-    while let Some(pointer) = references.get(done).cloned() {
-        if !references[..done].contains(&pointer)
-            && let Some(definition) = at(&mut schema, &pointer)
-        {
-            admit_prompt(definition, &mut references);
-        }
-        done += 1;
-    }
-    schema
-}
-
-/// Adds `prompt` to a closed schema and to its subschemas for the same value. Appends the targets of its references to
-/// `references`.
-fn admit_prompt(schema: &mut Tree, references: &mut Vec<String>) {
-    let span = schema.span;
-    let Kind::Map(entries) = &mut schema.kind else { return };
-    for entry in entries.iter_mut() {
-        match (&*entry.key, &mut entry.value.kind) {
-            ("allOf" | "anyOf" | "oneOf", Kind::List(parts)) => {
-                parts.iter_mut().for_each(|part| admit_prompt(part, references));
-            }
-            ("then" | "else", _) => admit_prompt(&mut entry.value, references),
-            ("$ref", Kind::Scalar(Json::String(target))) => {
-                references.extend(target.strip_prefix('#').map(str::to_owned));
-            }
-            _ => {}
-        }
-    }
-    if !entries.iter().any(|entry| CLOSING.contains(&&*entry.key)) {
-        return;
-    }
-    let any = || Entry { key: "prompt".into(), key_span: span, value: literal::map(span, []) };
-    match entries.iter_mut().find(|entry| &*entry.key == "properties").map(|entry| &mut entry.value.kind) {
-        Some(Kind::Map(declared)) if declared.iter().any(|entry| &*entry.key == "prompt") => {}
-        Some(Kind::Map(declared)) => declared.push(any()),
-        Some(_) => {}
-        None => {
-            let value = Tree { span, kind: Kind::Map(vec![any()]) };
-            entries.push(Entry { key: "properties".into(), key_span: span, value });
-        }
-    }
-}
-
-/// Returns the part of a schema at a JSON Pointer, or `None` for the whole schema, which is already adapted.
-fn at<'t>(schema: &'t mut Tree, pointer: &str) -> Option<&'t mut Tree> {
-    pointer.strip_prefix('/')?.split('/').try_fold(schema, |at, token| {
-        let key = token.replace("~1", "/").replace("~0", "~");
-        match &mut at.kind {
-            Kind::Map(entries) => entries.iter_mut().find(|entry| *entry.key == key).map(|entry| &mut entry.value),
-            Kind::List(items) => items.get_mut(key.parse::<usize>().ok()?),
-            Kind::Scalar(_) => None,
-        }
-    })
 }
 
 fn rule<'s>(step: &'s RawStep<'_>, link: &Link) -> Option<&'s RawRule> {
