@@ -62,39 +62,52 @@ impl MissingMember {
     }
 
     /// Returns the message and the help text of the diagnostic. The checked value is at the first `start` segments of
-    /// `path`.
-    pub(crate) fn describe(&self, path: &Path, start: usize) -> (String, String) {
+    /// `path`. `reference` is the text of the steps dialect that the path was made from, such as `$ctx.report.text`.
+    pub(crate) fn describe(&self, path: &Path, start: usize, reference: Option<&str>) -> (String, String) {
         let at = start + self.at;
         let (whole, rest) = path.segments().split_at(at.min(path.segments().len()));
-        let before = Path::new(path.root(), whole.iter().cloned()).to_string();
+        let before = match reference {
+            None => Path::new(path.root(), whole.iter().cloned()).to_string(),
+            Some(reference) => without_last(reference, rest.len()).to_owned(),
+        };
         let (value, key) = (shown(&before), rest.first().map(written).unwrap_or_default());
+        let length = |value: &str| match reference {
+            None => format!("write `{value} | length`"),
+            Some(_) => "pass the whole value to `data.template`, and write `{{ value | length }}` there".to_owned(),
+        };
         let counts = LENGTHS.contains(&key.as_str());
         match &self.of {
             Container::Object(members, lists) => {
                 let inner = rest.get(1).map(written).filter(|next| members.contains(next));
                 let help = match (did_you_mean(&key, members.iter().map(String::as_str)), lists.as_slice(), inner) {
                     (Some(meant), ..) => meant,
-                    (None, [list], _) if counts => format!("write `{value}.{list} | length`"),
+                    (None, [list], _) if counts => length(&format!("{value}.{list}")),
                     (None, _, Some(next)) => format!("remove `{key}`: `{value}.{next}`"),
                     _ => listed(members),
                 };
                 (format!("`{value}` has no member `{}`", shown(&key)), help)
             }
             Container::List if counts => {
-                (format!("`{value}` is a list, and a list has no member `{key}`"), format!("write `{value} | length`"))
+                (format!("`{value}` is a list, and a list has no member `{key}`"), length(&value))
             }
             Container::List => {
-                let help = format!("name an item, such as `{value}[0]`");
+                let item = if reference.is_some() { ".0" } else { "[0]" };
+                let help = format!("name an item, such as `{value}{item}`");
                 (format!("`{value}` is a list, and a list has no member `{}`", shown(&key)), help)
             }
             Container::Plain(kind) if counts && *kind == "a text" => {
-                (format!("`{value}` is a text, and a text has no member `{key}`"), format!("write `{value} | length`"))
+                (format!("`{value}` is a text, and a text has no member `{key}`"), length(&value))
             }
             Container::Plain(kind) => {
                 (format!("`{value}` is {kind} and has no member `{}`", shown(&key)), format!("write `{value}`"))
             }
         }
     }
+}
+
+/// Returns a reference without its last words.
+fn without_last(reference: &str, words: usize) -> &str {
+    (0..words).fold(reference, |left, _| left.rsplit_once('.').map_or(left, |(left, _)| left))
 }
 
 fn written(segment: &Segment) -> String {
@@ -315,7 +328,7 @@ mod tests {
             let path = Path::parse(path).unwrap();
             let absent = in_schema(&schema, path.segments());
             let told = absent.map_or("open".to_owned(), |absent| {
-                let (message, help) = absent.describe(&path, 0);
+                let (message, help) = absent.describe(&path, 0, None);
                 format!("{message}: {help}")
             });
             assert_eq!(told, expected, "{path}");

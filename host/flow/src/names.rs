@@ -208,6 +208,25 @@ impl NameResolver<'_> {
         }
     }
 
+    /// Reports a member that cannot exist.
+    fn report(
+        &self,
+        absent: Option<MissingMember>,
+        (path, start): (&Path, usize),
+        span: Span,
+        diagnostics: &mut Diagnostics<'_>,
+    ) {
+        if let Some(absent) = absent {
+            let (message, help) = absent.describe(path, start, self.written_reference(span));
+            diagnostics.new_rule("unknown_member", span, message, Some(help));
+        }
+    }
+
+    /// Returns the reference of the steps dialect that the binding at this place was made from.
+    fn written_reference(&self, span: Span) -> Option<&str> {
+        self.flow.references?.get(&span).map(String::as_str)
+    }
+
     /// Reports a member of `flow.input` that cannot exist. Warns of a member without a default if no expression tests
     /// for it. Does not report the first `known` segments.
     fn check_input(
@@ -222,12 +241,12 @@ impl NameResolver<'_> {
         match self.known_input {
             KnownInput::Unknown => {}
             KnownInput::Schema(schema) => {
-                report(members::in_schema(schema, segments).filter(is_new), (path, 1), span, diagnostics);
+                self.report(members::in_schema(schema, segments).filter(is_new), (path, 1), span, diagnostics);
             }
             KnownInput::Defaults(_) if is_tested => {}
             KnownInput::Defaults(defaults) => {
                 if let Some(absent) = members::in_default(defaults, segments).filter(is_new) {
-                    let (message, help) = absent.describe(path, 1);
+                    let (message, help) = absent.describe(path, 1, self.written_reference(span));
                     let message = format!("{message} by default");
                     let help = match help.starts_with("known members") {
                         true => format!("{help}; for an optional member write `{path} | default(…)`"),
@@ -251,7 +270,7 @@ impl NameResolver<'_> {
     ) {
         if let Some(kind) = &self.types[node.0 as usize] {
             let absent = members::in_output(kind, &path.segments()[start..]);
-            report(absent.filter(|absent| absent.is_after(known, start)), (path, start), span, diagnostics);
+            self.report(absent.filter(|absent| absent.is_after(known, start)), (path, start), span, diagnostics);
         }
     }
 
@@ -298,7 +317,7 @@ impl NameResolver<'_> {
                 first.get_or_insert(absent);
             }
         }
-        report(first, (path, start), span, diagnostics);
+        self.report(first, (path, start), span, diagnostics);
     }
 
     /// Resolves an owner's variables, or the alias of its item.
@@ -454,14 +473,6 @@ impl NameResolver<'_> {
             return None;
         }
         Some(NodeIx(node as u32))
-    }
-}
-
-/// Reports a member that cannot exist.
-fn report(absent: Option<MissingMember>, (path, start): (&Path, usize), span: Span, diagnostics: &mut Diagnostics<'_>) {
-    if let Some(absent) = absent {
-        let (message, help) = absent.describe(path, start);
-        diagnostics.new_rule("unknown_member", span, message, Some(help));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reads the graph dialect from a YAML tree. Reports unknown keys and wrong types.
 
+use std::collections::HashMap;
+
 use flowcell_contract::Json;
 
 use crate::{
@@ -29,6 +31,8 @@ pub(crate) struct RawFlow<'t> {
     /// True if the flow was generated from an agentic flow. That dialect checks its own names. It allows cycles,
     /// because a node ignores later arrivals.
     pub(crate) of_agents: bool,
+    /// References of another dialect, by the places of the bindings that were made from them. Messages show them.
+    pub(crate) references: Option<&'t HashMap<Span, String>>,
     pub(crate) head: Span,
 }
 
@@ -103,6 +107,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
         nodes: Vec::new(),
         edges: Vec::new(),
         of_agents: false,
+        references: None,
         head: tree.span,
     };
     let top = entries(tree, "a flow", diagnostics);

@@ -80,6 +80,7 @@ pub(crate) fn lower(
         nodes: vec![node(&input, &grants, start)],
         edges: Vec::new(),
         of_agents: false,
+        references: None,
         head: start,
     };
     let mut graph = lower::lower(&flow, catalog, context, diagnostics)?;

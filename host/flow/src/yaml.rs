@@ -10,7 +10,7 @@ use serde_yaml::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Options, Spanned}
 use crate::limits;
 
 /// A position in a text. Lines and columns start at 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Span {
     pub(crate) line: usize,
     pub(crate) column: usize,

@@ -202,11 +202,24 @@ fn large_flows_are_checked() {
 
 #[test]
 fn y9_a_fan_out_to_a_hundred_thousand_nodes_is_refused() {
-    let text = numbered(100_001, (1..100_001).map(|n| (0, n)));
-    let checked = flowcell_flow::load(&Source { name: "wide.yaml".into(), text }, &catalog(), &Beside(CheckMode::New));
+    let check = |text: String| {
+        let source = Source { name: "wide.json".into(), text };
+        flowcell_flow::load(&source, &catalog(), &Beside(CheckMode::New))
+    };
+    let checked = check(numbered(100_001, (1..100_001).map(|n| (0, n))));
     assert!(checked.graph.is_none());
     // The text alone exceeds its limit.
     assert_eq!(checked.diagnostics[0].code, "syntax", "{}", printed(&checked.diagnostics));
+    // Fan-outs whose text is short enough reach the limits of nodes and of edges.
+    for (text, message) in [
+        (numbered(40_001, (1..40_001).map(|n| (0, n))), "the flow has 40001 nodes and 40000 edges"),
+        (numbered(10_000, (0..50_001).map(|n| (0, 1 + n % 9_999))), "the flow has 10000 nodes and 50001 edges"),
+    ] {
+        let checked = check(text);
+        assert!(checked.graph.is_none());
+        let found = &checked.diagnostics[0];
+        assert_eq!((found.code, &*found.message), ("too_large", message), "{}", printed(&checked.diagnostics));
+    }
 }
 
 /// The printed output stays short regardless of the number of diagnostics and the length of the lines.

@@ -1,5 +1,7 @@
 //! Generates a chain of nodes in the graph dialect from steps.
 
+use std::{cell::RefCell, collections::HashMap};
+
 use flowcell_contract::{Catalog, Json, Lookup, Mark, TypeRef};
 
 use super::{
@@ -13,7 +15,7 @@ use crate::{
     input::OpenMarks,
     literal,
     read::{RawBody, RawEdge, RawFlow, RawNode},
-    yaml::Tree,
+    yaml::{Span, Tree},
 };
 
 /// Nodes and edges, ready to be lowered.
@@ -22,6 +24,8 @@ pub(super) struct Generated<'a> {
     schema: Tree,
     nodes: Vec<GeneratedNode>,
     output: Option<Tree>,
+    /// The references of the steps, by their places in the text.
+    references: HashMap<Span, String>,
 }
 
 struct GeneratedNode {
@@ -33,7 +37,7 @@ impl<'a> Generated<'a> {
     /// Generates all nodes. Reports unknown references.
     pub(super) fn new(flow: &'a RawSteps<'a>, catalog: &Catalog, diagnostics: &mut Diagnostics<'_>) -> Generated<'a> {
         let saved = SavedNames::new(flow);
-        let mut nodes = Vec::new();
+        let (mut nodes, references) = (Vec::new(), RefCell::default());
         for (index, step) in flow.steps.iter().enumerate() {
             let (tool, span) = (&step.tool.0, step.tool.1);
             let named = (!tool.is_empty()).then(|| tool::type_name(tool, span, catalog, diagnostics)).flatten();
@@ -41,20 +45,20 @@ impl<'a> Generated<'a> {
             let type_name = named.unwrap_or_default();
             let marks = marks(&type_name, catalog);
             let marks: OpenMarks<'_> = marks.iter().map(|mark| (mark, mark.path.as_slice())).collect();
-            let resolver = Resolver { flow, saved: &saved, before: index };
+            let resolver = Resolver { flow, saved: &saved, before: index, references: &references };
             let input = match step.params {
                 Some(params) => resolver.value(params, &marks, diagnostics),
                 None => literal::map(step.id_span, []),
             };
             nodes.push(GeneratedNode { type_name, input });
         }
-        let resolver = Resolver { flow, saved: &saved, before: flow.steps.len() };
+        let resolver = Resolver { flow, saved: &saved, before: flow.steps.len(), references: &references };
         let output = match (flow.output, flow.steps.last()) {
             (Some(output), _) => Some(resolver.value(output, &Vec::new(), diagnostics)),
             (None, Some(last)) => Some(literal::text(result_of(last), last.id_span)),
             (None, None) => None,
         };
-        Generated { flow, schema: schema(flow), nodes, output }
+        Generated { flow, schema: schema(flow), nodes, output, references: references.into_inner() }
     }
 
     /// Returns the flow in the graph dialect.
@@ -73,6 +77,7 @@ impl<'a> Generated<'a> {
             nodes: steps.iter().zip(&self.nodes).map(|(step, node)| raw_node(step, node)).collect(),
             edges: steps.windows(2).map(|pair| raw_edge(&pair[0], &pair[1])).collect(),
             of_agents: false,
+            references: Some(&self.references),
             head: self.flow.head,
         }
     }

@@ -1,6 +1,6 @@
 //! Resolves the references of a flow to bindings of the graph dialect.
 
-use std::collections::HashMap;
+use std::{cell::RefCell, collections::HashMap};
 
 use flowcell_contract::{Json, Mark, MarkKind};
 
@@ -42,6 +42,8 @@ pub(super) struct Resolver<'a> {
     pub(super) saved: &'a SavedNames<'a>,
     /// Number of steps before this position.
     pub(super) before: usize,
+    /// The references that were resolved, by their places in the text.
+    pub(super) references: &'a RefCell<HashMap<Span, String>>,
 }
 
 /// Warns of a text that contains a reference but is not a reference as a whole.
@@ -96,6 +98,7 @@ impl Resolver<'_> {
         if is_there && found.path.is_empty() {
             return whole_binding(&path).into();
         }
+        self.references.borrow_mut().insert(span, text.to_owned());
         // A null at the path is a valid value. A missing value fails with the reference as the flow writes it.
         whole_binding(&format!("{path} | required(\"{text}\", true)")).into()
     }
