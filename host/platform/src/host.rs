@@ -22,6 +22,7 @@ mod pin;
 mod quota;
 mod reading;
 mod renewal;
+mod resolved;
 mod retention;
 mod stores;
 pub(crate) mod task_inputs;

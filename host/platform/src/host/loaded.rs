@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Json, Tenant};
+use flowcell_contract::{Json, NodeType, Tenant};
 use flowcell_flow::{Diagnostic, Severity, agentic::flow_label, graph::Graph};
 use flowcell_schema::{Budget, Schema, SchemaError, ValidationError};
 
@@ -19,6 +19,8 @@ use crate::host::{
 const FINDINGS: usize = 20;
 /// Maximum characters of a reported mismatch. It quotes the wrong value, which may be as large as the input.
 const FINDING_CHARS: usize = 200;
+/// The name of the schema in a message about an output.
+const OUTPUT_SCHEMA: &str = "the output schema";
 
 /// The result of a flow's check.
 pub struct CheckedFlow {
@@ -81,11 +83,20 @@ impl LoadedFlow {
     /// 2 s.
     pub fn check_given_output(&self, node: &str, output: &Json) -> Result<(), Vec<String>> {
         let Some(node) = self.graph.nodes.iter().find(|known| known.id.as_str() == node) else { return Ok(()) };
-        let checked = check(&in_part(&node.node_type.output), "the output schema", output);
-        checked.map_err(|error| match error {
-            InputError::Unfit { findings } => findings,
-            InputError::TooCostly(error) => vec![error.to_string()],
-        })
+        check(&in_part(&node.node_type.output), OUTPUT_SCHEMA, output).map_err(findings)
+    }
+}
+
+/// Checks an output that a person records for a task against the output schema of the node type. The error has a
+/// sentence for each mismatch. It may block for about 2 s.
+pub(crate) fn check_whole_output(node_type: &NodeType, output: &Json) -> Result<(), Vec<String>> {
+    check(&node_type.output, OUTPUT_SCHEMA, output).map_err(findings)
+}
+
+fn findings(error: InputError) -> Vec<String> {
+    match error {
+        InputError::Unfit { findings } => findings,
+        InputError::TooCostly(error) => vec![error.to_string()],
     }
 }
 
