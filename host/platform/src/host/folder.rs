@@ -28,6 +28,8 @@ pub struct Folder {
     project: PathBuf,
     /// Set for the folder of a flow that has none. It is empty.
     nowhere: bool,
+    /// The library whose flows a flow without a folder may name in its triggers. `None`: it is unknown.
+    beside: Option<PathBuf>,
     /// Set for a tenant's library.
     library: bool,
     /// The check mode of flows in this folder.
@@ -47,13 +49,19 @@ impl Folder {
 
     /// Returns a folder of a project.
     pub(crate) fn at(path: PathBuf, project: PathBuf, library: bool) -> Folder {
-        Folder { path, project, nowhere: false, library, rules: CheckMode::New }
+        Folder { path, project, nowhere: false, beside: None, library, rules: CheckMode::New }
     }
 
     /// Returns the folder of a flow without a folder, such as one from the network. The flow reads no files of this
     /// machine.
     pub fn nowhere() -> Folder {
-        Folder { path: PathBuf::new(), project: PathBuf::new(), nowhere: true, library: false, rules: CheckMode::New }
+        Folder { nowhere: true, ..Folder::at(PathBuf::new(), PathBuf::new(), false) }
+    }
+
+    /// Returns the folder of a flow from the network, for a tenant with this library. The flow reads no files. The
+    /// triggers of its new versions name flows of the library.
+    pub fn nowhere_beside(library: PathBuf) -> Folder {
+        Folder { beside: Some(library), ..Folder::nowhere() }
     }
 
     /// Returns the folder of the project. Empty for the current folder.
@@ -166,7 +174,10 @@ impl CheckContext for Folder {
     }
 
     fn has_flow(&self, name: &str) -> bool {
-        self.nowhere || self.flow(name).is_some()
+        match (&self.beside, self.nowhere) {
+            (Some(library), _) => Folder::library(library.clone()).flow(name).is_some(),
+            (None, nowhere) => nowhere || self.flow(name).is_some(),
+        }
     }
 
     fn agent(&self, name: &str) -> Option<Source> {
@@ -226,7 +237,17 @@ mod tests {
         let nowhere = Folder::nowhere();
         assert!(nowhere.read("./Cargo.toml").unwrap_err().contains("cannot name files next to it"));
         assert!(nowhere.read("Cargo.toml").is_err() && nowhere.flow("child").is_none());
+        assert!(nowhere.has_flow("unknown"), "its library is unknown");
         assert!(nowhere.flows().is_empty() && nowhere.agents().unwrap().is_empty() && nowhere.agent("a").is_none());
+    }
+
+    #[test]
+    fn a_flow_from_the_network_names_flows_of_a_library_and_reads_none() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("known.yaml"), "flow: {}").unwrap();
+        let folder = Folder::nowhere_beside(dir.path().to_owned());
+        assert!(folder.has_flow("known") && !folder.has_flow("other") && !folder.has_flow("../known"));
+        assert!(folder.flow("known").is_none() && folder.read("known.yaml").is_err() && folder.path().is_none());
     }
 
     #[test]

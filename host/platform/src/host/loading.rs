@@ -42,9 +42,10 @@ impl Host {
         Ok(self.check_in(&source, Arc::new(Folder::of(path)), &Start::default()))
     }
 
-    /// Checks a flow without a folder, such as one from the network. The flow reads no files of this machine.
-    pub fn check_alone(&self, source: &Source) -> CheckedFlow {
-        self.check_in(source, Arc::new(Folder::nowhere()), &Start::default())
+    /// Checks a flow without a folder of its own, such as one from the network: see [`Folder::nowhere`] and
+    /// [`Folder::nowhere_beside`].
+    pub fn check_alone(&self, source: &Source, folder: Folder) -> CheckedFlow {
+        self.check_in(source, Arc::new(folder), &Start::default())
     }
 
     /// Loads an agentic flow with other start settings than those of its file.

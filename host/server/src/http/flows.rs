@@ -63,10 +63,11 @@ pub(crate) fn name(flow: &RawValue) -> Option<String> {
     is_flow_name(&text).then_some(text)
 }
 
-/// Checks a flow from a request. It cannot refer to files of the server.
+/// Checks a flow from a request. It cannot refer to files of the server. Its triggers name flows of the tenant's library.
 pub(crate) async fn check(request: &Request, source: Source) -> Result<CheckedFlow, Fault> {
-    if let Some(known) = request.host.checked_before(&source, &Folder::nowhere()) {
+    let folder = Folder::nowhere_beside(request.app.flows_of(request.tenant()));
+    if let Some(known) = request.host.checked_before(&source, &folder) {
         return Ok(known);
     }
-    request.clone().computing(move |request| Ok(request.host.check_alone(&source))).await
+    request.clone().computing(move |request| Ok(request.host.check_alone(&source, folder))).await
 }

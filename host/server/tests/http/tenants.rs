@@ -81,6 +81,28 @@ fn t3_what_one_tenant_has_does_not_exist_for_another_and_its_names_are_free() {
 }
 
 #[test]
+fn a_trigger_that_names_a_flow_is_checked_against_the_library_of_its_tenant() {
+    let (served, [a, b]) = served(&Policy::default());
+    let follows = json!({
+        "flow": { "name": "follows", "triggers": [{ "id": "after", "event": { "flow": "hello" } }] },
+        "nodes": [{ "id": "n", "type": "control.noop" }],
+    });
+    let validate = |token: &str| call(&served, token, "POST", "/v1/validate", &json!({ "flow": follows })).json();
+    let warned = |checked: &Value| {
+        let finding = &checked["diagnostics"][0];
+        let told = (&checked["valid"], &finding["code"], &finding["severity"]);
+        assert_eq!(told, (&json!(true), &json!("unknown_flow"), &json!("warning")), "{checked}");
+    };
+    warned(&validate(&a));
+    assert_eq!(call(&served, &a, "POST", "/v1/flows", &json!({ "flow": hello() })).status, 201);
+    assert_eq!(validate(&a), json!({ "valid": true, "diagnostics": [] }));
+    warned(&validate(&b));
+    // A remembered result does not outlive the flow that it named.
+    assert_eq!(call(&served, &a, "DELETE", "/v1/flows/hello", &Value::Null).status, 204);
+    warned(&validate(&a));
+}
+
+#[test]
 fn a_tenant_begins_as_many_runs_and_grants_as_much_as_its_policy_says() {
     let policy = Policy { max_live_runs: Some(1), grants: Some([].into()), ..Policy::default() };
     let (served, [a, b]) = served(&policy);
