@@ -220,7 +220,11 @@ fn people_are_shown_the_input_with_long_values_cut_and_where_else_a_node_ran() {
 flow: { name: long, input: { text: '', list: [] } }
 nodes:
   - { id: all, type: control.noop, input: { value: { text: '{{ flow.input.text }}', list: '{{ flow.input.list }}' } } }
-  - { id: each, type: control.foreach, input: { list: [1, 2] }, body: { nodes: [{ id: one, type: control.noop }] } }
+  - { id: never, type: control.noop, when: 'false' }
+  - id: each
+    type: control.foreach
+    input: { list: [1, 2] }
+    body: { nodes: [{ id: one, type: control.noop }, { id: odd, type: control.noop, when: 'each.item == 1' }] }
 ";
     fs::write(folder.join("long.yaml"), flow).unwrap();
     let list: Vec<u32> = (0..5_000).collect();
@@ -238,15 +242,18 @@ nodes:
     assert!(seen.contains("flowcell runs show r 'all' --json") && seen.len() < 4_000, "{seen}");
     assert!(!seen.contains('\u{1b}'), "{seen}");
     assert_eq!(shown(folder, "r", "all")["attempts"][0]["input"]["value"], json!({ "text": text, "list": list }));
-    for (task, why) in [
-        ("one", "the addresses of the node include each[0].one, each[1].one"),
-        ("nothing", "`flowcell runs show r` shows the tasks of the run"),
-        ("all/inner", "`flowcell runs show r` shows the tasks of the run"),
+    let tasks = "`flowcell runs show r` shows the tasks of the run";
+    for (task, problem, why) in [
+        ("one", "has begun no attempt at `one`", "the addresses of the node include each[0].one, each[1].one"),
+        ("each[2].one", "has begun no attempt at `each[2].one`", "each[0].one, each[1].one"),
+        ("nothing", "has no node at `nothing`", tasks),
+        ("all/inner", "has begun no attempt at `all/inner`", tasks),
+        ("never", "the run `r` skipped `never`, which therefore has no input", tasks),
+        ("each[1].odd", "the run `r` skipped `each[1].odd`", "the addresses of the node include each[0].odd"),
     ] {
         let output = done(folder, &["runs", "show", "r", task]);
         assert_eq!(output.status.code(), Some(2), "{task}");
-        let problem = format!("the run `r` has no attempt at `{task}`");
-        assert!(told(&output).contains(&problem) && told(&output).contains(why), "{}", told(&output));
+        assert!(told(&output).contains(problem) && told(&output).contains(why), "{}", told(&output));
     }
 }
 

@@ -17,7 +17,7 @@ use flowcell_contract::{Failure, Json, RunId, Tenant, Value};
 use flowcell_flow::graph::Graph;
 use serde::Serialize;
 
-pub use self::page::{AttemptInput, Input, TaskInputs, Window};
+pub use self::page::{Absence, AttemptInput, Input, TaskInputs, Window};
 
 use crate::{
     capture,
@@ -70,6 +70,8 @@ pub struct Visited<'a> {
     pub status: &'static str,
     recorded: Option<&'a Received>,
     ended: bool,
+    /// True for a task that ended as `skipped` or `cancelled` without an attempt.
+    unbegun: bool,
     /// Its calls that left the host.
     pub calls: &'a [MadeCall],
 }
@@ -141,7 +143,7 @@ impl<'a> Place<'a> {
 }
 
 /// Visits every attempt of a run that the store has, in the order of their ends, until the visitor has enough. With a node,
-/// it visits the attempts of this node only, and collects their calls. `end` is the number of the first event that does not
+/// it visits the attempts of this node only, collects their calls, and also visits its tasks that ended without one. `end` is the number of the first event that does not
 /// count.
 pub fn each_attempt(
     journal: &dyn Journal,
@@ -205,12 +207,24 @@ impl Walk<'_> {
             Fact::TaskClosing { task, received, .. } => (task, "cancelled", received),
             // An attempt that was not deterministic ends without a record of its own.
             Fact::AttemptStarted { task } => (task, "abandoned", &None),
+            Fact::TaskSkipped { task, .. } => (task, "skipped", &None),
             _ => return ControlFlow::Continue(()),
         };
         match self.open.remove(task) {
             Some(calls) => self.visit(*task, status, (received.as_ref(), true), &calls),
-            None => ControlFlow::Continue(()),
+            None => self.unbegun(*task, status),
         }
+    }
+
+    /// Visits a task of the wanted node that ends before its first attempt.
+    fn unbegun(&mut self, key: TaskKey, status: &'static str) -> ControlFlow<()> {
+        let is_over = matches!(status, "skipped" | "cancelled");
+        let is_wanted = self.node.is_some() && self.is_wanted(key);
+        if !is_over || !is_wanted || self.state.find(key).is_some_and(|task| task.attempt > 0) {
+            return ControlFlow::Continue(());
+        }
+        let (state, recorded, ended) = (&self.state, None, true);
+        (self.visit)(&Visited { state, key, status, recorded, ended, unbegun: true, calls: &[] })
     }
 
     fn after(&mut self, fact: &Fact) {
@@ -261,6 +275,6 @@ impl Walk<'_> {
         (recorded, ended): (Option<&Received>, bool),
         calls: &[MadeCall],
     ) -> ControlFlow<()> {
-        (self.visit)(&Visited { state: &self.state, key, status, recorded, ended, calls })
+        (self.visit)(&Visited { state: &self.state, key, status, recorded, ended, unbegun: false, calls })
     }
 }

@@ -4,7 +4,7 @@ use flowcell_contract::RunId;
 use flowcell_runtime::{
     OpenError,
     inputs::{TaskInputs, Window},
-    ports::Runs,
+    ports::{Runs, StoreError},
 };
 
 use super::Host;
@@ -21,14 +21,11 @@ impl Host {
         address: &str,
         window: Window,
     ) -> Result<TaskInputs, StartError> {
-        let (mut run, mut task) = (run.clone(), address);
-        while let Some((owner, below)) = task.split_once('/') {
-            let children = runs.map_or(Ok(Vec::new()), |runs| runs.children(&self.tenant, &run));
-            let children = children.map_err(OpenError::Store)?;
-            let child = children.into_iter().rev().find(|child| calling(&run, child) == Some(owner));
-            let Some(child) = child else { return Ok(TaskInputs::none(run, address)) };
-            (run, task) = (child, below);
-        }
+        let children = |run: &RunId| runs.map_or(Ok(Vec::new()), |runs| runs.children(&self.tenant, run));
+        let (run, task) = match run_at(run, address, children).map_err(OpenError::Store)? {
+            (run, Some(task)) => (run, task),
+            (run, None) => return Ok(TaskInputs::none(run, address)),
+        };
         let record = self.record(&run).map_err(OpenError::Store)?;
         let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
         let graph = self.pinned(&record.pin).map_err(OpenError::Pin)?;
@@ -36,6 +33,22 @@ impl Host {
         let inputs = TaskInputs::read(&*self.shared.journal, graph, &record, of, (task, window));
         Ok(inputs.map_err(OpenError::Store)?)
     }
+}
+
+/// Follows an address such as `review/pay` to the run that `review` called last. Returns that run with the rest of the
+/// address, or without one if a node of the address has called no run.
+pub(crate) fn run_at<'a>(
+    run: &RunId,
+    address: &'a str,
+    children: impl Fn(&RunId) -> Result<Vec<RunId>, StoreError>,
+) -> Result<(RunId, Option<&'a str>), StoreError> {
+    let (mut run, mut task) = (run.clone(), address);
+    while let Some((owner, below)) = task.split_once('/') {
+        let child = children(&run)?.into_iter().rev().find(|child| calling(&run, child) == Some(owner));
+        let Some(child) = child else { return Ok((run, None)) };
+        (run, task) = (child, below);
+    }
+    Ok((run, Some(task)))
 }
 
 /// Returns the task that called a run. Its address is in the run's id, before the attempt.

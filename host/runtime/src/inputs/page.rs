@@ -47,6 +47,23 @@ pub struct TaskInputs {
     /// passes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<String>,
+    /// The reason why there are no attempts.
+    #[serde(skip)]
+    pub absence: Absence,
+}
+
+/// The reason why a task made no attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Absence {
+    /// The flow has no node with this id.
+    UnknownNode,
+    /// The run has not reached the task, or the address names no pass of the run.
+    #[default]
+    NotBegun,
+    /// The task was skipped.
+    Skipped,
+    /// The task was cancelled before its first attempt.
+    Cancelled,
 }
 
 /// The input of one attempt.
@@ -112,7 +129,23 @@ impl TaskInputs {
             attempts: Vec::new(),
             next: None,
             elsewhere: Vec::new(),
+            absence: Absence::default(),
         }
+    }
+
+    /// Returns a sentence that says why the task has no inputs, or `None` if it made an attempt.
+    pub fn missing(&self) -> Option<String> {
+        let (run, task) = (&self.run_id, &self.task);
+        let why = match self.absence {
+            _ if self.node_type.is_some() => return None,
+            Absence::UnknownNode => format!("the flow of the run `{run}` has no node at `{task}`"),
+            Absence::NotBegun => format!("the run `{run}` has begun no attempt at `{task}`"),
+            Absence::Skipped => format!("the run `{run}` skipped `{task}`, which therefore has no input"),
+            Absence::Cancelled => {
+                format!("the run `{run}` cancelled `{task}` before its first attempt, so that it has no input")
+            }
+        };
+        Some(why)
     }
 
     /// Reads the inputs of the task at an address of a run. It takes as long as the run's journal is.
@@ -124,7 +157,11 @@ impl TaskInputs {
         (address, window): (&str, Window),
     ) -> Result<TaskInputs, StoreError> {
         let place = Place::of(address);
-        let inputs = TaskInputs::none(run.clone(), address);
+        let mut inputs = TaskInputs::none(run.clone(), address);
+        if !graph.nodes.iter().any(|node| node.id.as_str() == place.node) {
+            inputs.absence = Absence::UnknownNode;
+            return Ok(inputs);
+        }
         let most = Most { items: window.limit, bytes: window.bytes };
         let filling = Filling::new(most);
         let mut page = Page { inputs, from: window.from, filling, seen: 0, last: None, elsewhere: BTreeSet::new() };
@@ -155,6 +192,10 @@ struct Page {
 
 impl Page {
     fn add(&mut self, visited: &Visited<'_>) -> ControlFlow<()> {
+        if visited.unbegun {
+            self.inputs.absence = if visited.status == "skipped" { Absence::Skipped } else { Absence::Cancelled };
+            return ControlFlow::Continue(());
+        }
         let index = self.seen;
         self.seen += 1;
         self.inputs.node_type.get_or_insert_with(|| visited.node_type().clone());
@@ -185,6 +226,9 @@ impl Page {
 
     /// Notes where else the node made an attempt.
     fn note(&mut self, visited: &Visited<'_>) -> ControlFlow<()> {
+        if visited.unbegun {
+            return ControlFlow::Continue(());
+        }
         let address = visited.address();
         let numbers = address.split(|char: char| !char.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
         self.elsewhere.insert((numbers.collect(), address));

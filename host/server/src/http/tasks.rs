@@ -82,15 +82,11 @@ pub(crate) async fn read(request: Request, run: RunId, task: String, window: Win
     let read = request.reading(move |request| {
         request.row(&run)?;
         let inputs = request.host.task_inputs(request.host.runs(), &run, &task, window)?;
-        match inputs.elsewhere.as_slice() {
-            _ if inputs.node_type.is_some() => Ok(inputs),
-            [] => Err(Fault::not_found("task_not_found", format!("the run has no attempt at `{task}`"))),
-            elsewhere => {
-                let addresses = elsewhere.join(", ");
-                let why = format!("the run has no attempt at `{task}`; the addresses of the node include {addresses}");
-                Err(Fault::not_found("task_not_found", why))
-            }
+        let Some(mut why) = inputs.missing() else { return Ok(inputs) };
+        if !inputs.elsewhere.is_empty() {
+            why += &format!("; the addresses of the node include {}", inputs.elsewhere.join(", "));
         }
+        Err(Fault::not_found("task_not_found", why))
     });
     read.await
 }

@@ -55,7 +55,7 @@ fn what_a_task_was_given_is_shown_by_its_address_and_in_pages() {
     assert!(served.get("/v1/runs/r/tasks/again?from=3").json().get("next").is_none());
     for (path, told) in [
         ("/v1/runs/r/tasks/say", "the addresses of the node include again[0].say, again[1].say, again[2].say"),
-        ("/v1/runs/r/tasks/none", "no attempt at `none`"),
+        ("/v1/runs/r/tasks/none", "the flow of the run `r` has no node at `none`"),
         ("/v1/runs/r/tasks/again%2Fsay", "no attempt at `again/say`"),
     ] {
         let answer = served.get(path);
@@ -136,7 +136,13 @@ fn a_decision_is_one_of_four() {
         assert_eq!(refused.fault(), (400, "bad_request".into()), "{body}");
         assert!(refused.body.contains("exactly one of"), "{refused:?}");
     }
+    // An output has the form that the node type promises, and the reason names what is wrong.
+    let refused = decide(&json!({ "output": { "response": { "choice": "yes" } } }));
+    assert_eq!(refused.fault(), (422, "answer_refused".into()));
+    let why = "the output schema of `control.gate`: `response`: \"content\" is a required property";
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains(why), "{refused:?}");
     // A valid decision is refused for another reason.
+    assert_eq!(decide(&json!({ "output": { "response": { "content": 1 } } })).fault(), (409, "not_blocked".into()));
     assert_eq!(decide(&json!({ "reply": null })).fault(), (409, "not_blocked".into()));
 }
 

@@ -21,15 +21,13 @@ const PARTS: usize = 30;
 /// Limit of the values shown of an input.
 const VALUES: usize = 600;
 
-/// Reads the inputs of a task. An unknown task is an error that lists similar addresses.
+/// Reads the inputs of a task. A task without attempts is an error that says why there are none.
 pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64) -> Result<TaskInputs, Problem> {
     let (run, task) = at;
     let window = Window { from, limit: ATTEMPTS, bytes: PAGE_BYTES };
     let inputs = host.task_inputs(Some(reader), run, task, window)?;
-    if inputs.node_type.is_some() {
-        return Ok(inputs);
-    }
-    let problem = Problem::wrong(format!("the run `{run}` has no attempt at `{task}`"));
+    let Some(why) = inputs.missing() else { return Ok(inputs) };
+    let problem = Problem::wrong(why);
     Err(match inputs.elsewhere.as_slice() {
         [] => problem.hint(format!("`flowcell runs show {run}` shows the tasks of the run")),
         elsewhere => problem.hint(format!("the addresses of the node include {}", elsewhere.join(", "))),
