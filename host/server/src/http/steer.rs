@@ -27,11 +27,14 @@ pub(crate) struct Told {
 
 /// A message to a run.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Message {
     /// The content of the message.
     #[schema(value_type = serde_json::Value)]
     content: Value,
+    /// Not accepted: only messages to agents have ids.
+    #[schema(ignore)]
+    message_id: Option<serde::de::IgnoredAny>,
 }
 
 /// A message to an agent.
@@ -85,8 +88,14 @@ pub(crate) enum Decision {
 }
 
 impl Message {
-    fn command(self) -> RunCommand {
-        RunCommand::Send { content: self.content.into() }
+    fn command(self) -> Result<RunCommand, Fault> {
+        match self.message_id {
+            None => Ok(RunCommand::Send { content: self.content.into() }),
+            Some(_) => Err(Fault::bad_request(
+                "a message to a run has no `messageId`: send it to an agent by `POST …/nodes/{node}/send` or \
+                 `POST …/agents/{agentRunId}/send`, which take each id once",
+            )),
+        }
     }
 }
 
@@ -157,7 +166,7 @@ pub(crate) async fn send(
     Place(id): Place<String>,
     Body(body): Body<Message>,
 ) -> Result<Json<Told>, Fault> {
-    told(&request, &id, body.command()).await
+    told(&request, &id, body.command()?).await
 }
 
 /// Send a message to the latest open agent run of the node at an address
@@ -359,7 +368,7 @@ mod tests {
     fn a_body_is_the_same_command_as_the_verb_of_a_front_end() {
         let bodies = [
             (
-                from_value::<Message>(json!({ "content": "x" })).unwrap().command(),
+                from_value::<Message>(json!({ "content": "x" })).unwrap().command().unwrap(),
                 json!({ "verb": "send", "content": "x" }),
             ),
             (

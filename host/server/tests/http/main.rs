@@ -16,6 +16,7 @@ mod homes;
 mod hostile;
 mod library;
 mod live;
+mod messages;
 mod metrics;
 mod quotas;
 mod runs;
