@@ -18,12 +18,19 @@ pub(crate) fn shortened(outputs: &Json) -> Option<Json> {
     (!is_short(outputs, &mut budget)).then(|| short(outputs, true))
 }
 
-/// Returns whether a value needs at most `lines` lines of limited length.
+/// Returns whether a value needs at most `lines` lines of limited length when it is printed with indentation. A list or
+/// an object with parts has a line for each of its brackets.
 fn is_short(json: &Json, lines: &mut usize) -> bool {
-    if *lines == 0 {
+    let has_parts = match json {
+        Json::Array(items) => !items.is_empty(),
+        Json::Object(members) => !members.is_empty(),
+        _ => false,
+    };
+    let own = if has_parts { 2 } else { 1 };
+    if *lines < own {
         return false;
     }
-    *lines -= 1;
+    *lines -= own;
     match json {
         Json::String(text) => text.chars().nth(CHARS).is_none(),
         Json::Array(items) => items.iter().all(|item| is_short(item, lines)),
@@ -69,6 +76,17 @@ mod tests {
         let list = |length: u64| Json::object([("each", Json::array((0..length).map(Json::from)))]);
         assert!(shortened(&list(100)).is_none());
         assert_eq!(shortened(&list(3_000)).unwrap().to_text(), r#"{"each":[0,1,2,"… 2997 more items"]}"#);
+        // Limit: the printed lines, with those of brackets.
+        let rows = |count: u64| {
+            let row =
+                || Json::object([("a", Json::from(1u64)), ("none", Json::array([])), ("b", Json::object::<&str>([]))]);
+            Json::object([("rows", Json::array((0..count).map(|_| row())))])
+        };
+        for count in 1..100 {
+            let rows = rows(count);
+            let lines = serde_json::to_string_pretty(&rows).unwrap().lines().count();
+            assert_eq!(shortened(&rows).is_none(), lines <= LINES, "{count} rows have {lines} lines");
+        }
         let text = shortened(&Json::from("x".repeat(1_000))).unwrap();
         assert!(text.as_str().unwrap().ends_with("x… 600 characters more"), "{text:?}");
         let many = Json::object((0..500u64).map(|index| (format!("n{index}"), Json::from(index))));
