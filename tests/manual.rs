@@ -319,3 +319,43 @@ fn page_limits_has_each_constant() {
     assert!(missing.is_empty(), "{MANUAL}/limits.md lacks the numbers of\n{}", missing.join("\n"));
     assert!(count > 70, "only {count} constants were found");
 }
+
+/// Returns the ids of the attacks in the table of `tests/README.md`, such as `h8`.
+fn attacks() -> BTreeSet<String> {
+    let page = read("tests/README.md");
+    let (_, table) = page.split_once("\n## Attacks\n").unwrap();
+    let mut ids = BTreeSet::new();
+    for cell in table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()) {
+        for part in cell.to_lowercase().split(", ") {
+            let number = |id: &str| id[1..].parse::<u32>().ok();
+            match part.split_once(" to ") {
+                Some((from, to)) => {
+                    let numbers = number(from).unwrap()..=number(to).unwrap();
+                    ids.extend(numbers.map(|number| format!("{}{number}", &from[..1])));
+                }
+                None if part.len() > 1 && number(part).is_some() => _ = ids.insert(part.to_owned()),
+                None => {}
+            }
+        }
+    }
+    ids
+}
+
+/// `cargo test h8_` runs the tests of the attack H8. Attacks of the language are samples such as `y8-cycle.yaml`.
+#[test]
+fn every_attack_has_a_test_that_is_named_by_its_id() {
+    let mut names = String::new();
+    for folder in ["host", "nodes", "sdk", "tests"] {
+        for file in files(&root().join(folder), "rs") {
+            let text = fs::read_to_string(&file).unwrap();
+            names.extend(text.lines().filter_map(|line| line.split_once("fn ")).map(|(_, name)| format!("_{name}\n")));
+        }
+    }
+    let samples = files(&root().join("host/flow/tests/invalid"), "yaml");
+    names.extend(samples.iter().map(|path| format!("_{}\n", path.file_name().unwrap().display())));
+    let ids = attacks();
+    assert!(ids.len() > 110, "only {} attacks: {ids:?}", ids.len());
+    let is_named = |id: &&String| names.contains(&format!("_{id}_")) || names.contains(&format!("_{id}-"));
+    let lost: Vec<_> = ids.iter().filter(|id| !is_named(id)).collect();
+    assert!(lost.is_empty(), "no test is named by {lost:?}");
+}

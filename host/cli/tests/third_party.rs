@@ -107,7 +107,9 @@ fn a_pack_that_calls_a_server_is_tested_without_one() {
 fn build_with(tool: &str, name: &str, file: &str) -> Option<tempfile::TempDir> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&paths).any(|folder| folder.join(tool).is_file()) {
-        eprintln!("skipped: `{tool}` is missing; tests/guests/{name}/build.sh says how to get it");
+        assert!(std::env::var_os("FLOWCELL_TEST_TOOLCHAINS").is_none(), "the guest `{name}` needs `{tool}`");
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
+        eprintln!("skipped: {test}: `{tool}` is missing; tests/guests/{name}/build.sh says how to get it");
         return None;
     }
     let packs = tempfile::tempdir().unwrap();

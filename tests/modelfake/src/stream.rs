@@ -10,6 +10,8 @@ use crate::{Call, Dialect, Reply, Turn};
 
 /// The number of characters in a delta.
 const LETTERS: usize = 4;
+/// Maximum number of pieces of a text. Longer texts have longer pieces.
+const PIECES: usize = 10_000;
 
 /// Returns all events of a turn, each with the empty line that ends it.
 pub(crate) fn events(dialect: Dialect, turn: &Turn) -> Vec<String> {
@@ -48,5 +50,5 @@ impl Call {
 
 fn pieces(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
-    letters.chunks(LETTERS).map(|piece| piece.iter().collect()).collect()
+    letters.chunks(LETTERS.max(letters.len() / PIECES)).map(|piece| piece.iter().collect()).collect()
 }

@@ -9,17 +9,11 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{flow, flowcell, root, told};
+use crate::{flow, flowcell, kit::has_program, root, told};
 
 /// Returns whether the programs of the voice are installed. If not, prints that the test is skipped.
-fn can_speak(test: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    let missing: Vec<_> = ["espeak-ng", "jq"].into_iter().filter(|program| !found(program)).collect();
-    if !missing.is_empty() {
-        eprintln!("skipped {test}: there is no {}", missing.join(" and no "));
-    }
-    missing.is_empty()
+fn can_speak() -> bool {
+    has_program("espeak-ng") && has_program("jq")
 }
 
 /// Reads a mono WAV file with 16 bits. Returns its samples per second and its samples.
@@ -45,7 +39,7 @@ fn spoken(file: &Path) -> f64 {
 
 #[test]
 fn what_agents_say_is_heard() {
-    if !can_speak("what_agents_say_is_heard") {
+    if !can_speak() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +65,7 @@ fn what_agents_say_is_heard() {
 
 #[test]
 fn what_is_typed_answers_what_was_asked_aloud() {
-    if !can_speak("what_is_typed_answers_what_was_asked_aloud") {
+    if !can_speak() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -124,7 +124,7 @@ fn after_cancel(place: &Place) -> Vec<String> {
 
 /// R32: cancel a run at every point.
 #[test]
-fn a_run_that_is_cancelled_anywhere_ends_and_begins_nothing_more() {
+fn r32_a_run_that_is_cancelled_anywhere_ends_and_begins_nothing_more() {
     let (mut count, mut cancelled, mut wrong) = (0, 0, Vec::new());
     let mut cancel = |case: &Case, at: usize, process: Process| {
         let told = tell(case, at, process);

@@ -21,6 +21,25 @@ pub(crate) fn scale() -> usize {
     std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
+/// Returns whether a test can use this program. If the program is missing, prints the test as skipped, and fails if
+/// `FLOWCELL_TEST_NEEDS` lists the program.
+pub(crate) fn has_program(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&paths).any(|folder| folder.join(program).is_file());
+    if !is_there {
+        skip_without(program);
+    }
+    is_there
+}
+
+/// Prints the current test as skipped for the lack of a program. Fails if `FLOWCELL_TEST_NEEDS` lists the program.
+pub(crate) fn skip_without(program: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let needed = std::env::var("FLOWCELL_TEST_NEEDS").unwrap_or_default();
+    assert!(!needed.split(',').any(|needed| needed == program), "{test} needs `{program}`");
+    eprintln!("skipped: {test}: `{program}` is missing");
+}
+
 /// Returns a command of the program that is independent of the user's settings. Models follow a script.
 pub(crate) fn flowcell(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
@@ -42,6 +61,7 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "FLOWCELL_FLOWS",
         "FLOWCELL_LOCK",
         "FLOWCELL_TRUST",
+        "FLOWCELL_TRUSTED_PROXY",
         "FLOWCELL_REGISTRY",
         "FLOWCELL_REGISTRY_REALMS",
         "FLOWCELL_REGISTRY_USER",

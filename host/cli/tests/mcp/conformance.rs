@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::kit::flowcell;
+use crate::kit::{flowcell, skip_without};
 
 /// Returns the folder of these tests.
 pub(crate) fn here() -> PathBuf {
@@ -26,8 +26,7 @@ pub(crate) fn put_flows(folder: &Path) {
 fn h3_the_conformance_suite_finds_nothing() {
     // The suite needs Node 22.
     if !Command::new("conformance").args(["list", "--server"]).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: there is no program `conformance` with Node 22");
-        return;
+        return skip_without("conformance");
     }
     let folder = tempfile::tempdir().unwrap();
     put_flows(folder.path());

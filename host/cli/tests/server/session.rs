@@ -5,7 +5,7 @@ use std::{path::Path, process::Command};
 use regex_lite::Regex;
 
 use crate::{
-    kit::root,
+    kit::{has_program, root},
     process::{serve, stop},
 };
 
@@ -52,8 +52,7 @@ fn run(folder: &Path, command: &str) -> String {
 
 #[test]
 fn session_in_the_manual_is_what_happens() {
-    if Command::new("curl").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no program `curl`");
+    if !has_program("curl") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -105,6 +105,7 @@ fn closed_arguments_let_the_prompt_in() {
         closed.to_owned(),
         format!("{{ allOf: [{closed}] }}"),
         format!("{{ $ref: '#/$defs/a~1b', $defs: {{ a/b: {{ $ref: '#/$defs/c' }}, c: {closed} }} }}"),
+        format!("{{ $ref: '#args', maxProperties: 1, $defs: {{ args: {{ $anchor: args, allOf: [{closed}] }} }} }}"),
     ];
     for schema in schemas {
         let project = Project::new();

@@ -19,7 +19,7 @@ fn errors_of(calls: &[(&str, Value)], granted: &[&str], config: &Value) -> Vec<S
 
 /// H17: each call of a model is checked before it is made.
 #[test]
-fn what_a_model_asks_for_is_checked_before_it_is_done() {
+fn h17_what_a_model_asks_for_is_checked_before_it_is_done() {
     let allow = json!({ "permissions": { "default": "allow", "rules": [{ "tool": "data.set", "action": "deny" }] } });
     let set = json!({ "object": {}, "path": "a", "value": 1 });
     for (name, calls, expected) in [
@@ -35,7 +35,7 @@ fn what_a_model_asks_for_is_checked_before_it_is_done() {
 
 /// H17: a reply with many calls makes no more than the agent's limit.
 #[test]
-fn a_thousand_calls_at_once_are_as_many_as_the_agent_may_make() {
+fn h17_a_thousand_calls_at_once_are_as_many_as_the_agent_may_make() {
     let call = ("data_pick", json!({ "object": {}, "keys": ["a"] }));
     let input = json!({ "prompt": "go", "tools": ["data.pick"] });
     let config = json!({ "permissions": { "default": "allow" }, "maxToolCalls": 20 });
@@ -47,7 +47,7 @@ fn a_thousand_calls_at_once_are_as_many_as_the_agent_may_make() {
 
 /// H17: the result of a tool never changes which calls need an approval.
 #[test]
-fn a_text_that_gives_orders_is_a_text() {
+fn h17_a_text_that_gives_orders_is_a_text() {
     let config = json!({ "permissions": { "rules": [{ "tool": "data.template", "action": "allow" }] } });
     let input = json!({ "prompt": "go", "tools": ["data.*"] });
     let question = |text: &str| {
@@ -68,7 +68,7 @@ fn a_text_that_gives_orders_is_a_text() {
 
 /// T5: an agent with a used-up budget makes no further model calls.
 #[test]
-fn nothing_is_asked_of_a_model_when_the_budget_is_used_up() {
+fn t5_nothing_is_asked_of_a_model_when_the_budget_is_used_up() {
     let spending = json!({ "match": "", "toolCalls": [{ "name": "data_pick", "input": { "object": {}, "keys": [] } }],
         "usage": { "input": 600, "output": 50 } });
     let input = json!({ "prompt": "go", "tools": ["data.pick"] });
@@ -193,7 +193,7 @@ fn a_tool_that_nobody_waits_for_ends_with_the_run() {
 
 /// Y7: an input with template syntax stays a plain text.
 #[test]
-fn what_comes_in_is_never_read_as_an_expression() {
+fn y7_what_comes_in_is_never_read_as_an_expression() {
     let text = "{{ 6 * 7 }} ${args.secret} {% raw %} {{ flow.input }}";
     let place = Place::new(&json!({ "prompt": "Say {{ flow.input.text }}" }), &json!({}), &[], &[]);
     let outputs = place.outputs(&["--simulate", "model", "-i", &format!("text={}", Value::from(text))]);

@@ -79,6 +79,9 @@ fn a_tool_that_may_have_run_is_not_called_again() {
     let refused = resolve(r#"{ "result": "it did" }"#);
     let form = r#"a reply has no member `result`; write the reply of `tools.start-call` as { "output": … }"#;
     assert!(!refused.status.success() && told(&refused).contains(form), "{}", told(&refused));
+    let given = world.place.done(&["runs", "resolve", "a", "agent", "--output", r#"{ "result": "it did" }"#]);
+    let why = r#"does not match the output schema of `agent.run`: "usage" is a required property"#;
+    assert!(given.status.code() == Some(2) && told(&given).contains(why), "{}", told(&given));
     let resolved = resolve(r#"{ "output": "it did" }"#);
     assert!(resolved.status.success(), "{}", told(&resolved));
     assert_eq!(world.place.outputs(&WITH_SERVERS)["result"], "done");
@@ -88,7 +91,7 @@ fn a_tool_that_may_have_run_is_not_called_again() {
 /// W11d: the tool server and its children end with a killed host.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_program_and_what_it_started_end_with_a_host_that_is_killed() {
+fn w11d_a_program_and_what_it_started_end_with_a_host_that_is_killed() {
     let world = World::new(&["mcp:*"], &[]);
     // The server and its children never read their input. One child is in its own session.
     let script = "sleep 600 & echo $! > child; setsid sleep 600 & echo $! > other; echo $$ > own; exec sleep 600";

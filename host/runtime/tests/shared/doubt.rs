@@ -34,7 +34,7 @@ fn write(store: &SharedStore, seq: u64, durable: &Arc<Durable>) {
 }
 
 /// R15: the connection breaks before the commit arrives, or after it has.
-pub(crate) fn a_commit_whose_end_nobody_knows_is_done_once(place: &Place) {
+pub(crate) fn r15_a_commit_whose_end_nobody_knows_is_done_once(place: &Place) {
     let (server, database) = server(place);
     let proxy = Proxy::to(server.port);
     let store = SharedStore::open(&server.url_by(proxy.port, database), Options::default()).unwrap();
@@ -76,7 +76,7 @@ fn end_connections(server: &Server, database: &str) {
 }
 
 /// R16: a server that restarts, fails over or ends sessions; PostgreSQL also takes nothing for a while.
-pub(crate) fn connections_that_are_ended_cost_nothing(place: &Place) {
+pub(crate) fn r16_connections_that_are_ended_cost_nothing(place: &Place) {
     let (server, database) = server(place);
     let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
@@ -102,7 +102,7 @@ pub(crate) fn connections_that_are_ended_cost_nothing(place: &Place) {
 }
 
 /// R16: locks of others.
-pub(crate) fn rows_that_somebody_else_has_locked_are_waited_for(place: &Place) {
+pub(crate) fn r16_rows_that_somebody_else_has_locked_are_waited_for(place: &Place) {
     let (server, database) = server(place);
     let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
@@ -117,7 +117,7 @@ pub(crate) fn rows_that_somebody_else_has_locked_are_waited_for(place: &Place) {
 }
 
 /// R17: nothing arrives any more. The process stops driving before its lease is over; when the server is back, it goes on.
-pub(crate) fn who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards(place: &Place) {
+pub(crate) fn r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards(place: &Place) {
     let (server, database) = server(place);
     let proxy = Proxy::to(server.port);
     let lease = Duration::from_millis(3_000);

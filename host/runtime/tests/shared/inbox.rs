@@ -46,7 +46,7 @@ fn reply_to(gate: &str, answer: Json) -> RunCommand {
 }
 
 /// R18: the same message, and the same answer, from everywhere.
-pub(crate) fn a_message_that_is_sent_a_hundred_times_is_taken_in_once(place: &Place) {
+pub(crate) fn r18_a_message_that_is_sent_a_hundred_times_is_taken_in_once(place: &Place) {
     let stores: Vec<_> = (0..4).map(|_| open(place)).collect();
     let driving = stores[0].clone();
     let driver = thread::spawn(move || {

@@ -32,7 +32,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// R18: a hundred times the same start, in four processes.
-pub(crate) fn of_many_that_begin_the_same_run_one_does(place: &Place) {
+pub(crate) fn r18_of_many_that_begin_the_same_run_one_does(place: &Place) {
     let stores: Vec<_> = (0..4).map(|_| open(place)).collect();
     let begin = |index: usize| {
         let store = stores[index % 4].clone();

@@ -65,12 +65,12 @@ fn stop_and_go_on(place: &Place, unfenced: bool) -> Result<(), String> {
     Ok(())
 }
 
-pub(crate) fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing(place: &Place) {
+pub(crate) fn r14_a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing(place: &Place) {
     stop_and_go_on(place, false).unwrap();
 }
 
 /// R34: the test above sees what fences are for.
-pub(crate) fn without_fences_a_stopped_process_is_noticed_to_write(place: &Place) {
+pub(crate) fn r34_without_fences_a_stopped_process_is_noticed_to_write(place: &Place) {
     assert_eq!(stop_and_go_on(place, true).unwrap_err(), "the stopped process says `durable`");
 }
 

@@ -36,7 +36,7 @@ fn mixed(blocks: &Value, kit: &Kit) {
 
 /// H16. A short text may be large in memory.
 #[tokio::test]
-async fn answers_of_too_many_values_are_refused() {
+async fn h16_answers_of_too_many_values_are_refused() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         let allowed = kit.call("fake", "values", json!({ "count": 160_000 })).await.unwrap();
         assert_eq!(allowed["lists"].as_array().unwrap().len(), 160_000, "{place}");
@@ -86,7 +86,7 @@ async fn failures_have_their_codes() {
 
 /// R22, H16.
 #[tokio::test]
-async fn an_answer_that_does_not_come_is_given_up() {
+async fn r22_h16_an_answer_that_does_not_come_is_given_up() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         kit.names("fake").await;
         for tool in ["slow", "wrong-id"] {
@@ -107,7 +107,7 @@ async fn a_server_hears_that_nobody_waits() {
 
 /// R22, H16.
 #[tokio::test]
-async fn too_much_is_refused() {
+async fn r22_h16_too_much_is_refused() {
     let mebibytes = |size: usize| json!({ "size": size * 1024 * 1024 });
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         let whole = place.ends_with("json: true");
@@ -123,7 +123,7 @@ async fn too_much_is_refused() {
 
 /// H16.
 #[tokio::test]
-async fn nothing_is_offered_to_servers() {
+async fn h16_nothing_is_offered_to_servers() {
     let kit = Kit::of(&json!({ "fake": fake(&Plan::default()) }));
     let text = kit.call("fake", "ask", json!({})).await.unwrap();
     let answers: Vec<Value> = serde_json::from_str(text.as_str().unwrap()).unwrap();
@@ -135,7 +135,7 @@ async fn nothing_is_offered_to_servers() {
 
 /// H16. Each answer waits in memory until the server takes it.
 #[tokio::test]
-async fn a_server_that_asks_on_and_on_is_not_listened_to() {
+async fn h16_a_server_that_asks_on_and_on_is_not_listened_to() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         // An answer in a single JSON text brings no requests.
         if place.ends_with("json: true") {

@@ -56,8 +56,8 @@ async fn everything_over_standard_input_and_output() {
 /// R22: the process is killed in the middle of a call.
 #[cfg(unix)]
 #[tokio::test]
-async fn everything_is_killed_and_started_again() {
-    let Some(path) = installed(PROGRAM, "everything_is_killed_and_started_again") else { return };
+async fn r22_everything_is_killed_and_started_again() {
+    let Some(path) = installed(PROGRAM, "r22_everything_is_killed_and_started_again") else { return };
     let folder = tempfile::tempdir().unwrap();
     let server = json!({ "command": "/bin/sh", "args": ["-c", "echo $$ > own; exec \"$0\" stdio", path],
         "cwd": folder.path(), "env": ["PATH"] });

@@ -89,12 +89,15 @@ impl Kit {
     }
 }
 
-/// Finds a program in the `PATH`; prints that the test is skipped if it is missing.
+/// Finds a program in the `PATH`; prints that the test is skipped if it is missing, and fails if `FLOWCELL_TEST_NEEDS`
+/// lists it.
 pub(crate) fn installed(program: &str, test: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
     if found.is_none() {
-        eprintln!("skipped {test}: there is no {program}");
+        let needed = std::env::var("FLOWCELL_TEST_NEEDS").unwrap_or_default();
+        assert!(!needed.split(',').any(|needed| needed == program), "{test} needs `{program}`");
+        eprintln!("skipped: {test}: `{program}` is missing");
     }
     found
 }

@@ -55,7 +55,7 @@ async fn a_list_without_a_time_to_live_is_asked_for_again() {
 
 /// H16.
 #[tokio::test]
-async fn lists_that_are_too_long_or_none_are_refused() {
+async fn h16_lists_that_are_too_long_or_none_are_refused() {
     let table = [
         (List::Many, "mcp_too_large", "more than 1000 tools"),
         (List::Costly, "mcp_too_large", "more than 1000000 values"),
@@ -72,7 +72,7 @@ async fn lists_that_are_too_long_or_none_are_refused() {
 
 /// H16.
 #[tokio::test]
-async fn what_is_not_allowed_in_a_list_is_left_out_or_cut() {
+async fn h16_what_is_not_allowed_in_a_list_is_left_out_or_cut() {
     for (place, kit, _fake) in everywhere(Plan { list: List::Hostile, ..Plan::default() }).await {
         let tools = kit.tools.list("fake").await.unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();

@@ -27,7 +27,7 @@ async fn a_program_sees_the_environment_that_was_named() {
 
 /// R22.
 #[tokio::test]
-async fn a_program_that_cannot_start_is_no_connection() {
+async fn r22_a_program_that_cannot_start_is_no_connection() {
     let mute = |start: u64| {
         let mut server = fake(&Plan { mute: true, ..Plan::default() });
         server["startMs"] = json!(start);
@@ -54,7 +54,7 @@ async fn a_program_that_cannot_start_is_no_connection() {
 
 /// R22.
 #[tokio::test]
-async fn a_program_that_ended_is_started_again() {
+async fn r22_a_program_that_ended_is_started_again() {
     let kit = Kit::of(&json!({ "fake": fake(&Plan::default()) }));
     for _ in 0..3 {
         let failure = kit.call("fake", "crash", json!({})).await.unwrap_err();
@@ -109,7 +109,7 @@ async fn until(what: impl Fn() -> bool) {
 /// R22.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn nothing_of_a_program_is_left() {
+async fn r22_nothing_of_a_program_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let fake = fake(&Plan::default());
     let script = "sleep 600 & echo $! > child; echo $$ > own; exec \"$0\" \"$1\"";
