@@ -50,6 +50,22 @@ const DEEDS: [&[&str]; 4] = [
     &["send", "a", "--to", "assistant", "--close"],
 ];
 
+#[test]
+fn a_run_is_shown_with_the_open_question_of_its_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    assert_eq!(go_on(folder), None);
+    let shown = || kit::said(&done(folder, &["runs", "show", "a"]));
+    let asks =
+        "asks `assistant#3`: May `assistant` call `data.set` with {\"object\":{},\"path\":\"parcels\",\"value\":3}?";
+    let before = shown();
+    assert_eq!((before.matches(asks).count(), before.matches("asks `").count()), (1, 1), "{before}");
+    let answered = done(folder, &["answer", "a", "assistant#3", "allow"]);
+    assert!(answered.status.success(), "{}", told(&answered));
+    let after = shown();
+    assert!(!after.contains("asks `"), "{after}");
+}
+
 fn check(folder: &Path, outputs: &Value) {
     assert_eq!(*outputs, json!({ "answer": "There is 1 box.", "turns": 3 }));
     let events = events(folder);
@@ -185,7 +201,7 @@ fn a_denied_tool_is_an_error_that_the_model_reads() {
 
 /// R21: kill the process of an agent at any point.
 #[test]
-fn an_agent_that_is_killed_anywhere_pays_for_nothing_twice() {
+fn r21_an_agent_that_is_killed_anywhere_pays_for_nothing_twice() {
     let step = (10 / kit::scale()).max(1);
     let mut kills = 0;
     for count in (1..90).step_by(step) {

@@ -157,6 +157,24 @@ fn every_example_is_valid_without_a_warning() {
     assert_eq!(warnings.len(), 1, "{talk}");
 }
 
+/// The exceptions are in the manual: flows of agents, of steps and of scripts, which have no `strict`.
+#[test]
+fn every_example_with_nodes_is_strict() {
+    let root = folder().join("..");
+    let mut strict = 0;
+    for kind in fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        for path in fs::read_dir(kind).unwrap().map(|entry| entry.unwrap().path()) {
+            let is_yaml = path.extension().is_some_and(|extension| extension == "yaml") && !is_test(&path);
+            let text = if is_yaml { fs::read_to_string(&path).unwrap() } else { continue };
+            if text.lines().any(|line| line == "nodes:") {
+                assert!(text.lines().any(|line| line == "  strict: true"), "{} is not strict", path.display());
+                strict += 1;
+            }
+        }
+    }
+    assert!(strict >= 15, "only {strict} examples have nodes");
+}
+
 /// Compares the schema next to the flows, which editors read, with the program's. `BLESS=1` overwrites it.
 #[test]
 fn the_schema_beside_the_flows_is_the_one_of_the_program() {

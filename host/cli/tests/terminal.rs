@@ -7,12 +7,12 @@ mod kit;
 
 use std::{
     fs,
-    io::{ErrorKind, Read, Write},
+    io::{Read, Write},
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
 
-use kit::{Owner, done, flowcell, said, told};
+use kit::{Owner, done, flowcell, has_program, said, told};
 
 const ASKS: &str = "
 flow: { name: asks, outputs: { said: '{{ ask.response.choice }}' } }
@@ -38,7 +38,11 @@ fn server(folder: &Path) -> Owner {
 
 /// Starts `flowcell` with these arguments at a terminal. Returns `None` if `script` is missing.
 fn terminal(folder: &Path, arguments: &str) -> Option<Child> {
-    let plain = flowcell(folder);
+    terminal_of(&flowcell(folder), folder, arguments)
+}
+
+/// Starts the program of a command, with its environment, at a terminal.
+fn terminal_of(plain: &Command, folder: &Path, arguments: &str) -> Option<Child> {
     let mut terminal = Command::new("script");
     terminal.current_dir(folder).args(["--quiet", "--return", "--command"]);
     terminal.arg(format!("{} {arguments}", plain.get_program().to_str().unwrap())).arg("/dev/null");
@@ -48,13 +52,7 @@ fn terminal(folder: &Path, arguments: &str) -> Option<Child> {
             None => terminal.env_remove(name),
         };
     }
-    match terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("skipped: what is asked at a terminal: there is no `script`");
-            None
-        }
-        terminal => Some(terminal.unwrap()),
-    }
+    has_program("script").then(|| terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
 }
 
 /// Runs `flowcell` at a terminal with these typed lines.
@@ -143,6 +141,64 @@ fn a_begun_line_answers_no_other_question() {
     hear(expected);
     drop(typed);
     assert!(terminal.wait().unwrap().success());
+}
+
+#[test]
+fn compiling_is_announced_at_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
+    // An empty cache has no compiled components, so compiling takes longer than the first update of the status line.
+    let mut plain = flowcell(folder.path());
+    plain.env("FLOWCELL_CACHE", folder.path().join("cold"));
+    let Some(mut terminal) = terminal_of(&plain, folder.path(), "run asks.yaml --run-id r") else { return };
+    let (mut screen, mut seen, mut piece) = (terminal.stdout.take().unwrap(), String::new(), [0; 1024]);
+    while !seen.contains("compiling the components that no run has used before") {
+        let length = screen.read(&mut piece).unwrap();
+        assert_ne!(length, 0, "it was not announced: {seen}");
+        seen.push_str(&String::from_utf8_lossy(&piece[..length]));
+        assert!(!seen.contains("yes|no >"), "it was not announced before the question: {seen}");
+    }
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+}
+
+/// The printed times are those of the journal, and not those of the process that prints them.
+#[test]
+fn a_run_and_runs_show_tell_the_same_times() {
+    const TIMES: &str = "
+flow: { name: times, outputs: { count: '{{ each.count }}' } }
+nodes:
+  - { id: one, type: control.noop }
+  - { id: waits, type: control.wait, input: { ms: 30 } }
+  - { id: each, type: control.foreach, input: { list: [1, 2] }, body: { nodes: [{ id: inner, type: control.noop }] } }
+  - { id: fails, type: control.fail, input: { message: no }, policy: { continueOnError: true } }
+edges: [{ from: one, to: each }]
+";
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("times.yaml"), TIMES).unwrap();
+    let run = done(folder.path(), &["run", "times.yaml", "--run-id", "r"]);
+    assert!(run.status.success(), "{}", told(&run));
+    // `  each[0].inner done in 4 ms`, `  fails failed in 5 ms: error: no`.
+    let of_run = |line: &str| {
+        let (address, time) = line.trim().split_once(" done in ").or_else(|| line.trim().split_once(" failed in "))?;
+        let (node, time) = (address.rsplit('.').next()?, time.split(':').next()?);
+        Some((node.to_owned(), time.to_owned()))
+    };
+    // `      inner succeeded  4 ms`, `  fails failed  5 ms  error: no`.
+    let of_show = |line: &str| {
+        let mut parts = line.trim().split("  ");
+        let (head, time) = (parts.next()?, parts.next()?);
+        let (node, status) = head.split_once(' ')?;
+        ["succeeded", "failed"].contains(&status).then(|| (node.to_owned(), time.to_owned()))
+    };
+    let (heard, shown) = (told(&run), said(&done(folder.path(), &["runs", "show", "r"])));
+    let mut of_run: Vec<_> = heard.lines().filter_map(of_run).collect();
+    let mut of_show: Vec<_> = shown.lines().filter_map(of_show).collect();
+    of_run.sort();
+    of_show.sort();
+    assert_eq!((of_run.len(), &of_run), (6, &of_show), "{heard}{shown}");
+    let total = |text: &str| text.lines().find(|line| line.starts_with("succeeded in ")).map(str::to_owned);
+    assert!(total(&heard).is_some() && total(&heard) == total(&shown), "{heard}{shown}");
 }
 
 #[test]

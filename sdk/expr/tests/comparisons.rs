@@ -117,6 +117,101 @@ fn expressions_and_conditions_compare_like_the_table() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Numbers in their order: the bounds of the integer types, their neighbours, and floats between them.
+const NUMBERS: [&str; 17] = [
+    "-1e300",
+    "-9223372036854775808",
+    "-9223372036854775807",
+    "-9007199254740993",
+    "-9007199254740992.0",
+    "-1.5",
+    "0",
+    "5e-324",
+    "0.1",
+    "9007199254740992.0",
+    "9007199254740993",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551614",
+    "18446744073709551615",
+    "1.8446744073709552e19",
+    "1e300",
+];
+
+/// Compares a value with literals, in text and in structured conditions.
+fn ways_with_literals(sign: &str, left: &str, right: &str) -> Vec<String> {
+    let mut ways =
+        vec![format!("\"x.a {sign} {right}\""), format!("\"{left} {sign} x.b\""), format!("\"{left} {sign} {right}\"")];
+    match sign {
+        "==" => ways.push(format!(r#"{{ "equals": {{ "var": "x.a", "value": {right} }} }}"#)),
+        "!=" => ways.push(format!(r#"{{ "not": {{ "equals": {{ "var": "x.a", "value": {right} }} }} }}"#)),
+        sign => {
+            let operator =
+                [("<", "lt"), ("<=", "lte"), (">", "gt"), (">=", "gte")].into_iter().find(|(own, _)| *own == sign);
+            ways.push(format!(r#"{{ "{}": {{ "var": "x.a", "value": {right} }} }}"#, operator.unwrap().1));
+        }
+    }
+    ways
+}
+
+#[test]
+fn literals_and_the_bounds_of_numbers_compare_by_their_exact_values() {
+    let mut wrong = Vec::new();
+    let numbers = || NUMBERS.iter().enumerate();
+    for ((rank, left), (other, right)) in numbers().flat_map(|left| numbers().map(move |right| (left, right))) {
+        let roots = Json::parse(&format!(r#"{{ "x": {{ "a": {left}, "b": {right} }} }}"#)).unwrap();
+        for sign in ["==", "!=", "<", "<=", ">", ">="] {
+            let wanted = match sign {
+                "==" => rank == other,
+                "!=" => rank != other,
+                "<" => rank < other,
+                "<=" => rank <= other,
+                ">" => rank > other,
+                _ => rank >= other,
+            };
+            for way in ways(sign).into_iter().chain(ways_with_literals(sign, left, right)) {
+                let given = condition(&way, &roots);
+                if given != Ok(wanted) {
+                    wrong.push(format!("{way} of {roots}: {given:?}, not {wanted:?}"));
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.iter().take(40).cloned().collect::<Vec<_>>().join("\n")
+    );
+}
+
+/// Every literal that both forms can write compares like the table.
+#[test]
+fn literals_compare_like_the_table() {
+    let table = table();
+    let samples: Vec<_> = samples(&table).into_iter().filter(|sample| sample.value.is_some()).collect();
+    let mut wrong = Vec::new();
+    for (left, right) in samples.iter().flat_map(|left| samples.iter().map(move |right| (left, right))) {
+        let roots = roots(left, right);
+        let (equal, order) = expected(&table, left, right);
+        let literal = right.value.as_ref().unwrap().to_text();
+        for (operator, wanted) in [
+            ("equals", Some(equal)),
+            ("lt", order.map(|order| order.is_lt())),
+            ("lte", order.map(|order| order.is_le())),
+            ("gt", order.map(|order| order.is_gt())),
+            ("gte", order.map(|order| order.is_ge())),
+        ] {
+            let way = format!(r#"{{ "{operator}": {{ "var": "x.a", "value": {literal} }} }}"#);
+            let given = condition(&way, &roots);
+            if given.as_ref().ok().copied() != wanted {
+                wrong.push(format!("{way} of {roots}: {given:?}, not {wanted:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 #[test]
 fn expressions_and_conditions_test_presence_like_the_table() {
     let table = table();

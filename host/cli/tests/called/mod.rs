@@ -252,8 +252,8 @@ fn a_killed_servers_runs_go_on_elsewhere(kind: Kind) {
     for (run, expected) in KILLED {
         // On a shared store the runs are free when the lease of the dead process is over. A request waits for 60 s.
         let begun = json!({ "flow": run, "runId": run });
-        let ended = (0..3).map(|_| second.ask("POST", "/v1/runs?wait=true", &begun));
-        let ended = ended.filter(|view| view["status"] != "running").last();
+        let mut views = (0..3).map(|_| second.ask("POST", "/v1/runs?wait=true", &begun));
+        let ended = views.find(|view| view["status"] != "running");
         let ended = ended.unwrap_or_else(|| panic!("{run} does not end"));
         assert_eq!(ended["status"], "succeeded", "{run}: {ended}");
         folders.called(run, &ended["outputs"], expected);

@@ -4,4 +4,5 @@ mod bodies;
 mod crowd;
 mod drain;
 mod traced;
+mod trees;
 mod wire;

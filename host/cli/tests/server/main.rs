@@ -17,6 +17,7 @@ mod stream;
 mod config;
 mod hostile;
 mod process;
+mod proxies;
 mod schemathesis;
 mod session;
 mod telemetry;

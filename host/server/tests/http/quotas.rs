@@ -88,6 +88,40 @@ profiles:
     assert_eq!(run(&b, &free).json()["status"], "succeeded");
 }
 
+/// W7.
+#[test]
+fn w7_t5_attempts_that_break_off_count_and_a_turn_stays_below_the_limit() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let text = "a text of forty letters, in ten pieces..";
+    let turns = json!([{ "reply": { "text": text }, "fault": { "endAfter": 10 }, "repeat": true }]);
+    let fake = runtime.block_on(flowcell_modelfake::Fake::start(json!({ "turns": turns }))).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, "test-key").unwrap();
+    // A token costs 0.001, so that an attempt costs at most 0.012, and a turn with its two retries 0.036.
+    let profile = json!({ "dialect": "chat", "model": "m", "baseUrl": fake.url("/v1"), "keyFile": key,
+        "allowPrivate": [fake.address().to_string()], "maxTokens": 12, "prices": [{ "model": "m", "input": 0, "output": 1000 }] });
+    let providers = json!({ "default": "fake", "profiles": { "fake": profile } });
+    let providers = Providers::parse(&providers.to_string(), Path::new("")).unwrap();
+    let per_day = PerDay { model_usd: Some(0.05), ..PerDay::default() };
+    let (served, [a, b]) =
+        served_with(&Policy { per_day, ..Policy::default() }, |builder| builder.providers(providers));
+    let flow = json!({ "flow": { "name": "breaks" }, "nodes": [{ "id": "a", "type": "agent.run",
+        "input": { "prompt": "hello" }, "grants": { "model": ["*"] } }] });
+    let run = |token: &str| {
+        let ended = call(&served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": flow })).json();
+        ended["error"]["code"].as_str().unwrap().to_owned()
+    };
+    let used = || call(&served, &a, "GET", "/v1/usage", &Value::Null).json()["modelUsd"].as_f64().unwrap();
+    assert_eq!(run(&a), "model_stream_truncated");
+    let first = used();
+    assert!(fake.requests().len() == 3 && first > 0.014 && first <= 0.036, "{first}");
+    // The next turn may cost more than is left, so none of its attempts is made.
+    assert_eq!(run(&a), "quota_exceeded");
+    assert_eq!((fake.requests().len(), used()), (3, first));
+    assert_eq!(run(&b), "model_stream_truncated");
+}
+
 #[test]
 fn t5_images_are_not_made_when_they_may_cost_more_than_is_left() {
     let fake = Fake::start(|_, _| Reply::Image(flowcell_services::images::sample([1, 2, 3])));

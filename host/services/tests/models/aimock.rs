@@ -85,12 +85,14 @@ fn text(reply: &Value) -> &str {
     text.unwrap_or_else(|| panic!("no text in {reply}"))
 }
 
-/// Finds the server; prints that the test is skipped if it is missing.
+/// Finds the server; prints that the test is skipped if it is missing, and fails if `FLOWCELL_TEST_NEEDS` lists it.
 fn installed(test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM)).find(|file| file.is_file());
     if found.is_none() {
-        eprintln!("skipped {test}: there is no {PROGRAM}");
+        let needed = std::env::var("FLOWCELL_TEST_NEEDS").unwrap_or_default();
+        assert!(!needed.split(',').any(|needed| needed == PROGRAM), "{test} needs `{PROGRAM}`");
+        eprintln!("skipped: {test}: `{PROGRAM}` is missing");
     }
     found
 }

@@ -62,6 +62,32 @@ async fn thoughts_and_calls_of_tools_are_handed_back_as_they_came() {
     }
 }
 
+/// W11.
+#[tokio::test]
+async fn w11_a_call_of_a_tool_without_a_name_has_one_in_the_conversation() {
+    for dialect in DIALECTS {
+        let first = json!({ "reply": { "toolCalls": [{ "name": "", "arguments": { "a": 1 } }, { "name": "get" }] } });
+        let fake = playing(json!([first, { "reply": { "text": "done" } }])).await;
+        let kit = Kit::before(&fake, dialect, json!({}));
+        let asked = json!({ "role": "user", "content": "go" });
+        let reply = kit.generate(&json!({ "messages": [asked], "tools": tools() })).await.unwrap();
+        let calls: Vec<_> = reply["content"].as_array().unwrap().clone();
+        let names: Vec<_> = calls.iter().map(|call| call["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["unnamed_tool", "get"], "{dialect}: {reply}");
+        assert_eq!((&calls[0]["input"], calls[0].get("raw")), (&json!({ "a": 1 }), None), "{dialect}");
+        let results = calls.iter().map(|call| {
+            json!({ "type": "tool_result", "toolUseId": call["id"], "content": "there is none", "isError": true })
+        });
+        let messages = json!([asked, { "role": "assistant", "content": calls },
+            { "role": "user", "content": results.collect::<Vec<_>>() }]);
+        let reply = kit.generate(&json!({ "messages": messages, "tools": tools() })).await.unwrap();
+        assert_eq!(reply["content"][0]["text"], "done", "{dialect}");
+        assert_eq!(fake.failures(), Vec::<String>::new(), "{dialect}");
+        let sent = fake.requests()[1].body.to_string();
+        assert!(sent.contains("unnamed_tool") && !sent.contains(r#""name":"""#), "{dialect}: {sent}");
+    }
+}
+
 #[tokio::test]
 async fn every_setting_is_sent_where_the_provider_wants_it() {
     let schema =

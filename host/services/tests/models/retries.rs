@@ -11,7 +11,7 @@ fn status(status: u16, headers: Value) -> Value {
 
 /// R20.
 #[tokio::test]
-async fn what_passes_by_itself_is_tried_again() {
+async fn r20_what_passes_by_itself_is_tried_again() {
     let table = [
         (408, "model_timeout"),
         (409, "model_overloaded"),
@@ -45,7 +45,7 @@ async fn what_passes_by_itself_is_tried_again() {
 
 /// R20.
 #[tokio::test]
-async fn after_the_last_attempt_the_failure_says_so() {
+async fn r20_after_the_last_attempt_the_failure_says_so() {
     let table = [(json!({}), 3), (json!({ "maxRetries": 0 }), 1), (json!({ "maxRetries": 6 }), 7)];
     for (profile, attempts) in table {
         let fake = playing(json!([{ "fault": { "status": { "status": 529 } }, "repeat": true }])).await;

@@ -43,9 +43,35 @@ async fn unknown_events_are_skipped() {
     }
 }
 
+/// W11.
+#[tokio::test]
+async fn w11_arguments_of_a_tool_are_bounded_like_a_text() {
+    const MIB: usize = 1024 * 1024;
+    for dialect in DIALECTS {
+        for (size, is_taken) in [(2 * MIB, true), (17 * MIB, false)] {
+            let call = json!({ "name": "get", "arguments": { "k": "x".repeat(size) } });
+            let fake = playing(json!([{ "reply": { "toolCalls": [call] } }])).await;
+            let replied = Kit::before(&fake, dialect, json!({ "maxRetries": 0 })).ask("hi").await;
+            match replied {
+                Ok(reply) => {
+                    assert!(is_taken, "{dialect} took {size} bytes");
+                    assert_eq!(reply["content"][0]["input"]["k"].as_str().unwrap().len(), size, "{dialect}");
+                }
+                Err(failure) => {
+                    assert!(
+                        !is_taken && failure.message.contains("the reply is larger than 16777216 bytes"),
+                        "{failure}"
+                    );
+                    assert_eq!(failure.code, "model_bad_response", "{dialect}");
+                }
+            }
+        }
+    }
+}
+
 /// R20.
 #[tokio::test]
-async fn a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
+async fn r20_a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
     for dialect in DIALECTS {
         let whole = playing(json!([{ "reply": rich() }])).await;
         Kit::before(&whole, dialect, json!({})).ask("hi").await.unwrap();
@@ -69,7 +95,7 @@ async fn a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
 
 /// R20.
 #[tokio::test]
-async fn a_connection_that_breaks_is_a_broken_stream() {
+async fn r20_a_connection_that_breaks_is_a_broken_stream() {
     for dialect in DIALECTS {
         for bytes in [0, 1, 100, 700] {
             let fake = playing(json!([{ "reply": rich(), "fault": { "cutAfter": bytes }, "repeat": true }])).await;
@@ -113,7 +139,7 @@ async fn errors_after_the_status_have_the_same_names() {
 
 /// R20.
 #[tokio::test]
-async fn silence_is_given_up() {
+async fn r20_silence_is_given_up() {
     for dialect in DIALECTS {
         let fake =
             playing(json!([{ "reply": { "text": "some text" }, "fault": { "stallAfter": 8 }, "repeat": true }])).await;
@@ -157,7 +183,7 @@ async fn a_turn_ends_by_itself() {
 
 /// R20.
 #[tokio::test]
-async fn nonsense_is_a_bad_response() {
+async fn r20_nonsense_is_a_bad_response() {
     let table = [
         ("messages", "data: {\n\n"),
         ("messages", "data: {\"type\":\"content_block_delta\",\"index\":3,\"delta\":{}}\n\n"),

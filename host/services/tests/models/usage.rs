@@ -56,7 +56,7 @@ async fn what_is_not_said_is_estimated() {
 
 /// W7.
 #[tokio::test]
-async fn a_turn_never_costs_more_than_it_may_cost_at_most() {
+async fn w7_a_turn_never_costs_more_than_it_may_cost_at_most() {
     let text = "a text of forty letters, in ten pieces..";
     for dialect in DIALECTS {
         for retries in [0, 2, 10] {
@@ -107,7 +107,7 @@ async fn broken_attempts_are_counted_too() {
 
 /// W11. A turn lost with its process counts like an attempt that broke off: its request is estimated.
 #[tokio::test]
-async fn turns_that_were_lost_are_counted_too() {
+async fn w11_turns_that_were_lost_are_counted_too() {
     let request = json!({ "messages": [{ "role": "user", "content": "hello" }] });
     let sent = (request.to_string().len() as u64).div_ceil(4);
     for dialect in DIALECTS {

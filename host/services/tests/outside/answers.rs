@@ -180,7 +180,7 @@ async fn broken_gzip_is_a_protocol_error() {
 
 /// H15.
 #[tokio::test]
-async fn a_gzip_bomb_stops_at_the_limit() {
+async fn h15_a_gzip_bomb_stops_at_the_limit() {
     // 64 MiB of zeros in 64 KiB, compressed once more.
     let bomb = gzip(&vec![0; 64 * 1024 * 1024]);
     let (server, kit) = answering(answer("200 OK", &[("content-encoding", "gzip")], &bomb)).await;

@@ -63,6 +63,8 @@ fn what_goes_wrong_with_a_tool_is_told_to_the_model() {
     let rows = [
         (("t1", "math_fail", json!({})), error("t1", "out_of_paper: there is no paper"), 1),
         (("t1", "nothing", json!({})), error("t1", "tool_not_found: unknown tool `nothing`"), 0),
+        (("t1", "", json!({})), error("t1", "tool_not_found: unknown tool ``"), 0),
+        (("t1", "unnamed_tool", json!({})), error("t1", "tool_not_found: unknown tool `unnamed_tool`"), 0),
         (("t1", "math_double", json!([1])), error("t1", "invalid_input: the arguments must be a JSON object"), 0),
         (("t1", "math_double", json!("{")), error("t1", "invalid_input: the arguments must be a JSON object"), 0),
         (("t1", "math_double", Value::Null), error("t1", "invalid_input: the arguments must be a JSON object"), 0),

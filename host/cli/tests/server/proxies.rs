@@ -1,0 +1,38 @@
+//! Tests `flowcell serve --trusted-proxy`: failures of a caller count for the address that a trusted proxy names.
+
+use crate::{
+    client::ask,
+    kit::{done, told},
+    process::{serve, stop},
+};
+
+/// Tokens of an address that may fail in a minute.
+const FAILURES: usize = 100;
+
+#[test]
+fn h18_the_program_believes_the_proxies_that_it_is_told_to_trust() {
+    for (trusted, header, value, is_believed) in [
+        (Some("127.0.0.0/8"), "Forwarded", "proto=https;for=\"203.0.113.{}:4711\"", true),
+        (Some("10.0.0.0/8,127.0.0.1"), "X-Forwarded-For", "203.0.113.{}", true),
+        (Some("10.0.0.0/8"), "Forwarded", "for=203.0.113.{}", false),
+        (None, "Forwarded", "for=203.0.113.{}", false),
+        (None, "X-Forwarded-For", "203.0.113.{}", false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let made = done(folder.path(), &["tenant", "create", "a"]);
+        assert!(made.status.success(), "{}", told(&made));
+        let arguments: Vec<_> = trusted.into_iter().flat_map(|proxies| ["--trusted-proxy", proxies]).collect();
+        let (child, address) = serve(folder.path(), &arguments);
+        let guess = |caller: u8| {
+            let value = value.replace("{}", &caller.to_string());
+            let headers = [("Authorization", "Bearer fct_0123456789abcdef_guessed"), (header, value.as_str())];
+            ask(address, "GET", "/v1/runs", &headers, "").status
+        };
+        for _ in 0..FAILURES {
+            assert_eq!(guess(1), 401, "{trusted:?} {header}");
+        }
+        assert_eq!(guess(1), 429, "{trusted:?} {header}");
+        assert_eq!(guess(2), if is_believed { 401 } else { 429 }, "{trusted:?} {header}");
+        assert_eq!(stop(child), Some(0));
+    }
+}
