@@ -30,7 +30,7 @@ use utoipa_axum::{
 use crate::{
     document,
     http::{
-        app::App,
+        app::{App, finish},
         catalog, events,
         failures::Peer,
         fault::Fault,
@@ -219,12 +219,10 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
         if let Some(permit) = &permit {
             request.extensions_mut().insert(permit.clone());
         }
-        let mut response = in_time(next.run(request)).await;
-        if let Some(deed) = deed.filter(|_| response.status().is_success())
-            && let Err(fault) = deed.at(&response).note(app.clone()).await
-        {
-            response = fault.into_response();
-        }
+        let mut response = match deed {
+            None => in_time(next.run(request)).await,
+            Some(deed) => in_time(finish(deed.done(next.run(request), app.clone()))).await,
+        };
         // After the audit log is written, since the response to a change may wait here.
         if let Some(permit) = permit {
             response = in_time(permit.hold(&method, &app.responses, response)).await;
@@ -266,8 +264,17 @@ impl Deed {
         Deed { subject, ..self }
     }
 
-    async fn note(self, app: Arc<App>) -> Result<(), Fault> {
-        app.note(&self.caller, self.action, self.subject).await
+    /// Does the action, and writes it to the audit log if it has succeeded.
+    async fn done(self, response: impl Future<Output = Response>, app: Arc<App>) -> Response {
+        let response = response.await;
+        if !response.status().is_success() {
+            return response;
+        }
+        let Deed { caller, action, subject } = self.at(&response);
+        match app.note(&caller, action, subject).await {
+            Ok(()) => response,
+            Err(fault) => fault.into_response(),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use flowcell_engine::Room;
 use flowcell_runtime::ports::Runs;
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, watch};
+use tracing::Instrument;
 
 use super::{
     failures::Failures,
@@ -35,6 +36,14 @@ const CHECKS: u64 = 8;
 const JOURNALS: u64 = 8;
 /// The number of locks for starts with a given run id. Ids that hash to the same lock are started one after the other.
 const PLACES: usize = 64;
+
+/// Makes a change and its entry in the audit log, also if the caller disconnects or no longer waits.
+pub(crate) async fn finish<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(change.in_current_span()).await {
+        Ok(made) => made,
+        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+    }
+}
 
 /// The state that all requests share.
 pub(crate) struct App {

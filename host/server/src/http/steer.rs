@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    app::Request,
+    app::{Request, finish},
     fault::{Fault, FaultBody},
     identity::Scope,
     intake::{Asked, Body, Place, known_id},
@@ -144,12 +144,16 @@ pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) ->
         RunCommand::Reply { gate, .. } => Some(format!("{run}/{gate}")),
         _ => None,
     };
-    request.host.ask(run, command).await?;
-    request.app.entrance.moved().notify_one();
-    match decided {
-        Some(subject) => request.note("gate.reply", subject).await,
-        None => Ok(()),
-    }
+    let (request, run) = (request.clone(), run.clone());
+    finish(async move {
+        request.host.ask(&run, command).await?;
+        request.app.entrance.moved().notify_one();
+        match decided {
+            Some(subject) => request.note("gate.reply", subject).await,
+            None => Ok(()),
+        }
+    })
+    .await
 }
 
 async fn told(request: &Request, id: &str, command: RunCommand) -> Result<Json<Told>, Fault> {

@@ -19,7 +19,7 @@ use super::{
     outcome, resources, workbench,
 };
 use crate::http::{
-    app::Request,
+    app::{Request, finish},
     catalog,
     fault::Fault,
     flows,
@@ -279,9 +279,13 @@ impl Builtin {
             TestFlow => workbench::test(&request, parse(arguments)?).await,
             InspectFlow => workbench::inspect(&request, parse(arguments)?).await,
             CreateFlow => {
-                let kept = library::keep(request.clone(), parse(arguments)?).await?;
-                request.note("flowcell_create_flow", kept.place()).await?;
-                written(kept)
+                let flow = parse(arguments)?;
+                let keep = async move {
+                    let kept = library::keep(request.clone(), flow).await?;
+                    request.note("flowcell_create_flow", kept.place()).await?;
+                    written(kept)
+                };
+                finish(keep).await
             }
             ListRuns => written(runs::list(request, Asked(parse(arguments)?)).await?.0),
             GetRun => show(request, known_id(&parse::<OfRun>(arguments)?.run_id)?).await,

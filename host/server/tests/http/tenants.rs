@@ -10,7 +10,7 @@ use flowcell_server::{
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Answer, Served, ask},
+    client::{Answer, Served, ask, connect, send},
     samples::{asks, hello},
 };
 
@@ -129,8 +129,8 @@ fn a_tenant_begins_as_many_runs_and_grants_as_much_as_its_policy_says() {
     assert_eq!(call(&served, &b, "POST", "/v1/validate", &json!({ "flow": reaches })).json()["valid"], true);
 }
 
-#[test]
-fn who_changes_flows_and_decides_is_in_the_audit_log() {
+/// Starts a server with one tenant, and a token of it that may do everything.
+fn served_with_audit() -> (Served, Tenants, NewToken) {
     let known = Mutex::new(None);
     let served = Served::of(
         |host| {
@@ -144,13 +144,44 @@ fn who_changes_flows_and_decides_is_in_the_audit_log() {
         Limits::default(),
     );
     let (tenants, token) = known.into_inner().unwrap().unwrap();
+    (served, tenants, token)
+}
+
+/// Returns what a token has done, as the audit log has it.
+fn audited(tenants: &Tenants, token: &NewToken) -> Vec<String> {
+    let noted = tenants.audit("a", 0, 1_000).unwrap().into_iter().filter(|entry| entry.actor == *token.id);
+    noted.map(|entry| format!("{}: {}", entry.action, entry.subject)).collect()
+}
+
+#[test]
+fn who_changes_flows_and_decides_is_in_the_audit_log() {
+    let (served, tenants, token) = served_with_audit();
     let post = |path: &str, body: &Value| call(&served, &token.token, "POST", path, body).status;
     assert_eq!(post("/v1/flows", &json!({ "flow": hello() })), 201);
     assert_eq!(post("/v1/flows", &json!({ "flow": "not one" })), 422, "what was refused is not noted");
     assert_eq!(post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "r" })), 201);
     assert_eq!(post("/v1/runs/r/gates/ok/reply", &json!({ "answer": "yes" })), 200);
-    let noted = tenants.audit("a", 0, 100).unwrap().into_iter().filter(|entry| entry.actor == *token.id);
-    let noted: Vec<_> = noted.map(|entry| format!("{}: {}", entry.action, entry.subject)).collect();
-    assert_eq!(noted, ["POST /v1/flows: /v1/flows/hello", "gate.reply: r/ok"]);
+    assert_eq!(audited(&tenants, &token), ["POST /v1/flows: /v1/flows/hello", "gate.reply: r/ok"]);
     assert!(tenants.verify_audit("a", None).unwrap().damage.is_empty());
+}
+
+#[test]
+fn a_change_whose_caller_disconnects_is_in_the_audit_log() {
+    let (served, tenants, token) = served_with_audit();
+    let node = |index: usize| json!({ "id": format!("n{index}"), "type": "control.noop", "when": "flow.input.a == 1" });
+    let nodes: Vec<_> = (0..300).map(node).collect();
+    let bearer = format!("Bearer {}", token.token);
+    for index in 0..20 {
+        let name = format!("f{index}");
+        let body = json!({ "flow": { "flow": { "name": name, "input": { "a": 1 } }, "nodes": nodes } }).to_string();
+        let stream = connect(served.address);
+        send(&stream, served.address, "POST", "/v1/flows", &[("Authorization", &bearer)], &body);
+        drop(stream);
+        let place = format!("/v1/flows/{name}");
+        let is_kept = || call(&served, &token.token, "GET", &place, &Value::Null).status == 200;
+        assert!((0..2_000).any(|_| is_kept()), "{name} is not kept");
+        let noted = format!("POST /v1/flows: {place}");
+        // Each request gives the server time to write the entry.
+        assert!((0..2_000).any(|_| is_kept() && audited(&tenants, &token).contains(&noted)), "{name} is not noted");
+    }
 }
