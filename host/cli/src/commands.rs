@@ -7,9 +7,9 @@ mod dev;
 mod drive;
 mod expected;
 mod files;
+mod fixtures;
 mod flow;
 mod flows;
-mod given;
 mod graph;
 mod groups;
 mod help;
@@ -32,10 +32,10 @@ mod verdicts;
 use clap::{FromArgMatches, Parser, Subcommand};
 
 use crate::{
+    cli_error::{CliError, Exit},
     log::LogFormat,
     options::program,
     output::put_line,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -138,7 +138,7 @@ pub(crate) enum Misunderstood {
     /// An unknown or wrong argument, or a request for help.
     Usage(clap::Error),
     /// An error in the file of settings.
-    Config(Problem),
+    Config(CliError),
 }
 
 /// Parses the command line, together with the environment and the file of settings.
@@ -174,14 +174,14 @@ impl Arguments {
 }
 
 /// Executes the command.
-pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Problem> {
+pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, CliError> {
     let Some(command) = arguments.command else {
         if arguments.list_flows {
             return flows::list(&arguments.folder, false, *terminal);
         }
         return match arguments.flow.flow().map(str::to_owned) {
             Some(name) => flow::execute(&name, arguments.flow, *terminal),
-            None => Err(Problem::wrong("the command line has no command").hint("`flowcell help` lists them")),
+            None => Err(CliError::wrong("the command line has no command").hint("`flowcell help` lists them")),
         };
     };
     match command {

@@ -47,7 +47,7 @@ pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
         (Err(_), None) if drives => EnvFilter::new("warn"),
         (Err(_), None) => return,
     };
-    let log = tracing_subscriber::fmt().with_env_filter(quiet(filter)).with_writer(|| Lines);
+    let log = tracing_subscriber::fmt().with_env_filter(quiet(filter)).with_writer(|| OneLineWriter);
     match format {
         Some(LogFormat::Json) => log.event_format(JsonLines).init(),
         _ => log.init(),
@@ -56,9 +56,9 @@ pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
 
 /// Writes each event to standard error as one line of limited length. Control characters are replaced, so text from
 /// outside forges no line and no terminal command.
-struct Lines;
+struct OneLineWriter;
 
-impl Write for Lines {
+impl Write for OneLineWriter {
     /// Writes one event. The subscriber passes an event in one call.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let mut line = one_line(&String::from_utf8_lossy(event));

@@ -1,18 +1,18 @@
 //! `flowcell`, the command line. Data goes to standard output, messages about it to standard error.
 
+mod cli_error;
 mod commands;
 mod duration;
 mod log;
 mod options;
 mod output;
 mod owner;
-mod problem;
 mod session;
 mod terminal;
 
 use std::process::ExitCode;
 
-use crate::{commands::Misunderstood, problem::Exit, terminal::Terminal};
+use crate::{cli_error::Exit, commands::Misunderstood, terminal::Terminal};
 
 /// Faster than the system's allocator when many threads share small values.
 #[global_allocator]

@@ -12,11 +12,11 @@
 pub(crate) mod channels;
 pub(crate) mod locked;
 mod packs;
-mod place;
 pub(crate) mod program;
+mod store_location;
 pub(crate) mod watch;
 
 pub(crate) use self::{
     packs::{BesideArgs, KeyArgs, PackArgs},
-    place::{Place, StoreArgs},
+    store_location::{StoreArgs, StoreLocation},
 };

@@ -8,51 +8,51 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    problem::Problem,
+    cli_error::CliError,
     terminal::{guarded, inert_json},
 };
 
 /// Writes text for people to standard output, without terminal commands. A closed pipe is not an error.
-pub(crate) fn put(text: &str) -> Result<(), Problem> {
+pub(crate) fn put(text: &str) -> Result<(), CliError> {
     write(&guarded(text))
 }
 
 /// Writes text to standard output byte for byte. On a terminal, it is written as [`put`] does.
-pub(crate) fn put_exactly(text: &str) -> Result<(), Problem> {
+pub(crate) fn put_exactly(text: &str) -> Result<(), CliError> {
     if io::stdout().is_terminal() { put(text) } else { write(text) }
 }
 
-fn write(text: &str) -> Result<(), Problem> {
+fn write(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     told(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Converts the result of a write. A closed pipe is not an error.
-fn told(written: io::Result<()>) -> Result<(), Problem> {
+fn told(written: io::Result<()>) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Problem::internal("cannot write to standard output").because(&error))
+            Err(CliError::internal("cannot write to standard output").because(&error))
         }
         _ => Ok(()),
     }
 }
 
 /// Writes JSON values to standard output, one on each line, in large blocks.
-pub(crate) struct Lines {
+pub(crate) struct JsonLines {
     out: BufWriter<Stdout>,
     /// Set if standard output is a terminal.
     is_watched: bool,
     written: io::Result<()>,
 }
 
-impl Default for Lines {
-    fn default() -> Lines {
+impl Default for JsonLines {
+    fn default() -> JsonLines {
         let is_watched = io::stdout().is_terminal();
-        Lines { out: BufWriter::with_capacity(64 << 10, io::stdout()), is_watched, written: Ok(()) }
+        JsonLines { out: BufWriter::with_capacity(64 << 10, io::stdout()), is_watched, written: Ok(()) }
     }
 }
 
-impl Lines {
+impl JsonLines {
     /// Writes one value. Returns `Break` if no more can be written.
     pub(crate) fn put(&mut self, value: &impl Serialize) -> ControlFlow<()> {
         let json = match self.is_watched {
@@ -64,19 +64,19 @@ impl Lines {
     }
 
     /// Writes the rest. Fails if any write has failed, except on a closed pipe.
-    pub(crate) fn end(mut self) -> Result<(), Problem> {
+    pub(crate) fn end(mut self) -> Result<(), CliError> {
         told(std::mem::replace(&mut self.written, Ok(())).and_then(|()| self.out.flush()))
     }
 }
 
 /// Writes one JSON value over several lines to standard output.
-pub(crate) fn put_json(value: &impl Serialize) -> Result<(), Problem> {
+pub(crate) fn put_json(value: &impl Serialize) -> Result<(), CliError> {
     let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Problem::internal("cannot write the result as JSON").because(&error))?;
+        .map_err(|error| CliError::internal("cannot write the result as JSON").because(&error))?;
     put(&format!("{}\n", inert_json(&text)))
 }
 
 /// Writes one line to standard output.
-pub(crate) fn put_line(line: &str) -> Result<(), Problem> {
+pub(crate) fn put_line(line: &str) -> Result<(), CliError> {
     put(&format!("{}\n", inert_json(line)))
 }

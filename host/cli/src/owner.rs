@@ -5,14 +5,14 @@ use std::{path::Path, sync::Arc};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell::{
     Host, InputError, Json, OpenStoreError, RunId, StartError,
-    control::{self, Ask, Driver, Guests, Reach, Told},
+    control::{self, Ask, Driver, Guests, OwnerReply, Reach},
     files::operation::Deed,
     tenants::{Tenants, operation::Operation},
 };
 
 use crate::{
-    options::{PackArgs, Place, StoreArgs},
-    problem::{Exit, Problem},
+    cli_error::{CliError, Exit},
+    options::{PackArgs, StoreArgs, StoreLocation},
     terminal::Terminal,
 };
 
@@ -26,19 +26,19 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
 }
 
 /// Sends a request to the process that owns a store. Returns the id of the run concerned.
-pub(crate) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
+pub(crate) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, CliError> {
     let told = control::ask_owner(folder, ask)
-        .map_err(|error| Problem::internal("cannot reach the process that owns the store").because(&error))?;
+        .map_err(|error| CliError::internal("cannot reach the process that owns the store").because(&error))?;
     let run = ask.run().cloned().unwrap_or_else(|| RunId::from(""));
     match told {
-        Told::Done { run } => Ok(run),
-        Told::Operated { .. } => Ok(run),
-        Told::Refused { code, message } => Err(refused(&code, &message, &run)),
+        OwnerReply::Done { run } => Ok(run),
+        OwnerReply::Operated { .. } => Ok(run),
+        OwnerReply::Refused { code, message } => Err(refused(&code, &message, &run)),
     }
 }
 
-pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> Problem {
-    let problem = Problem::wrong(message);
+pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> CliError {
+    let problem = CliError::wrong(message);
     match code {
         "gate_closed" | "run_not_active" | "not_blocked" => {
             problem.hint(format!("`flowcell runs show {run}` shows the status of the run and its open questions"))
@@ -58,9 +58,9 @@ pub(crate) enum Owner<'a> {
 
 impl<'a> Owner<'a> {
     /// Opens a store to drive runs, unless another process owns it.
-    pub(crate) fn of(place: Place<'a>, packs: &PackArgs) -> Result<Owner<'a>, Problem> {
+    pub(crate) fn of(place: StoreLocation<'a>, packs: &PackArgs) -> Result<Owner<'a>, CliError> {
         match (packs.host_at(place), place) {
-            (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
+            (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), StoreLocation::Folder(folder)) => {
                 Ok(Owner::Other(folder))
             }
             (host, _) => Ok(Owner::Here(host?)),
@@ -69,10 +69,10 @@ impl<'a> Owner<'a> {
 }
 
 /// Returns the place of a persistent store. Fails for a store in memory.
-pub(crate) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
+pub(crate) fn durable(store: &StoreArgs) -> Result<StoreLocation<'_>, CliError> {
     match store.place()? {
-        Place::Memory => {
-            Err(Problem::wrong("a store in memory has no runs of other processes").hint("remove `--store memory:`"))
+        StoreLocation::Memory => {
+            Err(CliError::wrong("a store in memory has no runs of other processes").hint("remove `--store memory:`"))
         }
         place => Ok(place),
     }
@@ -93,16 +93,16 @@ pub(crate) fn listen_beside(
     store: &StoreArgs,
     packs: &PackArgs,
     terminal: Terminal,
-) -> Result<Option<Arc<Guests>>, Problem> {
-    let Place::Folder(folder) = store.place()? else { return Ok(None) };
+) -> Result<Option<Arc<Guests>>, CliError> {
+    let StoreLocation::Folder(folder) = store.place()? else { return Ok(None) };
     let guests = Guests::new(host.clone());
     listen(host, folder, guests.clone(), packs.reach(), terminal);
     Ok(Some(guests))
 }
 
-pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
+    let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
     let result = runtime.block_on(work);
     // Do not wait for abandoned attempts.
     runtime.shutdown_background();
@@ -113,26 +113,26 @@ pub(crate) fn local() -> flowcell::contract::Tenant {
     flowcell::contract::Tenant::local()
 }
 
-pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> Problem {
-    Problem::ending(Exit::Unreadable, format!("cannot read the store: {error}"))
+pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> CliError {
+    CliError::ending(Exit::Unreadable, format!("cannot read the store: {error}"))
 }
 
-impl From<StartError> for Problem {
-    fn from(error: StartError) -> Problem {
+impl From<StartError> for CliError {
+    fn from(error: StartError) -> CliError {
         use flowcell::{OpenError, QuotaError};
         match &error {
             StartError::Input(input) => unfit(input),
             StartError::Open(OpenError::Store(_)) => unreadable(&error),
             StartError::Open(OpenError::Unknown(_)) => {
-                Problem::wrong(error.to_string()).hint("`flowcell runs list` lists the runs in the store")
+                CliError::wrong(error.to_string()).hint("`flowcell runs list` lists the runs in the store")
             }
             StartError::Open(
                 OpenError::OtherInput(_)
                 | OpenError::OtherFlow(..)
                 | OpenError::OtherRequest(_)
                 | OpenError::OtherRepeat(_),
-            ) => Problem::wrong(error.to_string()).hint("choose another `--run-id`, or omit it"),
-            StartError::Open(OpenError::NoNode(_)) => Problem::wrong(error.to_string())
+            ) => CliError::wrong(error.to_string()).hint("choose another `--run-id`, or omit it"),
+            StartError::Open(OpenError::NoNode(_)) => CliError::wrong(error.to_string())
                 .hint("`flowcell runs show RUN` shows the nodes; choose one that is not in a body or a called flow"),
             StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
             StartError::Disabled(_)
@@ -141,44 +141,44 @@ impl From<StartError> for Problem {
             | StartError::Quota(_)
             | StartError::Open(
                 OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep | OpenError::Called { .. },
-            ) => Problem::wrong(error.to_string()),
+            ) => CliError::wrong(error.to_string()),
         }
     }
 }
 
-pub(crate) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
+pub(crate) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, CliError> {
     operate_with(&PackArgs::default(), operation, store)
 }
 
 /// Executes an operation here, or through the store's owner if another process owns it.
-pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
+pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, CliError> {
     match Owner::of(durable(store)?, args)? {
-        Owner::Here(host) => Tenants::of(&host).operate(&operation).map_err(|error| Problem::wrong(error.to_string())),
+        Owner::Here(host) => Tenants::of(&host).operate(&operation).map_err(|error| CliError::wrong(error.to_string())),
         Owner::Other(folder) => ask_to_operate(folder, operation),
     }
 }
 
-fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, Problem> {
+fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, CliError> {
     let told = control::ask_owner(folder, &Ask::Operate { operation })
-        .map_err(|error| Problem::internal("cannot reach the process that owns the store").because(&error))?;
+        .map_err(|error| CliError::internal("cannot reach the process that owns the store").because(&error))?;
     match told {
-        Told::Operated { result } => Ok(result),
-        Told::Done { .. } => Err(Problem::internal("the process that owns the store sent an unexpected reply")),
-        Told::Refused { message, .. } => Err(Problem::wrong(message)),
+        OwnerReply::Operated { result } => Ok(result),
+        OwnerReply::Done { .. } => Err(CliError::internal("the process that owns the store sent an unexpected reply")),
+        OwnerReply::Refused { message, .. } => Err(CliError::wrong(message)),
     }
 }
 
 /// Stores a file of the tenant `local`. Returns the file value that flows receive.
-pub(crate) fn put(store: &StoreArgs, name: &str, bytes: Vec<u8>) -> Result<Json, Problem> {
+pub(crate) fn put(store: &StoreArgs, name: &str, bytes: Vec<u8>) -> Result<Json, CliError> {
     let (name, content) = (name.to_owned(), STANDARD.encode(bytes));
     let deed = Deed::Put { name, mime: None, metadata: Json::Null, content };
     operate(Operation::File { tenant: "local".into(), deed }, store)
 }
 
 /// Describes an input that does not fit the flow's schema.
-pub(crate) fn unfit(error: &InputError) -> Problem {
-    let InputError::Unfit { findings } = error else { return Problem::wrong(error.to_string()) };
-    let problem = Problem::wrong("the input does not fit the flow's `inputSchema`");
+pub(crate) fn unfit(error: &InputError) -> CliError {
+    let InputError::Unfit { findings } = error else { return CliError::wrong(error.to_string()) };
+    let problem = CliError::wrong("the input does not fit the flow's `inputSchema`");
     let problem = findings.iter().fold(problem, |problem, finding| problem.cause(finding));
     let is_file = findings.iter().any(|finding| finding.contains(r#"{"kind":"file""#));
     problem.hint(match is_file {

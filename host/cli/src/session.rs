@@ -5,7 +5,7 @@
 //! | plan | the arguments of `flowcell run`, which other commands fill, too |
 //! | inputs, answers | the input, and answers given in advance |
 //! | screen, progress, lines, summary | the output during a run |
-//! | ask, desk | questions that a person answers |
+//! | ask, question_queue | questions that a person answers |
 //! | chat | a conversation with the run's agents |
 //! | interrupt | Ctrl-C and SIGTERM |
 //! | follow | a run that another process drives |
@@ -14,13 +14,13 @@
 pub(crate) mod answers;
 mod ask;
 pub(crate) mod chat;
-pub(crate) mod desk;
 pub(crate) mod follow;
 pub(crate) mod inputs;
 pub(crate) mod interrupt;
 pub(crate) mod lines;
 mod plan;
 pub(crate) mod progress;
+pub(crate) mod question_queue;
 pub(crate) mod report;
 mod save;
 pub(crate) mod screen;
@@ -44,11 +44,11 @@ use self::{
     screen::Screen,
 };
 use crate::{
+    cli_error::{CliError, Exit},
     options::{
-        Place,
+        StoreLocation,
         channels::{Attached, Channels},
     },
-    problem::{Exit, Problem},
     terminal::{Terminal, finding, inert},
 };
 
@@ -59,7 +59,7 @@ pub(crate) fn finish(
     host: Host,
     runner: FlowRunner,
     terminal: Terminal,
-) -> Result<Exit, Problem> {
+) -> Result<Exit, CliError> {
     finish_as(plan, session, host, runner, None, terminal)
 }
 
@@ -71,7 +71,7 @@ fn finish_as(
     runner: FlowRunner,
     prints: Option<&report::Prints>,
     terminal: Terminal,
-) -> Result<Exit, Problem> {
+) -> Result<Exit, CliError> {
     let graph = runner.graph().clone();
     if !runner.is_new() && !plan.answers.is_empty() {
         Recorded::read(&host, runner.run_id(), &plan.answers)?.check(runner.run_id(), &plan.answers)?;
@@ -135,7 +135,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn open(plan: &Plan, host: &Host, flow: &str, terminal: Terminal) -> Result<Session, Problem> {
+    pub(crate) fn open(plan: &Plan, host: &Host, flow: &str, terminal: Terminal) -> Result<Session, CliError> {
         let quiet = plan.quiet && !plan.channels.shows_console();
         let screen = Arc::new(Screen::new(terminal, quiet));
         let notices = notices(&screen);
@@ -151,7 +151,7 @@ impl Session {
             let progress = Progress::new(screen.clone(), flow);
             Arc::new(if asker.is_some() { progress.without_questions() } else { progress })
         });
-        let durable = !matches!(plan.store.place()?, Place::Memory);
+        let durable = !matches!(plan.store.place()?, StoreLocation::Memory);
         let refusals = (!plan.answers.is_empty()).then(|| Arc::new(Refusals::new(screen.clone(), &plan.answers)));
         Ok(Session { screen, progress, events, asker, refusals, chat, channels, attached, guests: None, durable })
     }
@@ -179,7 +179,7 @@ impl Session {
         let channels = self.front_ends(plan);
         let total_timeout_ms = plan.total_timeout.map(|duration| duration.as_millis() as u64);
         RunOptions {
-            session_id: plan.run_id.clone(),
+            run_id: plan.run_id.clone(),
             input,
             channels,
             policy: PolicyOverride { total_timeout_ms, ..PolicyOverride::default() },
@@ -191,9 +191,9 @@ impl Session {
     }
 
     /// Runs to the end, or until no channel can give the answer that the run waits for. Also returns the interruption.
-    fn run(&self, plan: &Plan, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), Problem> {
+    fn run(&self, plan: &Plan, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), CliError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
+        let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
         runner.start_session();
         let interrupts = Interrupts::watch(runner.hub(), self.screen.clone(), self.durable)?;
         let result = runtime.block_on(async {
@@ -209,7 +209,7 @@ impl Session {
     }
 
     /// Runs to the end, and closes the screen.
-    pub(crate) fn until_end(&self, plan: &Plan, runner: FlowRunner) -> Result<(RunResult, Interruption), Problem> {
+    pub(crate) fn until_end(&self, plan: &Plan, runner: FlowRunner) -> Result<(RunResult, Interruption), CliError> {
         let flow = runner.flow().to_owned();
         let ended = self.run(plan, runner, &flow);
         // The process is about to end.
@@ -227,9 +227,9 @@ impl Session {
 }
 
 /// Opens the file of `--events`, which receives the recorded events as lines of JSON.
-fn recorded(path: &Path, notices: &Notices) -> Result<Arc<JsonLines>, Problem> {
+fn recorded(path: &Path, notices: &Notices) -> Result<Arc<JsonLines>, CliError> {
     let opened = JsonLines::open(path, notices.clone());
-    let lines = opened.map_err(|error| Problem::wrong(format!("cannot write {}", path.display())).because(&error))?;
+    let lines = opened.map_err(|error| CliError::wrong(format!("cannot write {}", path.display())).because(&error))?;
     Ok(Arc::new(lines.recorded_only()))
 }
 

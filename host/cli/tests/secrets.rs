@@ -302,7 +302,7 @@ fn findings(host: &Host, source: Source) -> Vec<String> {
 fn t4_the_secret_of_another_tenant_is_not_there_when_checked_and_when_run() {
     let host =
         Host::builder().without_cache().instances(4).allow_private(["127.0.0.1:9".parse().unwrap()]).build().unwrap();
-    let (a, b) = (host.of(Tenant::from("a")), host.of(Tenant::from("b")));
+    let (a, b) = (host.for_tenant(Tenant::from("a")), host.for_tenant(Tenant::from("b")));
     let origin = ["http://127.0.0.1:9".to_owned()];
     host.vault().set(b.tenant(), "test", "theirs", VALUE, &origin).unwrap();
     assert_eq!(findings(&b, asks("theirs")), Vec::<String>::new());
@@ -335,7 +335,7 @@ nodes:
 edges: [{ from: state, to: keep }, { from: cache, to: remember }]
 ";
     let found = |tenant: &str| {
-        let host = host.of(Tenant::from(tenant));
+        let host = host.for_tenant(Tenant::from(tenant));
         let flow = host.load_source(Source { name: "same.yaml".into(), text: text.into() }).unwrap();
         let input = flowcell::Json::parse(&format!("{{\"value\":\"of {tenant}\"}}")).unwrap();
         let runner = host.runner(&flow, RunOptions { input, ..RunOptions::default() }).unwrap();
@@ -362,7 +362,7 @@ fn the_host_itself_reads_a_secret_of_its_tenant_before_one_of_the_operators_file
     set(&host, "local", "hook", "from_the_store");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let signs = |tenant: &str, name: &str| {
-        let key = runtime.block_on(host.of(Tenant::from(tenant)).signing_key(name));
+        let key = runtime.block_on(host.for_tenant(Tenant::from(tenant)).signing_key(name));
         key.map(drop).map_err(|failure| failure.code)
     };
     assert_eq!((signs("local", "hook"), signs("local", "other")), (Ok(()), Ok(())));

@@ -14,7 +14,7 @@ use std::{
 use flowcell::{
     Filter, Host, LoadError, Repeat, RunOptions, RunStatus, Source, StartError,
     contract::Tenant,
-    identity::{Identify, Refused, Scope},
+    identity::{AuthError, Identify, Scope},
     policy::Policy,
     tenants::{TenantError, Tenants, audit::Outcome, callers::Callers},
 };
@@ -46,13 +46,13 @@ fn a_token_lets_in_whom_it_was_made_for() {
     for scope in Scope::ALL {
         assert_eq!(caller.scopes.has(scope), scope == Scope::RunRead, "{scope}");
     }
-    assert_eq!(tenants.identify(None).unwrap_err(), Refused::Missing);
+    assert_eq!(tenants.identify(None).unwrap_err(), AuthError::Missing);
     let last = token.token.chars().last().unwrap();
     let other = token.token[..token.token.len() - 1].to_owned() + if last == '0' { "1" } else { "0" };
     let secret = token.token.rsplit('_').next().unwrap();
     let unknown = ["", "fct_", "fct__", &token.id, secret, &token.token[1..], &other, &format!("{} ", token.token)];
     for shown in unknown {
-        assert_eq!(tenants.identify(Some(shown)).unwrap_err(), Refused::Unknown, "{shown}");
+        assert_eq!(tenants.identify(Some(shown)).unwrap_err(), AuthError::Unknown, "{shown}");
     }
 }
 
@@ -66,13 +66,13 @@ fn until_there_is_a_tenant_everybody_is_local() {
     assert!(!callers.asks_for_tokens());
     assert_eq!(callers.tenants(), [Tenant::local()]);
     tenants.create("a").unwrap();
-    assert_eq!(callers.identify(Some("fct_a_b")).unwrap_err(), Refused::Unknown);
+    assert_eq!(callers.identify(Some("fct_a_b")).unwrap_err(), AuthError::Unknown);
     assert!(callers.asks_for_tokens());
-    assert_eq!(callers.identify(None).unwrap_err(), Refused::Missing);
+    assert_eq!(callers.identify(None).unwrap_err(), AuthError::Missing);
     assert_eq!(callers.tenants(), [Tenant::local(), "a".into()]);
     // No request counts as `local` again, even after all tenants are disabled.
     tenants.enable("a", false).unwrap();
-    assert_eq!(callers.identify(None).unwrap_err(), Refused::Missing);
+    assert_eq!(callers.identify(None).unwrap_err(), AuthError::Missing);
     assert_eq!(callers.tenants(), [Tenant::local()]);
     assert!(Callers::of(&host).unwrap().asks_for_tokens());
 }
@@ -100,15 +100,15 @@ fn a_token_is_over_when_its_time_is_over_or_somebody_revokes_it_or_its_tenant_is
     let tenants = tenants();
     tenants.create("a").unwrap();
     let short = tenants.create_token("a", &all(), "", Some(0)).unwrap();
-    assert_eq!(tenants.identify(Some(&short.token)).unwrap_err(), Refused::Unknown);
+    assert_eq!(tenants.identify(Some(&short.token)).unwrap_err(), AuthError::Unknown);
     let long = tenants.create_token("a", &all(), "", Some(3_600_000)).unwrap();
     let other = tenants.create_token("a", &all(), "", None).unwrap();
     assert!(tenants.identify(Some(&long.token)).is_ok());
     tenants.revoke_token(&long.id).unwrap();
     tenants.revoke_token(&long.id).unwrap();
-    assert_eq!(tenants.identify(Some(&long.token)).unwrap_err(), Refused::Unknown);
+    assert_eq!(tenants.identify(Some(&long.token)).unwrap_err(), AuthError::Unknown);
     tenants.enable("a", false).unwrap();
-    assert_eq!(tenants.identify(Some(&other.token)).unwrap_err(), Refused::Unknown);
+    assert_eq!(tenants.identify(Some(&other.token)).unwrap_err(), AuthError::Unknown);
     assert_eq!(tenants.tenants(), [Tenant::local()]);
     tenants.enable("a", true).unwrap();
     assert!(tenants.identify(Some(&other.token)).is_ok());
@@ -122,19 +122,19 @@ async fn no_run_of_a_disabled_tenant_begins_or_goes_on() {
     let gate =
         "flow: { name: gate }\nnodes: [{ id: ask, type: control.gate, input: { prompt: Well, allowText: true } }]\n";
     let flow = host.load_source(Source { name: "gate.yaml".into(), text: gate.into() }).unwrap();
-    let options = || RunOptions { session_id: Some("r".into()), ..RunOptions::default() };
+    let options = || RunOptions { run_id: Some("r".into()), ..RunOptions::default() };
     assert_eq!(host.runner(&flow, options()).unwrap().run().await.status, RunStatus::Parked);
     let tenants = Tenants::of(&host);
     tenants.create("local").unwrap();
     for enabled in [false, true] {
         tenants.enable("local", enabled).unwrap();
         let by_hand = RunOptions { by_hand: true, ..options() };
-        let again = RunOptions { session_id: Some("again".into()), ..options() };
+        let again = RunOptions { run_id: Some("again".into()), ..options() };
         let begun = [
             host.runner(&flow, RunOptions::default()).map(drop),
             host.runner(&flow, options()).map(drop),
             host.resume(&"r".into(), by_hand).map(drop),
-            host.again(&"r".into(), Repeat::default(), again).map(drop),
+            host.retry(&"r".into(), Repeat::default(), again).map(drop),
         ];
         for (how, begun) in begun.into_iter().enumerate() {
             match begun {
@@ -220,10 +220,11 @@ fn a_tenant_has_as_many_live_runs_as_its_policy_says() {
     assert!(start("a") && start("a") && !start("a") && start("b"));
     let refused = tenants.host(&Tenant::from("a")).unwrap().check_quota().unwrap_err().to_string();
     assert!(refused.starts_with("the tenant has 2 unfinished runs"), "{refused}");
-    let theirs =
-        |tenant: &str| host.of(Tenant::from(tenant)).runs().unwrap().runs(&Tenant::from(tenant), &all_runs()).unwrap();
+    let theirs = |tenant: &str| {
+        host.for_tenant(Tenant::from(tenant)).runs().unwrap().runs(&Tenant::from(tenant), &all_runs()).unwrap()
+    };
     assert_eq!((theirs("a").len(), theirs("b").len()), (2, 1));
-    let foreign = host.of(Tenant::from("b")).resume(&theirs("a")[0].run_id, RunOptions::default());
+    let foreign = host.for_tenant(Tenant::from("b")).resume(&theirs("a")[0].run_id, RunOptions::default());
     assert!(foreign.err().unwrap().to_string().contains("there is no run"), "another tenant's run does not exist");
 }
 

@@ -1,4 +1,4 @@
-//! Turns a pack's bytes into linked machine code. Each pack is compiled once, cached on disk, and linked once for each
+//! FairScheduler a pack's bytes into linked machine code. Each pack is compiled once, cached on disk, and linked once for each
 //! set of capabilities.
 
 use std::{
@@ -18,7 +18,7 @@ use crate::{
     compiler::{Compiler, Uncompiled},
     link::{Capabilities, Linkers},
     machine::{CORE_INSTANCES_PER_SLOT, TABLES_PER_SLOT},
-    pack::{self, Author, Bytes, Facts, Offer, Refusal},
+    pack::{self, Author, Bytes, Facts, Offer, PackErrorKind},
     sandbox::Sandbox,
     trap,
 };
@@ -90,7 +90,7 @@ impl Loaded {
 }
 
 /// Compiles, caches and links the code of packs.
-pub(crate) struct Workshop {
+pub(crate) struct CompileContext {
     pub(crate) engine: wasmtime::Engine,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<Cache>,
@@ -100,10 +100,10 @@ pub(crate) struct Workshop {
     pub(crate) slots: u32,
 }
 
-impl Workshop {
+impl CompileContext {
     /// Returns the facts of a component. It validates a component from outside this program, unless the cache has its
     /// facts.
-    pub(crate) fn facts(&self, bytes: &[u8], digest: &Digest, author: Author) -> Result<Facts, Refusal> {
+    pub(crate) fn facts(&self, bytes: &[u8], digest: &Digest, author: Author) -> Result<Facts, PackErrorKind> {
         let name = match author {
             Author::Flowcell => format!("{}-{}.facts", digest.0, env!("CARGO_PKG_VERSION")),
             Author::Stranger => format!("{}-{}.validated.facts", digest.0, env!("CARGO_PKG_VERSION")),

@@ -12,16 +12,16 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{
     Config, Pack, PackError,
+    append_only_map::AppendOnlyMap,
     cache::Cache,
-    code::{Loaded, Workshop},
+    code::{CompileContext, Loaded},
     compiler::COMPILERS,
+    fair_scheduler::FairScheduler,
+    fair_semaphore::FairSemaphore,
     link::Linkers,
     machine,
     pack::{self, Author, Bytes},
-    room::Room,
-    shelf::Shelf,
     ticker::Ticker,
-    turns::Turns,
 };
 
 /// The number of concurrent long schema checks. The tenants share them fairly.
@@ -32,18 +32,18 @@ const CHECKS: u64 = 8;
 pub struct Engine(Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) packs: Shelf<Loaded>,
-    pub(crate) workshop: Workshop,
+    pub(crate) packs: AppendOnlyMap<Loaded>,
+    pub(crate) compile_context: CompileContext,
     /// The slots of the instance pool.
-    pub(crate) slots: Room,
+    pub(crate) slots: FairSemaphore,
     /// The bytes of linear memory beyond the part that each slot includes.
-    pub(crate) memory: Room,
+    pub(crate) memory: FairSemaphore,
     /// The places for long schema checks.
-    pub(crate) checks: Room,
+    pub(crate) checks: FairSemaphore,
     /// The permits for compiler processes.
-    pub(crate) compilers: Room,
+    pub(crate) compilers: FairSemaphore,
     /// The scheduler of the tenants' computing time.
-    pub(crate) turns: Turns,
+    pub(crate) scheduler: FairScheduler,
     /// The number of unfinished attempts.
     pub(crate) attempts: AtomicUsize,
     pub(crate) ticker: Ticker,
@@ -85,16 +85,16 @@ impl Engine {
             .enable_time()
             .build()?;
         Ok(Engine(Arc::new(Inner {
-            packs: Shelf::new(),
-            slots: Room::new(u64::from(machine.slots)),
-            memory: Room::new(machine.memory),
-            checks: Room::new(CHECKS),
-            compilers: Room::new(COMPILERS),
-            turns: Turns::new(runtime.handle().clone()),
+            packs: AppendOnlyMap::new(),
+            slots: FairSemaphore::new(u64::from(machine.slots)),
+            memory: FairSemaphore::new(machine.memory),
+            checks: FairSemaphore::new(CHECKS),
+            compilers: FairSemaphore::new(COMPILERS),
+            scheduler: FairScheduler::new(runtime.handle().clone()),
             attempts: AtomicUsize::new(0),
             ticker: Ticker::new(&machine.engine),
             runtime: OwnRuntime { handle: runtime.handle().clone(), runtime: Some(runtime) },
-            workshop: Workshop {
+            compile_context: CompileContext {
                 linkers: Linkers::new(&machine.engine),
                 engine: machine.engine,
                 cache,
@@ -119,9 +119,9 @@ impl Engine {
     }
 
     fn add(&self, bytes: Bytes, digest: Digest, origin: &str, author: Author) -> Result<Pack, PackError> {
-        let facts = self.0.workshop.facts(&bytes, &digest, author);
+        let facts = self.0.compile_context.facts(&bytes, &digest, author);
         let facts = facts.and_then(|mut facts| facts.admit(&digest, author).map(|()| facts));
-        let facts = facts.map_err(|refusal| PackError { origin: origin.into(), refusal })?;
+        let facts = facts.map_err(|kind| PackError { origin: origin.into(), kind })?;
         if self.0.packs.get(&digest).is_none() {
             let offers = pack::offers(&facts.manifest);
             let loaded = Loaded::new(digest.clone(), offers, facts.core_instances, bytes, author);
@@ -135,7 +135,7 @@ impl Engine {
     pub fn prepare(&self, digest: &Digest) -> Result<(), Failure> {
         let pack = self.0.packs.get(digest);
         let pack = pack.ok_or_else(|| Failure::new(code::BAD_PACK, format!("the pack {digest} is not loaded")))?;
-        pack.offers.values().try_for_each(|offer| self.0.workshop.link(pack, offer.capabilities).map(|_| ()))
+        pack.offers.values().try_for_each(|offer| self.0.compile_context.link(pack, offer.capabilities).map(|_| ()))
     }
 
     /// Sets a tenant's limits on concurrent instances and on bytes of memory beyond the first 4 MiB of each instance.
@@ -147,12 +147,12 @@ impl Engine {
 
     /// Adds host computing time to a tenant's account.
     pub fn charge(&self, tenant: &Tenant, time: Duration) {
-        self.0.turns.charge(tenant, time);
+        self.0.scheduler.charge(tenant, time);
     }
 
     /// Returns the computing time of each tenant since the last call.
     pub fn take_computed(&self) -> HashMap<Tenant, Duration> {
-        self.0.turns.take_computed()
+        self.0.scheduler.take_computed()
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {

@@ -5,6 +5,7 @@
 //! implements the runtime's [`NodeRunner`](flowcell_contract::NodeRunner).
 
 mod answer;
+mod append_only_map;
 mod bindings;
 mod cache;
 mod code;
@@ -12,19 +13,18 @@ mod compiler;
 mod config;
 mod engine;
 mod failure;
+mod fair_scheduler;
+mod fair_semaphore;
 mod limits;
 mod link;
 mod machine;
 mod pack;
-mod room;
 mod run;
 mod sandbox;
 mod schema;
-mod shelf;
 mod text;
 mod ticker;
 mod trap;
-mod turns;
 
 /// The name and major version of the WebAssembly runtime.
 pub const RUNTIME: &str = "wasmtime 48";
@@ -32,6 +32,6 @@ pub const RUNTIME: &str = "wasmtime 48";
 pub use compiler::{Compiler, compile};
 pub use config::Config;
 pub use engine::Engine;
+pub use fair_semaphore::{FairSemaphore, Permit};
 pub use limits::Limits;
-pub use pack::{Inspection, Pack, PackError, Refusal, digest, embed, inspect, is_reserved};
-pub use room::{Place, Room};
+pub use pack::{Inspection, Pack, PackError, PackErrorKind, digest, embed, inspect, is_reserved};

@@ -17,7 +17,7 @@ use crate::{
     bindings::{agent, cache, calls, context, files, http, log, metrics, model, queue, services, state, tools, types},
     sandbox::{
         Sandbox,
-        denial::{Denied, Live, Refusal},
+        denial::{Denied, Denier, Live},
         ported::{Folder, Folders},
     },
 };
@@ -96,7 +96,7 @@ fn link_capability(linker: &mut Linker<Sandbox>, capability: BuiltIn, is_live: b
         ($interface:ident) => {
             match is_live {
                 true => $interface::add_to_linker::<Sandbox, Live>(linker, |sandbox| sandbox),
-                false => $interface::add_to_linker::<Sandbox, Denied>(linker, |sandbox| Refusal(sandbox)),
+                false => $interface::add_to_linker::<Sandbox, Denied>(linker, |sandbox| Denier(sandbox)),
             }
         };
     }

@@ -46,17 +46,17 @@ pub struct Inspection {
 
 /// The error of a file that this host does not accept as a pack.
 #[derive(Debug, thiserror::Error)]
-#[error("{origin}: {refusal}")]
+#[error("{origin}: {kind}")]
 pub struct PackError {
     /// The path of the file, or another source of the bytes.
     pub origin: String,
-    /// The reason for the refusal.
-    pub refusal: Refusal,
+    /// The reason.
+    pub kind: PackErrorKind,
 }
 
 /// The reason why a host refuses a pack.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum PackErrorKind {
     /// The file is larger than the limit.
     #[error("the file has {size} bytes; the limit of a pack is {limit}")]
     TooLarge {
@@ -126,7 +126,7 @@ pub fn digest(bytes: &[u8]) -> Digest {
 }
 
 /// Reads the properties of a component file and validates it. Nothing in it runs.
-pub fn inspect(bytes: &[u8]) -> Result<Inspection, Refusal> {
+pub fn inspect(bytes: &[u8]) -> Result<Inspection, PackErrorKind> {
     let facts = Facts::read(bytes, &Limits::default())?;
     validate(bytes)?;
     let Facts { mut manifest, imports, exports, .. } = facts;
@@ -136,10 +136,10 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, Refusal> {
 }
 
 /// Adds a manifest to a component that has none, since the toolchains of most languages cannot write such a section.
-pub fn embed(component: Vec<u8>, manifest: &str) -> Result<Vec<u8>, Refusal> {
+pub fn embed(component: Vec<u8>, manifest: &str) -> Result<Vec<u8>, PackErrorKind> {
     match Sections::read(&component)?.manifests.len() {
         0 => Ok(sections::with_manifest(component, manifest)),
-        there => Err(Refusal::SeveralManifests(there + 1)),
+        there => Err(PackErrorKind::SeveralManifests(there + 1)),
     }
 }
 
@@ -159,21 +159,21 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Reads the facts of a component, and checks its imports and exports.
-    pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Facts, Refusal> {
+    pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Facts, PackErrorKind> {
         if bytes.len() > limits.component {
-            return Err(Refusal::TooLarge { size: bytes.len(), limit: limits.component });
+            return Err(PackErrorKind::TooLarge { size: bytes.len(), limit: limits.component });
         }
         let sections = Sections::read(bytes)?;
         let Sections { manifests, imports, exports, core_instances } = sections;
         world::check(&imports, &exports)?;
         let limit = limits.core_instances as usize;
         if core_instances > limit {
-            return Err(Refusal::TooMany { part: "core instances", count: core_instances, limit });
+            return Err(PackErrorKind::TooMany { part: "core instances", count: core_instances, limit });
         }
         let manifest = match manifests.as_slice() {
-            [] => return Err(Refusal::NoManifest),
+            [] => return Err(PackErrorKind::NoManifest),
             [range] => read_manifest(&bytes[range.clone()])?,
-            several => return Err(Refusal::SeveralManifests(several.len())),
+            several => return Err(PackErrorKind::SeveralManifests(several.len())),
         };
         Ok(Facts { manifest, imports, exports, core_instances })
     }
@@ -192,10 +192,10 @@ impl Facts {
     }
 
     /// Checks the manifest's name and sets the digest. Only this program's own packs may use the reserved prefixes.
-    pub(crate) fn admit(&mut self, digest: &Digest, author: Author) -> Result<(), Refusal> {
+    pub(crate) fn admit(&mut self, digest: &Digest, author: Author) -> Result<(), PackErrorKind> {
         let manifest = &mut self.manifest;
         if author == Author::Stranger && is_reserved(&manifest.name) {
-            return Err(Refusal::Reserved(manifest.name.clone()));
+            return Err(PackErrorKind::Reserved(manifest.name.clone()));
         }
         assign(manifest, digest);
         Ok(())
@@ -206,16 +206,16 @@ fn known_capabilities() -> String {
     BuiltIn::ALL.iter().map(|capability| capability.name()).collect::<Vec<_>>().join(", ")
 }
 
-fn read_manifest(bytes: &[u8]) -> Result<Manifest, Refusal> {
+fn read_manifest(bytes: &[u8]) -> Result<Manifest, PackErrorKind> {
     if bytes.len() > MANIFEST_BYTES {
-        return Err(Refusal::TooMany { part: "bytes of manifest", count: bytes.len(), limit: MANIFEST_BYTES });
+        return Err(PackErrorKind::TooMany { part: "bytes of manifest", count: bytes.len(), limit: MANIFEST_BYTES });
     }
     let text =
         str::from_utf8(bytes).map_err(|error| ManifestError { message: format!("it is not UTF-8 text: {error}") })?;
     let manifest = Manifest::parse(text)?;
     for node in &manifest.nodes {
         if let Some(request) = node.capabilities.iter().find(|request| BuiltIn::named(&request.name).is_none()) {
-            return Err(Refusal::UnknownCapability { node: node.name.clone(), capability: request.name.clone() });
+            return Err(PackErrorKind::UnknownCapability { node: node.name.clone(), capability: request.name.clone() });
         }
     }
     Ok(manifest)

@@ -20,14 +20,14 @@ use crate::{
     Engine, answer,
     code::{Linked, Loaded},
     engine::Inner,
+    fair_scheduler::FairScheduler,
+    fair_semaphore::Permit,
     link::Capabilities,
     pack::Offer,
-    room::Place,
     sandbox::Sandbox,
     schema::Part,
     ticker::InFlight,
     trap,
-    turns::Turns,
 };
 
 impl NodeRunner for Engine {
@@ -35,13 +35,13 @@ impl NodeRunner for Engine {
         let inner = self.inner().clone();
         let first = inner.attempts.fetch_add(1, Relaxed) == 0;
         let computes = Arc::new(AtomicBool::new(false));
-        let (turns, tenant) = (inner.turns.clone(), attempt.tenant.clone());
+        let (scheduler, tenant) = (inner.scheduler.clone(), attempt.tenant.clone());
         let counted = Counted(inner);
         let (told, meant) = (computes.clone(), computes);
         let running = Box::pin(async move { counted.0.run(attempt, calls, told).await.with(counted) });
         match first {
-            true => Box::pin(Here { running: Some(running), computes: meant, moved: None, turns, tenant }),
-            false => Box::pin(elsewhere(&turns, tenant, running)),
+            true => Box::pin(InlineAttempt { running: Some(running), computes: meant, moved: None, scheduler, tenant }),
+            false => Box::pin(spawn_on_pool(&scheduler, tenant, running)),
         }
     }
 
@@ -61,18 +61,18 @@ impl NodeRunner for Engine {
     }
 }
 
-type Running = BoxFuture<'static, Over>;
+type Running = BoxFuture<'static, Outcome>;
 
 /// A finished attempt: its result, and the resources to release.
-struct Over {
+struct Outcome {
     result: StepResult,
-    remains: Option<(Store<Sandbox>, Place, InFlight)>,
+    remains: Option<(Store<Sandbox>, Permit, InFlight)>,
     counted: Option<Counted>,
 }
 
-impl Over {
-    fn with(self, counted: Counted) -> Over {
-        Over { counted: Some(counted), ..self }
+impl Outcome {
+    fn with(self, counted: Counted) -> Outcome {
+        Outcome { counted: Some(counted), ..self }
     }
 }
 
@@ -87,16 +87,16 @@ impl Drop for Counted {
 
 /// An attempt that began alone in its engine, and so runs on the caller's thread. It delays no other attempt, and a
 /// switch of threads takes longer than a short call. If it computes for long, it moves to a guest thread.
-struct Here {
+struct InlineAttempt {
     running: Option<Running>,
     /// True once a tick has interrupted the guest while it computed.
     computes: Arc<AtomicBool>,
     moved: Option<BoxFuture<'static, StepResult>>,
-    turns: Turns,
+    scheduler: FairScheduler,
     tenant: Tenant,
 }
 
-impl Future for Here {
+impl Future for InlineAttempt {
     type Output = StepResult;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StepResult> {
@@ -106,7 +106,7 @@ impl Future for Here {
             // longer.
             let poll = AssertUnwindSafe(|| running.as_mut().poll(context).map(|over| over.result));
             let polled = panic::catch_unwind(poll);
-            self.turns.charge(&self.tenant, since.elapsed());
+            self.scheduler.charge(&self.tenant, since.elapsed());
             match polled {
                 Ok(Poll::Ready(result)) => {
                     self.running = None;
@@ -114,8 +114,8 @@ impl Future for Here {
                 }
                 Ok(Poll::Pending) if self.computes.load(Relaxed) => {
                     let running = self.running.take();
-                    let (turns, tenant) = (&self.turns, self.tenant.clone());
-                    self.moved = running.map(|running| elsewhere(turns, tenant, running).boxed());
+                    let (scheduler, tenant) = (&self.scheduler, self.tenant.clone());
+                    self.moved = running.map(|running| spawn_on_pool(scheduler, tenant, running).boxed());
                 }
                 Ok(Poll::Pending) => return Poll::Pending,
                 Err(_) => {
@@ -133,10 +133,14 @@ impl Future for Here {
 
 /// Runs an attempt on a guest thread when it is its tenant's turn. A guest that computes there does not delay the
 /// host's timers or other work. Dropping the returned future stops the guest at its next yield.
-fn elsewhere(turns: &Turns, tenant: Tenant, running: Running) -> impl Future<Output = StepResult> + use<> {
+fn spawn_on_pool(
+    scheduler: &FairScheduler,
+    tenant: Tenant,
+    running: Running,
+) -> impl Future<Output = StepResult> + use<> {
     let (answer, answered) = oneshot::channel();
-    let task = turns.spawn(tenant, async move {
-        let Over { result, remains, counted } = running.await;
+    let task = scheduler.spawn(tenant, async move {
+        let Outcome { result, remains, counted } = running.await;
         drop(counted);
         // Send the answer before the teardown. The receiver may be gone.
         let _ = answer.send(result);
@@ -156,14 +160,14 @@ fn lost() -> Failure {
 struct Admitted<'a> {
     linked: &'a Linked,
     offer: &'a Arc<Offer>,
-    slots: Place,
+    slots: Permit,
 }
 
 impl Inner {
-    async fn run(self: &Arc<Inner>, attempt: Attempt, calls: Arc<dyn Calls>, computes: Arc<AtomicBool>) -> Over {
+    async fn run(self: &Arc<Inner>, attempt: Attempt, calls: Arc<dyn Calls>, computes: Arc<AtomicBool>) -> Outcome {
         let Admitted { linked, offer, slots } = match self.admit(&attempt).await {
             Ok(admitted) => admitted,
-            Err(failure) => return Over { result: Err(failure), remains: None, counted: None },
+            Err(failure) => return Outcome { result: Err(failure), remains: None, counted: None },
         };
         let ticking = self.ticker.enter();
         let mut store = self.store(attempt, calls, computes);
@@ -173,7 +177,7 @@ impl Inner {
             Ok(step) => store.data_mut().write_back().await.map(|()| step),
             failed => failed,
         };
-        Over { result, remains: Some((store, slots, ticking)), counted: None }
+        Outcome { result, remains: Some((store, slots, ticking)), counted: None }
     }
 
     /// Finds the attempt's code, checks its input, and waits for a free slot.
@@ -198,7 +202,7 @@ impl Inner {
     }
 
     /// Checks a part of an attempt against its schema. A short check runs on this thread, a long one on a thread that
-    /// may block. Tenants share the places for long checks, and pay for them.
+    /// may block. Tenants share the permits for long checks, and pay for them.
     async fn check(
         self: &Arc<Inner>,
         tenant: &Tenant,
@@ -209,14 +213,14 @@ impl Inner {
         if let Some(checked) = offer.schemas.check_shortly(&offer.node, part, value) {
             return checked;
         }
-        // The place belongs to the check, which goes on even if the attempt is dropped.
-        let place = self.checks.take(tenant, 1).await;
+        // The permit belongs to the check, which goes on even if the attempt is dropped.
+        let permit = self.checks.take(tenant, 1).await;
         let (inner, tenant, offer, value) = (self.clone(), tenant.clone(), offer.clone(), value.clone());
         let checking = self.runtime().spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             let since = Instant::now();
             let checked = offer.schemas.check(&offer.node, part, &value);
-            inner.turns.charge(&tenant, since.elapsed());
+            inner.scheduler.charge(&tenant, since.elapsed());
             checked
         });
         checking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("a check was lost: {error}")))?
@@ -234,22 +238,23 @@ impl Inner {
         if sets.is_empty() {
             return Ok(());
         }
-        let place = match self.workshop.compiles_elsewhere(pack) {
+        let permit = match self.compile_context.compiles_elsewhere(pack) {
             true => Some(self.compilers.take(tenant, 1).await),
             false => None,
         };
         let (inner, pack) = (self.clone(), pack.clone());
         // The permit belongs to the work, which goes on even if the attempt is dropped.
         let linking = self.runtime().spawn_blocking(move || {
-            let _place = place;
-            sets.into_iter().try_for_each(|set| inner.workshop.link(&pack, set).map(|_| ()))
+            let _permit = permit;
+            sets.into_iter().try_for_each(|set| inner.compile_context.link(&pack, set).map(|_| ()))
         });
         linking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("linking was lost: {error}")))?
     }
 
     fn store(&self, attempt: Attempt, calls: Arc<dyn Calls>, computes: Arc<AtomicBool>) -> Store<Sandbox> {
-        let limits = &self.workshop.limits;
-        let mut store = Store::new(&self.workshop.engine, Sandbox::new(attempt, calls, limits, self.memory.clone()));
+        let limits = &self.compile_context.limits;
+        let mut store =
+            Store::new(&self.compile_context.engine, Sandbox::new(attempt, calls, limits, self.memory.clone()));
         store.limiter(|sandbox| &mut sandbox.meter);
         store.set_hostcall_fuel(limits.border_bytes());
         store.set_max_component_handles(limits.handles);
@@ -269,8 +274,10 @@ impl Inner {
         };
         let node_type = store.data().attempt.node_type.clone();
         let step = match instance.flowcell_node_node().call_run(&mut *store, &node_type).await {
-            Ok(answer) => answer::read(answer, &store.data().attempt, &self.workshop.limits)?,
-            Err(error) => return Err(trap::from_run(&error, store.data().stdio.last_words(), &self.workshop.limits)),
+            Ok(answer) => answer::read(answer, &store.data().attempt, &self.compile_context.limits)?,
+            Err(error) => {
+                return Err(trap::from_run(&error, store.data().stdio.last_words(), &self.compile_context.limits));
+            }
         };
         if let Step::Done(output) = &step {
             let tenant = store.data().attempt.tenant.clone();

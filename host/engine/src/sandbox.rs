@@ -10,7 +10,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::WasiHttpCtx;
 
-use crate::{Limits, failure::Stop, room::Room, text::printable};
+use crate::{Limits, failure::Stop, fair_semaphore::FairSemaphore, text::printable};
 
 mod agent;
 pub(crate) mod capability;
@@ -54,7 +54,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    pub(crate) fn new(attempt: Attempt, calls: Arc<dyn Calls>, limits: &Limits, memory: Room) -> Sandbox {
+    pub(crate) fn new(attempt: Attempt, calls: Arc<dyn Calls>, limits: &Limits, memory: FairSemaphore) -> Sandbox {
         let stdio = Stdio::new(limits);
         let clock = Clock::new(attempt.now_ms);
         let wasi = deterministic::context(&attempt, &clock, &stdio, limits);

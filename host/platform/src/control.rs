@@ -132,7 +132,7 @@ pub enum Ask {
 /// The owner's answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Told {
+pub enum OwnerReply {
     /// The request succeeded, and its effect is on stable storage.
     Done {
         /// The run that the request concerned or created.
@@ -165,7 +165,7 @@ impl Ask {
 }
 
 /// Sends a request to the process that owns the store in a folder, and returns the answer.
-pub fn ask_owner(folder: &Path, ask: &Ask) -> io::Result<Told> {
+pub fn ask_owner(folder: &Path, ask: &Ask) -> io::Result<OwnerReply> {
     let mut stream = socket::connect(folder)?;
     let line = serde_json::to_string(ask).map_err(io::Error::other)?;
     writeln!(stream, "{line}")?;
@@ -204,7 +204,7 @@ fn converse(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach)
     match serde_json::from_str(&line) {
         Ok(Ask::Watch { run }) => {
             let known = host.each_event(&run, 0, |_| ControlFlow::Break(()));
-            let watched = known.map(|()| tell(stream, &Told::Done { run: run.clone() }));
+            let watched = known.map(|()| tell(stream, &OwnerReply::Done { run: run.clone() }));
             match watched.map_err(AskError::from) {
                 // The watcher may have disconnected.
                 Ok(()) => _ = watch::tell(host, &run, stream, &runtime),
@@ -214,7 +214,7 @@ fn converse(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach)
         Ok(ask) => {
             let told = runtime.block_on(answer(host, owner, reach, ask));
             // An operator's change may also make waiting runs ready.
-            if matches!(told, Told::Done { .. } | Told::Operated { .. }) {
+            if matches!(told, OwnerReply::Done { .. } | OwnerReply::Operated { .. }) {
                 owner.moved();
             }
             tell(stream, &told);
@@ -223,29 +223,29 @@ fn converse(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach)
     }
 }
 
-fn tell(stream: &UnixStream, told: &Told) {
+fn tell(stream: &UnixStream, told: &OwnerReply) {
     let text = serde_json::to_string(told).unwrap_or_default();
     let mut stream = stream;
     // The client may have disconnected.
     let _ = writeln!(stream, "{text}");
 }
 
-async fn answer(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Ask) -> Told {
+async fn answer(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Ask) -> OwnerReply {
     match ask {
         Ask::Command { run, command } => match host.ask(&run, command).await {
-            Ok(()) => Told::Done { run },
+            Ok(()) => OwnerReply::Done { run },
             Err(error) => refused(error.code(), &error),
         },
         Ask::Operate { operation } => match Tenants::of(host).operate(&operation) {
-            Ok(result) => Told::Operated { result },
+            Ok(result) => OwnerReply::Operated { result },
             Err(error) => refused(error.code(), &error),
         },
         start => begin::begin(host, owner, reach, start).await,
     }
 }
 
-fn refused(code: &str, why: &dyn std::fmt::Display) -> Told {
-    Told::Refused { code: code.to_owned(), message: why.to_string() }
+fn refused(code: &str, why: &dyn std::fmt::Display) -> OwnerReply {
+    OwnerReply::Refused { code: code.to_owned(), message: why.to_string() }
 }
 
 /// A failed command to a run.
@@ -362,7 +362,7 @@ mod tests {
         let text = "flow: { name: asks }\n\
                     nodes: [{ id: ok, type: control.gate, input: { prompt: Well?, choices: [\"yes\"] } }]\n";
         let flow = host.load_source(Source { name: "asks.yaml".into(), text: text.into() }).unwrap();
-        let options = RunOptions { session_id: Some("r".into()), ..RunOptions::default() };
+        let options = RunOptions { run_id: Some("r".into()), ..RunOptions::default() };
         let runner = host.runner(&flow, options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         assert_eq!(runtime.block_on(runner.run()).status, RunStatus::Parked);

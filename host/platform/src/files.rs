@@ -148,14 +148,14 @@ impl FileError {
 }
 
 /// The files of a tenant.
-pub struct Files<'a> {
+pub struct TenantFiles<'a> {
     host: &'a Host,
 }
 
 impl Host {
     /// Returns the files of the tenant.
-    pub fn files(&self) -> Files<'_> {
-        Files { host: self }
+    pub fn files(&self) -> TenantFiles<'_> {
+        TenantFiles { host: self }
     }
 
     /// Stores bytes for a new run without listing them, and returns the file value.
@@ -176,7 +176,7 @@ impl Host {
     }
 }
 
-impl Files<'_> {
+impl TenantFiles<'_> {
     /// Stores and lists a file. The same content is stored once, and a new name or media type replaces the old one.
     pub fn put(&self, new: NewFile) -> Result<FileRow, FileError> {
         let NewFile { name, mime, metadata, bytes } = new;
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!((&again.file_id, again.created), (&row.file_id, row.created));
         assert_eq!(host.files().list().unwrap(), std::slice::from_ref(&again));
         assert_eq!(&*host.files().get(&row.file_id).unwrap().1, b"hello");
-        let other = host.of(Tenant::from("other"));
+        let other = host.for_tenant(Tenant::from("other"));
         assert_eq!(other.files().get(&row.file_id).unwrap_err().code(), "file_not_found");
         assert!(other.files().list().unwrap().is_empty());
         host.files().remove(&row.file_id).unwrap();

@@ -32,7 +32,7 @@ mod watched;
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use flowcell_contract::{Capability, Catalog, Digest, Failure, Json, RunId, Tenant, Value, code};
-use flowcell_engine::{Engine, Room};
+use flowcell_engine::{Engine, FairSemaphore};
 use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
     FlowRunner, Hubs, LiveRuns, MemoryBudget, OpenError, Repeat, RunOptions, World,
@@ -76,9 +76,9 @@ use crate::{
         vault::Vault,
     },
     world::{
-        rehearsal::{Budgeted, Clock, Jumps, Rehearsal, Script, StandIn},
         services::Settings,
         simulate::Simulate,
+        test_run::{Budgeted, Clock, FixtureRunner, Fixtures, Stub, VirtualTimers},
     },
 };
 
@@ -133,10 +133,10 @@ struct Shared {
     shared: Option<Arc<SharedStore>>,
     checked: CheckedFlows,
     /// Limits concurrent checks of inputs against schemas.
-    inputs: Room,
+    inputs: FairSemaphore,
     /// Limits concurrent costly expressions, and the runs that wait to evaluate one.
-    expressions: Room,
-    waiting_expressions: Room,
+    expressions: FairSemaphore,
+    waiting_expressions: FairSemaphore,
     /// The packs that runs can pin.
     packs: Mutex<HashMap<Digest, KnownPack>>,
 }
@@ -148,7 +148,7 @@ impl Host {
     }
 
     /// Returns the same host for another tenant, who has separate runs, state, cache and sessions.
-    pub fn of(&self, tenant: Tenant) -> Host {
+    pub fn for_tenant(&self, tenant: Tenant) -> Host {
         Host { tenant, policy: Arc::default(), ..self.clone() }
     }
 
@@ -159,7 +159,7 @@ impl Host {
     }
 
     /// Returns the same host with a policy. The engine limits the tenant by this policy from now on.
-    pub fn within(self, policy: Arc<Policy>) -> Host {
+    pub fn with_policy(self, policy: Arc<Policy>) -> Host {
         policy.bound(&self.shared.engine, &self.shared.live, &self.tenant);
         Host { policy, ..self }
     }
@@ -200,7 +200,7 @@ impl Host {
         flow.check_enabled()?;
         let options = RunOptions { input: given, ..options };
         // An existing run continues as it began, even if its files have changed since.
-        let known = options.session_id.as_ref().map(|run| self.library_of(run)).transpose()?.flatten();
+        let known = options.run_id.as_ref().map(|run| self.library_of(run)).transpose()?.flatten();
         let library = known.unwrap_or_else(|| Library::new(self.clone(), self.bind(flow)));
         let flow = library.pin(flow);
         self.admitted(FlowRunner::new(flow, self.world(library), options)?)
@@ -237,21 +237,21 @@ impl Host {
 
     /// Prepares a test run. Some nodes get fixtures, calls get scripted replies, and time jumps to the next timer when
     /// no node runs. Nothing is stored.
-    pub fn rehearsal(
+    pub fn test_runner(
         &self,
         flow: &LoadedFlow,
-        script: Arc<Script>,
+        script: Arc<Fixtures>,
         mut options: RunOptions,
     ) -> Result<FlowRunner, StartError> {
         options.input = self.check_input(flow, options.input)?.given;
         let clock = Arc::new(Clock::new(&script));
         let engine = CountedRunner { engine: self.shared.engine.clone(), usage: self.shared.usage.clone() };
-        let runner = Rehearsal::new(Arc::new(engine), script.clone(), clock.clone());
+        let runner = FixtureRunner::new(Arc::new(engine), script.clone(), clock.clone());
         let library = Library::new(self.clone(), self.bind(flow));
         let (homes, pinned) = (library.homes().clone(), library.pin(flow));
         let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
         world.tenant = self.tenant.clone();
-        world.timers = Arc::new(Jumps(clock));
+        world.timers = Arc::new(VirtualTimers(clock));
         world.live = self.shared.live.clone();
         world.blobs = Arc::new(MemoryBlobs::over(self.shared.blobs.clone()));
         if let Some(most) = script.most_bytes {
@@ -260,7 +260,7 @@ impl Host {
             world.budget = Some(budget);
         }
         let stand_in = |real: &Arc<dyn Capability>| -> Arc<dyn Capability> {
-            Arc::new(StandIn { real: real.clone(), script: script.clone(), simulate: self.simulate.clone() })
+            Arc::new(Stub { real: real.clone(), script: script.clone(), simulate: self.simulate.clone() })
         };
         let outside = self.capabilities(&homes, &world.blobs);
         let outside = outside.iter().map(|(name, real)| (name.clone(), stand_in(real)));
@@ -287,9 +287,9 @@ impl Host {
     /// Prepares a new run that repeats another with the same input and its original flow. If the caller names a node
     /// of the flow itself, earlier successful nodes are not repeated. The host refuses a flow whose grants exceed the
     /// tenant's current policy.
-    pub fn again(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
-        let library = self.library_of_retry(run, options.session_id.as_ref())?;
-        self.admitted(FlowRunner::again(self.world(library), run, repeat, options)?)
+    pub fn retry(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
+        let library = self.library_of_retry(run, options.run_id.as_ref())?;
+        self.admitted(FlowRunner::retry(self.world(library), run, repeat, options)?)
     }
 
     /// Returns the checked flow of a stored run, as it was when the run began.

@@ -65,10 +65,10 @@ mod world;
 
 #[cfg(unix)]
 pub use control::AskError;
-pub use drive::{channels, driving, sessions, triggers};
+pub use drive::{channels, sessions, supervisor, triggers};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
-pub use flowcell_engine::{Inspection, Limits, Refusal, compile, embed, inspect, is_reserved};
+pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, inspect, is_reserved};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, outline, schema, script};
 pub use flowcell_runtime::{
@@ -95,5 +95,5 @@ pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow};
 pub use operate::{audit, identity, policy, quota::QuotaError, usage, vault};
 pub use runs::{inputs, tree, waiting};
-pub use world::rehearsal::{Given, GivenCall, Script};
 pub use world::simulate::Simulate;
+pub use world::test_run::{CallFixture, Fixtures, NodeFixture};

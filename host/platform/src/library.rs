@@ -24,7 +24,7 @@ use flowcell_contract::Tenant;
 use flowcell_flow::{CheckMode, Source, Start, about};
 
 pub use self::error::LibraryError;
-use self::files::{Ending, Files, LinkError, Size};
+use self::files::{Ending, LibraryFiles, LinkError, Size};
 use crate::host::{
     Host,
     folder::{Folder, is_flow_name, library_of},
@@ -173,7 +173,7 @@ impl FlowLibrary {
 
     fn add(&self, host: &Host, name: &str, ending: Ending, text: &str) -> Result<StoredFlow, LibraryError> {
         self.check(host, name, ending, text)?;
-        let files = self.io(Files::create(&self.folder))?;
+        let files = self.io(LibraryFiles::create(&self.folder))?;
         let _lock = self.io(files.lock())?;
         if self.io(files.newest(name))?.is_some() {
             return Err(LibraryError::Exists(name.to_owned()));
@@ -276,7 +276,7 @@ impl FlowLibrary {
         Ok((self.stored(name, wanted, ending, text), ending))
     }
 
-    fn found(&self, name: &str) -> Result<(Files, Present), LibraryError> {
+    fn found(&self, name: &str) -> Result<(LibraryFiles, Present), LibraryError> {
         check_name(name)?;
         let unknown = || LibraryError::Unknown(name.to_owned());
         let files = self.files()?.ok_or_else(unknown)?;
@@ -286,7 +286,7 @@ impl FlowLibrary {
 
     /// Reads the state of a flow. Readers hold no lock, so it reads again if another process has changed the flow
     /// meanwhile.
-    fn present(&self, files: &Files, name: &str) -> Result<Option<Present>, LibraryError> {
+    fn present(&self, files: &LibraryFiles, name: &str) -> Result<Option<Present>, LibraryError> {
         loop {
             let older = self.io(files.older(name))?;
             let Some((ending, text)) = self.io(files.newest(name))? else { return Ok(None) };
@@ -327,15 +327,15 @@ impl FlowLibrary {
     }
 
     /// Returns the size of the library with another text. It fails if the library is full.
-    fn size_with(&self, files: &Files, text: &str) -> Result<Size, LibraryError> {
+    fn size_with(&self, files: &LibraryFiles, text: &str) -> Result<Size, LibraryError> {
         let noted = self.io(files.size())?.with(text);
         // The recorded size still includes deleted versions.
         let size = if noted.bytes > LIBRARY_BYTES { self.io(files.count())?.with(text) } else { noted };
         if size.bytes > LIBRARY_BYTES { Err(LibraryError::Full) } else { Ok(size) }
     }
 
-    fn files(&self) -> Result<Option<Files>, LibraryError> {
-        self.io(Files::open(&self.folder))
+    fn files(&self) -> Result<Option<LibraryFiles>, LibraryError> {
+        self.io(LibraryFiles::open(&self.folder))
     }
 
     fn io<T>(&self, result: std::io::Result<T>) -> Result<T, LibraryError> {

@@ -29,13 +29,14 @@ use crate::{
     files::FileError,
     operate::{
         documents::{DocumentError, Documents},
-        identity::{Caller, Identify, Refused},
+        identity::{AuthError, Caller, Identify},
         policy::{OPERATORS, Policy},
         record::{TENANT, TenantRecord},
         vault::{Vault, VaultError},
     },
 };
 use audit::{Act, Outcome};
+pub use token::NewToken;
 use token::Token;
 
 /// The actor in audit entries of operators.
@@ -166,7 +167,7 @@ pub struct Tenants {
 impl Tenants {
     /// Returns the tenants in the store of a host.
     pub fn of(host: &Host) -> Tenants {
-        Tenants { host: host.of(Tenant::from(OPERATORS)), refusals: Arc::default() }
+        Tenants { host: host.for_tenant(Tenant::from(OPERATORS)), refusals: Arc::default() }
     }
 
     /// Creates a tenant.
@@ -204,12 +205,12 @@ impl Tenants {
     }
 
     /// Adds an audit entry about a rejected token, at most once a minute. So guesses of tokens cannot fill the log.
-    fn refused(&self, tenant: &str, token: &str) -> Refused {
+    fn refused(&self, tenant: &str, token: &str) -> AuthError {
         if self.refusals.is_due(token, self.host.now()) {
             let noted = self.note_by(NOBODY, tenant, "token.refused", token, Outcome::Refused);
             noted.unwrap_or_else(|error| tracing::warn!("cannot write a refusal to the audit log: {error}"));
         }
-        Refused::Unknown
+        AuthError::Unknown
     }
 
     /// Returns an existing tenant. `local` always exists.
@@ -271,10 +272,10 @@ impl Tenants {
 
 impl Identify for Tenants {
     /// Returns the caller for a valid token of an enabled tenant.
-    fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused> {
-        let shown = bearer.ok_or(Refused::Missing)?;
-        let (id, secret) = token::parts(shown).ok_or(Refused::Unknown)?;
-        let known: Option<(Token, u64)> = self.get(TOKEN, id).map_err(|_| Refused::Unavailable)?;
+    fn identify(&self, bearer: Option<&str>) -> Result<Caller, AuthError> {
+        let shown = bearer.ok_or(AuthError::Missing)?;
+        let (id, secret) = token::parts(shown).ok_or(AuthError::Unknown)?;
+        let known: Option<(Token, u64)> = self.get(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
         let Some((known, _)) = known else {
             return Err(self.refused(OPERATORS, "unknown"));
         };
@@ -282,14 +283,14 @@ impl Identify for Tenants {
             return Err(self.refused(&known.tenant, id));
         }
         let (tenant, _) = self.tenant(&known.tenant).map_err(|error| match error {
-            TenantError::Unknown(_) => Refused::Unknown,
-            _ => Refused::Unavailable,
+            TenantError::Unknown(_) => AuthError::Unknown,
+            _ => AuthError::Unavailable,
         })?;
         if tenant.disabled {
             return Err(self.refused(&known.tenant, id));
         }
         let tenant = Tenant::from(known.tenant.as_str());
-        let policy = Policy::of(self.document_store(), &tenant).map_err(|_| Refused::Unavailable)?;
+        let policy = Policy::of(self.document_store(), &tenant).map_err(|_| AuthError::Unavailable)?;
         let token = Some(Arc::from(id));
         Ok(Caller { tenant, scopes: known.scopes(), token, policy: Arc::new(policy) })
     }
@@ -301,13 +302,13 @@ impl Identify for Tenants {
         token.lasts(self.host.now()) && self.tenant(&token.tenant).is_ok_and(|(tenant, _)| !tenant.disabled)
     }
 
-    fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), Refused> {
+    fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {
         let actor = caller.token.as_deref().unwrap_or(OPERATOR);
-        self.note_by(actor, caller.tenant.as_str(), action, subject, Outcome::Done).map_err(|_| Refused::Unavailable)
+        self.note_by(actor, caller.tenant.as_str(), action, subject, Outcome::Done).map_err(|_| AuthError::Unavailable)
     }
 
-    fn policy(&self, tenant: &Tenant) -> Result<Policy, Refused> {
-        Policy::of(self.document_store(), tenant).map_err(|_| Refused::Unavailable)
+    fn policy(&self, tenant: &Tenant) -> Result<Policy, AuthError> {
+        Policy::of(self.document_store(), tenant).map_err(|_| AuthError::Unavailable)
     }
 
     fn tenants(&self) -> Vec<Tenant> {

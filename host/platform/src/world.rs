@@ -6,10 +6,10 @@
 //! | services | the operator's named services for flows |
 //! | resolver | DNS look-ups, shared fairly between tenants |
 //! | simulate | the capabilities that stand-ins answer |
-//! | rehearsal | test runs with fixtures and virtual time |
+//! | test_run | test runs with fixtures and virtual time |
 
-pub(crate) mod rehearsal;
 pub(crate) mod resolver;
 pub(crate) mod services;
 pub(crate) mod simulate;
+pub(crate) mod test_run;
 pub(crate) mod tools;

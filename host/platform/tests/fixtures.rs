@@ -122,7 +122,7 @@ fn told(folder: &Path) -> String {
     let flow = host.load_flow(folder.join("flow.yaml")).unwrap();
     // With one permit, independent nodes run in the order of the file.
     let writer = Writer::of(folder);
-    let mut options = RunOptions { session_id: Some("session-1".into()), ..RunOptions::default() };
+    let mut options = RunOptions { run_id: Some("session-1".into()), ..RunOptions::default() };
     options.channels.push(writer.clone());
     options.wait_for_answers = true;
     options.policy.max_concurrency = Some(1);

@@ -68,7 +68,7 @@ use crate::{
     fact::Write,
     hub::{Channel, Command, Hub},
     limits::{COMMAND_QUEUE, MAX_RUN_BYTES},
-    live::{Place, Starting},
+    live::{LivePermit, Starting},
     outstanding::Timer,
     ports::{Change, Pin, Record, StageError, StoreError, Unit},
     publish::Projector,
@@ -85,7 +85,7 @@ use durability::OnDurable;
 use entropy::SplitMix;
 pub use journal::each_unit;
 use options::DriveOptions;
-pub(crate) use options::{Begin, Given, Identity, merge};
+pub(crate) use options::{Begin, FixtureOutputs, Identity, merge};
 use outbox::{Outbox, conflict};
 use parent::Parent;
 use shutdown::Shutdown;
@@ -179,7 +179,7 @@ impl Driver {
     }
 
     /// Takes the run's place among the live runs.
-    pub(crate) fn take(&mut self, place: Place) {
+    pub(crate) fn take(&mut self, place: LivePermit) {
         self.children.take(place);
     }
 

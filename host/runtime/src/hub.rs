@@ -19,7 +19,7 @@ use crate::{
     event::{Event, LiveEvent},
     fact::{CallRecord, Resolution, TaskKey},
     limits::COMMAND_QUEUE,
-    live::Place,
+    live::LivePermit,
     question::QuestionRef,
     result::{Idle, RunResult},
 };
@@ -81,7 +81,7 @@ pub(crate) enum Command {
     ChildPlaced {
         task: TaskKey,
         attempt: u32,
-        place: Result<Place, Failure>,
+        place: Result<LivePermit, Failure>,
     },
     /// The idle state of a child; `None`: it moves by itself.
     ChildIdle {
@@ -130,17 +130,17 @@ impl Hubs {
     }
 
     /// Lists a hub until what is returned is dropped.
-    pub(crate) fn enter(self: &Arc<Hubs>, tenant: &Tenant, hub: &Hub) -> Entered {
+    pub(crate) fn enter(self: &Arc<Hubs>, tenant: &Tenant, hub: &Hub) -> HubListing {
         let key = (tenant.clone(), hub.run_id.clone());
         self.0.lock().insert(key.clone(), hub.clone());
-        Entered(self.clone(), key)
+        HubListing(self.clone(), key)
     }
 }
 
 /// Keeps a hub listed.
-pub(crate) struct Entered(Arc<Hubs>, (Tenant, RunId));
+pub(crate) struct HubListing(Arc<Hubs>, (Tenant, RunId));
 
-impl Drop for Entered {
+impl Drop for HubListing {
     fn drop(&mut self) {
         self.0.0.lock().remove(&self.1);
     }

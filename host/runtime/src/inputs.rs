@@ -124,21 +124,21 @@ impl Visited<'_> {
         Rendered { parts, received, digest }
     }
 
-    fn is_at(&self, place: &Place<'_>) -> bool {
+    fn is_at(&self, place: &TaskPosition<'_>) -> bool {
         self.state.scope(self.key.scope).path.as_str() == place.scope
     }
 }
 
 /// A task's place: a node, in a pass.
-struct Place<'a> {
+struct TaskPosition<'a> {
     scope: &'a str,
     node: &'a str,
 }
 
-impl<'a> Place<'a> {
-    fn of(address: &'a str) -> Place<'a> {
+impl<'a> TaskPosition<'a> {
+    fn of(address: &'a str) -> TaskPosition<'a> {
         let (scope, node) = address.rsplit_once('.').unwrap_or(("", address));
-        Place { scope, node }
+        TaskPosition { scope, node }
     }
 }
 

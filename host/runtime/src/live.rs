@@ -1,6 +1,6 @@
 //! The runs that a process drives, and permits for their child runs.
 //!
-//! Each driven run holds a [`Place`]. A run without a caller (the root of a tree) always gets one: the caller of this
+//! Each driven run holds a [`LivePermit`]. A run without a caller (the root of a tree) always gets one: the caller of this
 //! module limits their number. A run that another run called, as a sub-flow or as a tool, waits for a place. Waiting
 //! takes a few hundred bytes: the flow is not loaded and nothing is recorded before the place is free.
 //!
@@ -63,9 +63,9 @@ impl LiveRuns {
     }
 
     /// Takes a place for a run without waiting: the root of a tree, or a run below one that is only to be ended.
-    pub(crate) fn enter(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> Place {
+    pub(crate) fn enter(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> LivePermit {
         let key = self.table.lock().enter(tenant, run);
-        Place { live: self.clone(), key, rests: false }
+        LivePermit { live: self.clone(), key, rests: false }
     }
 
     /// Waits for a place for a run below another one, which is found by its id. A run whose parent is not driven in this
@@ -102,13 +102,13 @@ impl LiveRuns {
 }
 
 /// A driven run's place. Dropping it makes the place free.
-pub(crate) struct Place {
+pub(crate) struct LivePermit {
     live: Arc<LiveRuns>,
     key: Key,
     rests: bool,
 }
 
-impl Place {
+impl LivePermit {
     /// Waits for a place for a run that this run calls.
     pub(crate) fn below(&self, run: &RunId) -> Waiting {
         self.live.wait(self.key, run)
@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for LivePermit {
     fn drop(&mut self) {
         self.live.change(|table| table.leave(self.key));
     }
@@ -138,21 +138,21 @@ pub(crate) struct Waiting {
 }
 
 enum Answer {
-    Now(Option<Result<Place, Failure>>),
+    Now(Option<Result<LivePermit, Failure>>),
     Later(oneshot::Receiver<Result<Key, Failure>>),
 }
 
 impl Future for Waiting {
-    type Output = Result<Place, Failure>;
+    type Output = Result<LivePermit, Failure>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Place, Failure>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<LivePermit, Failure>> {
         let lost = || Err(Failure::retryable(code::LOST_WORKER, "the run's parent is no longer driven"));
         let live = self.live.clone();
         match &mut self.answer {
             Answer::Now(place) => Poll::Ready(place.take().unwrap_or_else(lost)),
             Answer::Later(answer) => Pin::new(answer).poll(context).map(|answer| {
                 self.place = None;
-                let place = |key| Place { live, key, rests: false };
+                let place = |key| LivePermit { live, key, rests: false };
                 answer.map_or_else(|_| lost(), |key| key.map(place))
             }),
         }

@@ -19,16 +19,16 @@ use crate::ports::{StoreError, Unit};
 
 /// A position between two units of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct UnitPosition {
     /// The number of the next fact.
     pub(crate) next_seq: u64,
     /// The checksum of the unit before.
     pub(crate) checksum: u32,
 }
 
-impl Place {
+impl UnitPosition {
     /// Checks that a journal without further units ends here.
-    pub(crate) fn check_end(self, end: Place, run: &RunId) -> Result<(), StoreError> {
+    pub(crate) fn check_end(self, end: UnitPosition, run: &RunId) -> Result<(), StoreError> {
         if self == end { Ok(()) } else { Err(self.lost(run)) }
     }
 
@@ -54,7 +54,7 @@ pub(crate) struct UnitRow {
 
 impl UnitRow {
     /// Checks that the row is undamaged and directly follows a position.
-    pub(crate) fn check(&self, before: Place, run: &RunId) -> Result<(), StoreError> {
+    pub(crate) fn check(&self, before: UnitPosition, run: &RunId) -> Result<(), StoreError> {
         let expected = checksum(before.checksum, self.first_seq, self.ts, &self.body, self.cuts.as_deref());
         if expected != self.checksum {
             return Err(damaged(run, &format!("the checksum at event {} is wrong", self.first_seq)));
@@ -67,8 +67,8 @@ impl UnitRow {
     }
 
     /// The position after the unit.
-    pub(crate) fn place_after(&self) -> Place {
-        Place { next_seq: self.first_seq + self.facts, checksum: self.checksum }
+    pub(crate) fn place_after(&self) -> UnitPosition {
+        UnitPosition { next_seq: self.first_seq + self.facts, checksum: self.checksum }
     }
 
     /// Returns the unit and the size of its text, given the body with its large values back in place.

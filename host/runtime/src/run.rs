@@ -1,7 +1,7 @@
 //! Starting runs: what a caller chooses, and the run that is about to begin.
 
-mod again;
 mod decided;
+mod retry;
 
 use std::{
     cmp::Reverse,
@@ -14,8 +14,8 @@ use flowcell_contract::{Failure, Json, RunId};
 use flowcell_flow::graph::{FlowPolicy, Graph};
 use futures_util::future::BoxFuture;
 
-pub use again::{NoStart, Repeat};
-use again::{Repeated, given};
+pub use retry::{NoStart, Repeat};
+use retry::{Repeated, given};
 
 use crate::{
     command::{HubError, RunCommand},
@@ -36,7 +36,7 @@ use crate::{
 #[derive(Default)]
 pub struct RunOptions {
     /// The run's id; a new one if none is given.
-    pub session_id: Option<RunId>,
+    pub run_id: Option<RunId>,
     /// Members that win over the flow's defaults; an object, or `null`.
     pub input: Json,
     /// Front ends that see everything from the first event.
@@ -158,10 +158,10 @@ impl FlowRunner {
         mut options: RunOptions,
     ) -> Result<FlowRunner, OpenError> {
         let tenant = world.tenant.clone();
-        let run_id = options.session_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
+        let run_id = options.run_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
         let lease = claim(&world, &run_id)?;
         // No run has an id that was made just now.
-        let known = options.session_id.is_some().then(|| world.journal.find(&tenant, &run_id)).transpose()?;
+        let known = options.run_id.is_some().then(|| world.journal.find(&tenant, &run_id)).transpose()?;
         if let Some(record) = known.flatten() {
             if options.request.is_some() {
                 return match record.request == options.request {

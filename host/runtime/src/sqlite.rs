@@ -12,7 +12,7 @@
 //! | `sweep` | the removal of runs, and of blobs that nothing names |
 //! | `copy_and_check` | checks of the whole store, and copies |
 //! | `epoch` | the detection of a database that was restored from an older copy |
-//! | `places` | the index of units by run |
+//! | `unit_index` | the index of units by run |
 //! | `private` | files that only their owner may use |
 //! | `queue`, `writer` | the items for the writer, and the writer |
 //! | `reader` | the connection that reads |
@@ -27,7 +27,6 @@ mod copy_and_check;
 mod documents;
 mod epoch;
 mod inbox;
-mod places;
 mod private;
 mod queue;
 mod reader;
@@ -36,6 +35,7 @@ mod schema;
 mod sessions;
 mod state;
 mod sweep;
+mod unit_index;
 mod units;
 mod writer;
 
@@ -49,7 +49,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Tenant, Value, places::STORE_FILE as FILE};
+use flowcell_contract::{Tenant, Value, host_files::STORE_FILE as FILE};
 use parking_lot::Mutex;
 
 use crate::ports::StoreError;

@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "stores/backend.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod backend;
 #[path = "shared/doubt.rs"]
 mod doubt;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod flows;
 #[path = "shared/inbox.rs"]
 mod inbox;
-#[path = "stores/place.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod place;
 #[path = "shared/process.rs"]
 mod process;
 #[path = "shared/proxy.rs"]
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use flowcell_runtime::sql::Dialect;
 
-use place::Place;
+use backend::Backend;
 
 /// Runs each test on each server.
 macro_rules! on_both {
@@ -60,9 +60,9 @@ on_both! {
     inbox::a_run_that_nobody_drives_takes_messages_in_too
 }
 
-fn on(dialect: Dialect, test: fn(&Place)) {
-    if let Some(place) = Place::server(dialect) {
-        test(&place);
+fn on(dialect: Dialect, test: fn(&Backend)) {
+    if let Some(backend) = Backend::server(dialect) {
+        test(&backend);
     }
 }
 

@@ -9,13 +9,13 @@ mod flows;
 mod large;
 #[path = "store/older.rs"]
 mod older;
-#[path = "store/places.rs"]
-mod places;
 #[cfg(unix)]
 #[path = "store/private.rs"]
 mod private;
 #[path = "store/sweep.rs"]
 mod sweep;
+#[path = "store/unit_index.rs"]
+mod unit_index;
 
 use std::{
     fs,
@@ -36,7 +36,7 @@ use flowcell_runtime::{
 };
 use futures_util::future::BoxFuture;
 
-use flows::{ASKS, COUNTS, Nodes, Shelf, answered, graph, options, tenant};
+use flows::{ASKS, COUNTS, FlowMap, Nodes, answered, graph, options, tenant};
 
 /// A clock that shows another time whenever it is looked at, so that no two decisions are of one moment.
 struct Ticking(AtomicU64);
@@ -52,7 +52,7 @@ impl Timers for Ticking {
 }
 
 fn world(store: &Arc<SqliteStore>, graph: &Arc<Graph>) -> Arc<World> {
-    let mut world = World::in_memory(Arc::new(Nodes), Arc::new(Shelf(graph.clone())));
+    let mut world = World::in_memory(Arc::new(Nodes), Arc::new(FlowMap(graph.clone())));
     world.journal = store.clone();
     world.state = store.clone();
     world.timers = Arc::new(Ticking(AtomicU64::new(1)));

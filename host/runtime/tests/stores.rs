@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "stores/backend.rs"]
+mod backend;
 #[path = "stores/copies.rs"]
 mod copies;
 #[path = "stores/damage.rs"]
@@ -16,8 +18,6 @@ mod documents;
 mod flows;
 #[path = "stores/many.rs"]
 mod many;
-#[path = "stores/place.rs"]
-mod place;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "stores/servers.rs"]
 mod servers;
@@ -33,8 +33,8 @@ mod units;
 /// Runs each test of the suite against each store.
 macro_rules! everywhere {
     ($($room:ident :: $test:ident)*) => {
-        mod memory { $(#[test] fn $test() { crate::$room::$test(&crate::place::Place::Memory); })* }
-        mod sqlite { $(#[test] fn $test() { crate::$room::$test(&crate::place::Place::sqlite()); })* }
+        mod memory { $(#[test] fn $test() { crate::$room::$test(&crate::backend::Backend::Memory); })* }
+        mod sqlite { $(#[test] fn $test() { crate::$room::$test(&crate::backend::Backend::sqlite()); })* }
         mod mysql { $(#[test] fn $test() { crate::on_server(flowcell_runtime::sql::Dialect::MySql, crate::$room::$test); })* }
         mod postgres { $(#[test] fn $test() { crate::on_server(flowcell_runtime::sql::Dialect::Postgres, crate::$room::$test); })* }
     };
@@ -68,8 +68,8 @@ everywhere! {
     damage::large_values_that_are_damaged_are_told
 }
 
-fn on_server(dialect: flowcell_runtime::sql::Dialect, test: fn(&place::Place)) {
-    if let Some(place) = place::Place::server(dialect) {
-        test(&place);
+fn on_server(dialect: flowcell_runtime::sql::Dialect, test: fn(&backend::Backend)) {
+    if let Some(backend) = backend::Backend::server(dialect) {
+        test(&backend);
     }
 }

@@ -11,7 +11,7 @@ use axum::{
 };
 
 use crate::{
-    http::{connection::HEAD_BYTES, fault::Fault},
+    http::{api_error::ApiError, connection::HEAD_BYTES},
     steps_api,
 };
 
@@ -58,7 +58,7 @@ pub(super) async fn guard(State(names): State<Names>, request: Request, next: Ne
     let is_steps_api = request.uri().path().starts_with(steps_api::PREFIX);
     let mut answer = match check(&names, &request) {
         Ok(()) => next.run(request).await,
-        Err(fault) => fault.into_response(),
+        Err(error) => error.into_response(),
     };
     if is_steps_api {
         answer = steps_api::enveloped(answer);
@@ -78,15 +78,15 @@ fn head_bytes(request: &Request) -> usize {
     uri + headers.sum::<usize>()
 }
 
-fn check(names: &Names, request: &Request) -> Result<(), Fault> {
+fn check(names: &Names, request: &Request) -> Result<(), ApiError> {
     if head_bytes(request) > HEAD_BYTES {
         let why = format!("the head of the request is larger than {HEAD_BYTES} bytes");
-        return Err(Fault::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", why));
+        return Err(ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", why));
     }
     let header = |name| request.headers().get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
     let mut hosts = header(header::HOST);
     let host = hosts.next().or(request.uri().authority().map(Authority::as_str)).unwrap_or_default();
-    let foreign = |code, why: String| Err(Fault::new(StatusCode::FORBIDDEN, code, why));
+    let foreign = |code, why: String| Err(ApiError::new(StatusCode::FORBIDDEN, code, why));
     if hosts.next().is_some() || !names.is_own(host) {
         return foreign(
             "foreign_host",

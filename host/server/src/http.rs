@@ -5,19 +5,19 @@
 //! | connection, seats | limits of connections and of idle time; the choice of the connection to close |
 //! | proxies, failures | trusted proxies; the limit of failed tokens |
 //! | app | the state that requests share |
-//! | intake, fault, page | parsing of requests, the format of errors, and pages of lists |
+//! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
 //! | health, catalog, flows, library, runs, tasks, secrets, start, steer, events, socket, usage | the routes |
 //! | live | the broadcast of a run's events to many subscribers |
-//! | triggers, hooks, owners | routes of triggers, signed posts to them, and the tenants that own them |
+//! | triggers, hooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
 //! | metrics | the metrics and the log of the server |
 //! | limits | the limits of connections |
 
+pub(crate) mod api_error;
 pub(crate) mod app;
+pub(crate) mod auth_rate_limiter;
 pub(crate) mod catalog;
 pub(crate) mod connection;
 pub(crate) mod events;
-pub(crate) mod failures;
-pub(crate) mod fault;
 pub(crate) mod files;
 pub(crate) mod flows;
 pub(crate) mod health;
@@ -27,7 +27,6 @@ pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod live;
 pub(crate) mod metrics;
-pub(crate) mod owners;
 pub(crate) mod page;
 pub(crate) mod permit;
 pub(crate) mod proxies;
@@ -38,6 +37,7 @@ pub(crate) mod socket;
 pub(crate) mod start;
 pub(crate) mod steer;
 pub(crate) mod tasks;
+pub(crate) mod tenant_directory;
 pub(crate) mod triggers;
 pub(crate) mod usage;
 

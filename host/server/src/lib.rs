@@ -42,15 +42,15 @@ pub use self::http::limits::Limits;
 use self::{
     guard::Names,
     http::{
-        app::App, connection, fault::Fault, intake::BODY_BYTES, live::Audiences, metrics, owners::Households,
-        proxies::Proxies,
+        api_error::ApiError, app::App, connection, intake::BODY_BYTES, live::Broadcasts, metrics, proxies::Proxies,
+        tenant_directory::TenantDirectory,
     },
 };
 pub use flowcell_platform::identity;
 use flowcell_platform::{
     Error, Host, StartError,
-    driving::{Arrivals, Attendant, Drive, Entrance},
     identity::Identify,
+    supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
     triggers::{Owners, Triggers, ends::Ended},
     usage::{SETTLES, Usage},
 };
@@ -104,7 +104,7 @@ pub struct Server {
     limits: Limits,
     proxies: Proxies,
     app: Arc<App>,
-    drive: Drive,
+    drive: Supervisor,
 }
 
 impl Server {
@@ -127,20 +127,20 @@ impl Server {
         let listener = TcpListener::bind(listen).await.map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
         host.start_telemetry()?;
-        let audiences = Arc::<Audiences>::default();
-        let arrivals = Arrivals::open();
-        let households = Arc::new(Households::new(host.clone(), identity, flows, arrivals.entrance()));
-        let triggers = Arc::new(Triggers::new(households.clone()));
+        let broadcasts = Arc::<Broadcasts>::default();
+        let arrivals = AdmissionReceiver::open();
+        let directory = Arc::new(TenantDirectory::new(host.clone(), identity, flows, arrivals.admission()));
+        let triggers = Arc::new(Triggers::new(directory.clone()));
         triggers.open().await;
-        let attendant = Driven {
-            households: households.clone(),
-            audiences: audiences.clone(),
+        let observer = Driven {
+            directory: directory.clone(),
+            broadcasts: broadcasts.clone(),
             triggers: triggers.clone(),
             worlds: Mutex::default(),
         };
-        attendant.listen_for(&households.identity.tenants())?;
-        let drive = Drive::with_arrivals(host, Arc::new(attendant), arrivals);
-        let app = Arc::new(App::new(households, triggers, audiences, &limits));
+        observer.listen_for(&directory.identity.tenants())?;
+        let drive = Supervisor::with_arrivals(host, Arc::new(observer), arrivals);
+        let app = Arc::new(App::new(directory, triggers, broadcasts, &limits));
         let names = Names::new(address.port(), address.ip().is_loopback(), &names);
         let router = router(&app, names);
         Ok(Server { listener, address, router, limits, proxies: Proxies::new(&proxies), app, drive })
@@ -151,9 +151,9 @@ impl Server {
         self.address
     }
 
-    /// Returns the entrance for runs. Other terminals hand their runs over here, too.
-    pub fn entrance(&self) -> Entrance {
-        self.drive.entrance()
+    /// Returns the queue for new runs. Other terminals hand their runs over here, too.
+    pub fn admission(&self) -> AdmissionQueue {
+        self.drive.admission()
     }
 
     /// Serves requests and drives runs until `stop` is ready.
@@ -194,7 +194,10 @@ impl Server {
 ///
 /// On a runtime with many threads the driver is a task beside the requests. So no thread has to wake another one for
 /// each run.
-fn driving(mut drive: Drive, mut halted: oneshot::Receiver<()>) -> BoxFuture<'static, (Drive, Result<(), StoreError>)> {
+fn driving(
+    mut drive: Supervisor,
+    mut halted: oneshot::Receiver<()>,
+) -> BoxFuture<'static, (Supervisor, Result<(), StoreError>)> {
     let many_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
     let driving = async move {
         loop {
@@ -236,15 +239,16 @@ fn router(app: &Arc<App>, names: Names) -> Router {
     let _ = app.document.set(Arc::new(serde_json::to_value(&document).unwrap_or_default()));
     let guard = middleware::from_fn_with_state(names, guard::guard);
     let router = router.layer(DefaultBodyLimit::max(BODY_BYTES)).layer(guard).layer(CatchPanicLayer::custom(|_| {
-        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed at this request").into_response()
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed at this request")
+            .into_response()
     }));
     router.layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
 }
 
 /// Connects the runs that this server drives to their subscribers and triggers.
 struct Driven {
-    households: Arc<Households>,
-    audiences: Arc<Audiences>,
+    directory: Arc<TenantDirectory>,
+    broadcasts: Arc<Broadcasts>,
     triggers: Arc<Triggers>,
     /// One per tenant: each receives the commands of other processes.
     worlds: Mutex<HashMap<Tenant, Arc<World>>>,
@@ -259,7 +263,7 @@ impl Driven {
                 continue;
             }
             // This host has the tenant's policy, so the limits hold before the first of its runs continues.
-            if let Some(host) = Owners::host(&*self.households, tenant) {
+            if let Some(host) = Owners::host(&*self.directory, tenant) {
                 worlds.insert(tenant.clone(), host.serve()?);
             }
         }
@@ -267,9 +271,9 @@ impl Driven {
     }
 }
 
-impl Attendant for Driven {
+impl RunObserver for Driven {
     fn tenants(&self) -> Vec<Tenant> {
-        let tenants = self.households.identity.tenants();
+        let tenants = self.directory.identity.tenants();
         if let Err(error) = self.listen_for(&tenants) {
             tracing::warn!("cannot read the commands of other processes: {error}");
         }
@@ -277,14 +281,14 @@ impl Attendant for Driven {
     }
 
     fn host(&self, _all: &Host, tenant: &Tenant) -> Option<Host> {
-        Owners::host(&*self.households, tenant)
+        Owners::host(&*self.directory, tenant)
     }
 
     fn attend(&self, tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
-        self.audiences.attend(tenant, &mut runner);
-        self.households.host.watch(&mut runner);
-        let driven = self.households.host.metrics().drives();
-        let (triggers, tenant, host) = (self.triggers.clone(), tenant.clone(), self.households.host.clone());
+        self.broadcasts.attend(tenant, &mut runner);
+        self.directory.host.watch(&mut runner);
+        let driven = self.directory.host.metrics().drives();
+        let (triggers, tenant, host) = (self.triggers.clone(), tenant.clone(), self.directory.host.clone());
         Some(Box::pin(async move {
             let result = runner.run().await;
             drop(driven);

@@ -6,10 +6,10 @@
 //!
 //! | room | content |
 //! |---|---|
-//! | desk | the handler of one client |
+//! | handler | the handler of one client |
 //! | tools | the list of tools that a token may use, and their calls |
 //! | builtin | tools to write flows and to look after runs |
-//! | workbench | the tools that test and inspect a flow |
+//! | authoring_tools | the tools that test and inspect a flow |
 //! | arguments | names and arguments of tools |
 //! | calls | calls that clients may cancel |
 //! | call | a run as the call of a tool: progress, gates, its end |
@@ -20,17 +20,17 @@
 //! | pipe | one client on standard input and output |
 
 mod arguments;
+mod authoring_tools;
 mod builtin;
 mod call;
 mod calls;
 mod changes;
-mod desk;
 mod gate;
+mod handler;
 mod outcome;
 mod pipe;
 mod resources;
 mod tools;
-mod workbench;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -48,11 +48,11 @@ use rmcp::transport::streamable_http_server::{
 };
 
 pub use self::pipe::{PipeError, serve};
-use self::{changes::Changes, desk::Desk};
+use self::{changes::Changes, handler::McpHandler};
 use crate::http::{
+    api_error::ApiError,
     app::App,
     connection::over,
-    fault::Fault,
     identity::{Caller, Scope},
     intake::{self, BODY_BYTES},
 };
@@ -72,7 +72,7 @@ const LAST: Duration = Duration::from_secs(1);
 /// The first version of the protocol without sessions.
 const WITHOUT_SESSIONS: &str = "2026-07-28";
 
-type Service = StreamableHttpService<Desk, LocalSessionManager>;
+type Service = StreamableHttpService<McpHandler, LocalSessionManager>;
 
 /// Returns the routes at [`PATH`].
 pub(super) fn routes(app: &Arc<App>) -> MethodRouter<Arc<App>> {
@@ -112,9 +112,9 @@ impl Doors {
         Doors { app, config, open: Mutex::default() }
     }
 
-    async fn speak(&self, request: Request) -> Result<Response, Fault> {
+    async fn speak(&self, request: Request) -> Result<Response, ApiError> {
         let caller = request.extensions().get::<Caller>();
-        let caller = caller.ok_or_else(|| Fault::internal("a route without a scope needs a caller"))?;
+        let caller = caller.ok_or_else(|| ApiError::internal("a route without a scope needs a caller"))?;
         let door = self.of(&caller.tenant);
         if request.method() == Method::POST && begins_session(request.headers()) {
             door.check_room().await?;
@@ -135,15 +135,15 @@ impl Doors {
         sessions.session_config.keep_alive = Some(IDLE);
         let sessions = Arc::new(sessions);
         let (app, changes) = (self.app.clone(), Changes::follow(&self.app, tenant));
-        let desk = move || Ok(Desk::new(app.clone(), None, changes.clone()));
-        Door { service: Service::new(desk, sessions.clone(), self.config.clone()), sessions }
+        let handler = move || Ok(McpHandler::new(app.clone(), None, changes.clone()));
+        Door { service: Service::new(handler, sessions.clone(), self.config.clone()), sessions }
     }
 }
 
 impl Door {
-    async fn check_room(&self) -> Result<(), Fault> {
+    async fn check_room(&self) -> Result<(), ApiError> {
         match self.sessions.sessions.read().await.len() {
-            SESSIONS.. => Err(Fault::busy("too_many_sessions", "too many sessions are open; end some of them")),
+            SESSIONS.. => Err(ApiError::busy("too_many_sessions", "too many sessions are open; end some of them")),
             _ => Ok(()),
         }
     }

@@ -16,7 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowcell_contract::Tenant;
-use flowcell_engine::Place;
+use flowcell_engine::Permit;
 use utoipa::openapi::{
     OpenApi, SecurityRequirement,
     extensions::ExtensionsBuilder,
@@ -30,12 +30,11 @@ use utoipa_axum::{
 use crate::{
     document,
     http::{
+        api_error::ApiError,
         app::{App, finish},
-        catalog, events,
-        failures::Peer,
-        fault::Fault,
-        files, flows, health, hooks,
-        identity::{Caller, Refused, Scope},
+        auth_rate_limiter::ClientAddr,
+        catalog, events, files, flows, health, hooks,
+        identity::{AuthError, Caller, Scope},
         library,
         metrics::{self, Asker},
         permit::RequestPermit,
@@ -204,10 +203,10 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
             Access::Signed => permit = Some(RequestPermit::new(None, app.posts.clone(), address(&request))),
             Access::Needs(scope) => {
                 let token = bearer(&request).map(str::to_owned);
-                let from = request.extensions().get().map(|Peer(from)| *from);
+                let from = request.extensions().get().map(|ClientAddr(from)| *from);
                 let (caller, place) = match caller(&app, token.as_deref(), from, scope).await {
                     Ok(admitted) => admitted,
-                    Err(fault) => return fault.into_response(),
+                    Err(error) => return error.into_response(),
                 };
                 deed = Deed::of(&caller, scope, &request);
                 asker = Some(Asker(caller.tenant.clone()));
@@ -238,7 +237,7 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
 async fn in_time(response: impl Future<Output = Response>) -> Response {
     tokio::time::timeout(ANSWER, response).await.unwrap_or_else(|_| {
         let why = format!("the request took longer than {} s", ANSWER.as_secs());
-        Fault::new(StatusCode::GATEWAY_TIMEOUT, "timeout", why).into_response()
+        ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", why).into_response()
     })
 }
 
@@ -273,7 +272,7 @@ impl Deed {
         let Deed { caller, action, subject } = self.at(&response);
         match app.note(&caller, action, subject).await {
             Ok(()) => response,
-            Err(fault) => fault.into_response(),
+            Err(error) => error.into_response(),
         }
     }
 }
@@ -282,7 +281,12 @@ impl Deed {
 ///
 /// Returns 401 or 403 if the caller may not do this. Returns 429 if too many tokens from this address have failed, or
 /// if the tenant has too many requests.
-async fn caller(app: &App, bearer: Option<&str>, from: Option<IpAddr>, scope: Scope) -> Result<(Caller, Place), Fault> {
+async fn caller(
+    app: &App,
+    bearer: Option<&str>,
+    from: Option<IpAddr>,
+    scope: Scope,
+) -> Result<(Caller, Permit), ApiError> {
     let now = Instant::now();
     let turn = match from {
         Some(from) => app.failures.turn(from, now).await,
@@ -290,7 +294,7 @@ async fn caller(app: &App, bearer: Option<&str>, from: Option<IpAddr>, scope: Sc
     };
     let caller = app.identity.identify(bearer);
     drop(turn);
-    if let (Err(Refused::Unknown), Some(from)) = (&caller, from) {
+    if let (Err(AuthError::Unknown), Some(from)) = (&caller, from) {
         let retry_after = app.failures.retry_after(from, now);
         app.failures.failed(from, now);
         if let Some(rest) = retry_after {
@@ -299,21 +303,21 @@ async fn caller(app: &App, bearer: Option<&str>, from: Option<IpAddr>, scope: Sc
                 "the token is unknown, and too many unknown tokens came from this address; check the token, and try \
                  again in {seconds} s"
             );
-            return Err(Fault::busy("too_many_failures", why).after(seconds));
+            return Err(ApiError::busy("too_many_failures", why).after(seconds));
         }
     }
     let caller = caller?;
     if !caller.scopes.has(scope) {
-        return Err(Fault::forbidden(scope));
+        return Err(ApiError::forbidden(scope));
     }
     let place = app.requests.try_take(&caller.tenant, 1);
-    let full = || Fault::busy("too_many_requests", "the tenant has too many open requests; try again later");
+    let full = || ApiError::busy("too_many_requests", "the tenant has too many open requests; try again later");
     Ok((caller, place.ok_or_else(full)?))
 }
 
 /// Returns the address of a request as the holder of permits.
 fn address(request: &Request) -> Tenant {
-    let address = request.extensions().get().map(|Peer(from)| bucket(*from).to_string());
+    let address = request.extensions().get().map(|ClientAddr(from)| bucket(*from).to_string());
     address.unwrap_or_default().as_str().into()
 }
 
@@ -323,11 +327,11 @@ fn bearer(request: &Request) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-async fn unknown(uri: Uri) -> Fault {
-    Fault::not_found("not_found", format!("unknown path `{}`", uri.path()))
+async fn unknown(uri: Uri) -> ApiError {
+    ApiError::not_found("not_found", format!("unknown path `{}`", uri.path()))
 }
 
-async fn not_allowed(method: Method, uri: Uri) -> Fault {
+async fn not_allowed(method: Method, uri: Uri) -> ApiError {
     let why = format!("`{}` does not accept {method}", uri.path());
-    Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why)
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why)
 }

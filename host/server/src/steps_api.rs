@@ -39,10 +39,10 @@ use flowcell_runtime::{
 use utoipa::ToSchema;
 
 pub(super) use self::envelope::enveloped;
-use self::envelope::{Envelope, Refusal, refusal_of, success};
+use self::envelope::{Envelope, ErrorResponse, refusal_of, success};
 use crate::http::{
+    api_error::ApiError,
     app::{self, App},
-    fault::Fault,
     intake,
     page::{self, BY_BYTES},
     runs::RunView,
@@ -74,12 +74,13 @@ impl FromRequestParts<Arc<App>> for Flows {
 pub(super) struct Sent(Json);
 
 impl<S: Send + Sync> FromRequest<S> for Sent {
-    type Rejection = Refusal;
+    type Rejection = ErrorResponse;
 
-    async fn from_request(request: Request, _: &S) -> Result<Sent, Refusal> {
+    async fn from_request(request: Request, _: &S) -> Result<Sent, ErrorResponse> {
         let read = intake::read(request, intake::BODY_BYTES).await;
         let read = read.and_then(|bytes| intake::check_values(&bytes).map(|()| bytes));
-        let bytes = read.map_err(|fault| Refusal::new(fault.status(), "BAD_REQUEST", fault.message().to_owned()))?;
+        let bytes =
+            read.map_err(|error| ErrorResponse::new(error.status(), "BAD_REQUEST", error.message().to_owned()))?;
         let text = std::str::from_utf8(&bytes)
             .map_err(|error| bad_request(&format!("the body is not UTF-8 text: {error}")))?;
         let json = Json::parse(text).map_err(|error| bad_request(&format!("the body is not JSON: {error}")))?;
@@ -117,16 +118,16 @@ pub(super) async fn create_flow(
     request: app::Request,
     Flows(flows): Flows,
     Sent(body): Sent,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     let flow = body.get("flow").filter(|flow| flow.as_object().is_some());
     let flow = flow.ok_or_else(|| bad_request("the body must have an object `flow`: send { \"flow\": { … } }"))?;
-    let text = serde_json::to_string_pretty(flow).map_err(|error| Refusal::internal(&error))? + "\n";
+    let text = serde_json::to_string_pretty(flow).map_err(|error| ErrorResponse::internal(&error))? + "\n";
     let created = request.computing(move |_| Ok(flows.create_flow(&text))).await;
-    let created = created.map_err(|fault| not_entered(&fault))?;
+    let created = created.map_err(|error| not_entered(&error))?;
     created.map_err(|error| match error {
-        LibraryError::Folder { .. } => Refusal::internal(&error),
-        LibraryError::Exists(_) => Refusal::new(StatusCode::CONFLICT, "CREATE_FLOW_FAILED", error.to_string()),
-        _ => Refusal::new(StatusCode::BAD_REQUEST, "CREATE_FLOW_FAILED", error.to_string()),
+        LibraryError::Folder { .. } => ErrorResponse::internal(&error),
+        LibraryError::Exists(_) => ErrorResponse::new(StatusCode::CONFLICT, "CREATE_FLOW_FAILED", error.to_string()),
+        _ => ErrorResponse::new(StatusCode::BAD_REQUEST, "CREATE_FLOW_FAILED", error.to_string()),
     })?;
     Ok(success(StatusCode::CREATED, "message", &"Flow created"))
 }
@@ -138,7 +139,7 @@ pub(super) async fn run_flow(
     request: app::Request,
     Flows(flows): Flows,
     Sent(body): Sent,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     let name = body.get("flow_name").and_then(Json::as_str);
     let name = name.ok_or_else(|| bad_request("the body must have a text `flow_name`"))?.to_owned();
     let inputs = body.get("inputs").cloned().unwrap_or_default();
@@ -146,17 +147,17 @@ pub(super) async fn run_flow(
         return Err(bad_request("`inputs` must be an object: { \"name\": value }"));
     }
     if request.app.is_draining() {
-        return Err(not_entered(&Fault::draining()));
+        return Err(not_entered(&ApiError::draining()));
     }
     let (prepares, of) = (flows.clone(), name.clone());
     let prepared = request.clone().computing(move |_| {
         let options = RunOptions { without_events: true, ..RunOptions::default() };
         Ok(prepares.prepare(&of, inputs, options))
     });
-    let runner = prepared.await.map_err(|fault| not_entered(&fault))?.map_err(not_run)?;
+    let runner = prepared.await.map_err(|error| not_entered(&error))?.map_err(not_run)?;
     // The run continues and its steps are logged even if the caller disconnects.
     let run = tokio::spawn(driven(request, flows, name, runner));
-    run.await.map_err(|error| Refusal::internal(&error))?
+    run.await.map_err(|error| ErrorResponse::internal(&error))?
 }
 
 /// Hands a run to the server's driver, as `POST /v1/runs` does, and waits for its end.
@@ -165,16 +166,16 @@ async fn driven(
     flows: Arc<FlowService>,
     name: String,
     mut runner: FlowRunner,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     let (run, graph) = (runner.run_id().clone(), runner.graph().clone());
     let began = Arc::new(Began::default());
     runner.attach(began.clone());
-    let entered = start::enter(&request, runner, true).await.map_err(|fault| not_entered(&fault))?;
+    let entered = start::enter(&request, runner, true).await.map_err(|error| not_entered(&error))?;
     if let Some(result) = entered {
         return result_of(result);
     }
     let view = loop {
-        let view = start::outcome(request.clone(), run.clone()).await.map_err(|fault| not_entered(&fault))?;
+        let view = start::outcome(request.clone(), run.clone()).await.map_err(|error| not_entered(&error))?;
         if !view.moves_by_itself() {
             break view;
         }
@@ -204,32 +205,32 @@ impl Channel for Began {
     fn on_event(&self, _event: &Event) {}
 }
 
-fn not_entered(fault: &Fault) -> Refusal {
-    let code = if fault.status().is_server_error() { "INTERNAL_ERROR" } else { "RUN_FLOW_FAILED" };
-    Refusal::new(fault.status(), code, fault.message().to_owned())
+fn not_entered(error: &ApiError) -> ErrorResponse {
+    let code = if error.status().is_server_error() { "INTERNAL_ERROR" } else { "RUN_FLOW_FAILED" };
+    ErrorResponse::new(error.status(), code, error.message().to_owned())
 }
 
-fn not_run(error: FlowError) -> Refusal {
+fn not_run(error: FlowError) -> ErrorResponse {
     match error {
         FlowError::Library(LibraryError::Invalid(_))
         | FlowError::Start(StartError::Input(_) | StartError::Disabled(_)) => {
-            Refusal::new(StatusCode::BAD_REQUEST, "RUN_FLOW_FAILED", error.to_string())
+            ErrorResponse::new(StatusCode::BAD_REQUEST, "RUN_FLOW_FAILED", error.to_string())
         }
         FlowError::Start(StartError::Quota(ref quota)) if !matches!(quota, QuotaError::Store(_)) => {
-            Refusal::new(StatusCode::TOO_MANY_REQUESTS, "RUN_FLOW_FAILED", error.to_string())
+            ErrorResponse::new(StatusCode::TOO_MANY_REQUESTS, "RUN_FLOW_FAILED", error.to_string())
         }
         error => refusal_of(error),
     }
 }
 
-fn result_of(run: RunResult) -> Result<Response, Refusal> {
+fn result_of(run: RunResult) -> Result<Response, ErrorResponse> {
     match run.status {
         RunStatus::Succeeded => Ok(success(StatusCode::OK, "result", &run.outputs)),
         _ => view_of(&RunView::result(&run)),
     }
 }
 
-fn view_of(run: &RunView) -> Result<Response, Refusal> {
+fn view_of(run: &RunView) -> Result<Response, ErrorResponse> {
     let text = |member: &str| run.error.as_ref().and_then(|error| error[member].as_str());
     let why = match (run.status.as_str(), text("code"), text("task")) {
         ("succeeded", ..) => return Ok(success(StatusCode::OK, "result", &run.outputs)),
@@ -242,13 +243,13 @@ fn view_of(run: &RunView) -> Result<Response, Refusal> {
         }
         (status, ..) => format!("the run {} has the status {status}", run.run_id),
     };
-    Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "RUN_FLOW_FAILED", why))
+    Err(ErrorResponse::new(StatusCode::UNPROCESSABLE_ENTITY, "RUN_FLOW_FAILED", why))
 }
 
 /// List the flows
 #[utoipa::path(get, path = "/api/flows", tag = "spec6",
     responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
-pub(super) async fn list_flows(request: app::Request, Flows(flows): Flows) -> Result<Response, Refusal> {
+pub(super) async fn list_flows(request: app::Request, Flows(flows): Flows) -> Result<Response, ErrorResponse> {
     let list = move || {
         let mut filling = Filling::new(BY_BYTES);
         flows.library().page(None, |entry| filling.take(page::size(entry)))
@@ -257,7 +258,7 @@ pub(super) async fn list_flows(request: app::Request, Flows(flows): Flows) -> Re
     if more {
         let why =
             format!("the list of flows is larger than {} MiB; read it by page at `GET /v1/flows`", PAGE_BYTES >> 20);
-        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", why));
+        return Err(ErrorResponse::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", why));
     }
     Ok(success(StatusCode::OK, "flows", &listed))
 }
@@ -269,7 +270,7 @@ pub(super) async fn describe_flow(
     request: app::Request,
     Flows(flows): Flows,
     Path(name): Path<String>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     let flow =
         offload(&request, move || flows.describe_flow(&name)).await?.map_err(|error| refusal_of(error.into()))?;
     Ok(success(StatusCode::OK, "flow", &flow))
@@ -284,7 +285,7 @@ pub(super) async fn flow_runs(
     Flows(flows): Flows,
     Path(name): Path<String>,
     Query(query): Query<HashMap<String, String>>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     let limit = query.get("limit").map_or(Ok(LINES), |limit| limit.parse());
     let limit = limit.ok().filter(|limit| (1..=FLOW_RUNS).contains(limit));
     let limit = limit.ok_or_else(|| bad_request(&format!("`limit` must be a whole number from 1 to {FLOW_RUNS}")))?;
@@ -296,10 +297,10 @@ pub(super) async fn flow_runs(
 async fn offload<T: Send + 'static>(
     request: &app::Request,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Refusal> {
-    request.clone().blocking(move |_| Ok(work())).await.map_err(|fault| not_entered(&fault))
+) -> Result<T, ErrorResponse> {
+    request.clone().blocking(move |_| Ok(work())).await.map_err(|error| not_entered(&error))
 }
 
-fn bad_request(message: &str) -> Refusal {
-    Refusal::new(StatusCode::BAD_REQUEST, "BAD_REQUEST", message.to_owned())
+fn bad_request(message: &str) -> ErrorResponse {
+    ErrorResponse::new(StatusCode::BAD_REQUEST, "BAD_REQUEST", message.to_owned())
 }

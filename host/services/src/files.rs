@@ -45,7 +45,7 @@ use flowcell_contract::{
 };
 use futures_util::future::BoxFuture;
 
-pub(crate) use self::blobs::Files;
+pub(crate) use self::blobs::AsyncBlobs;
 use self::{
     access::{Access, Entry},
     quota::Quotas,
@@ -62,7 +62,7 @@ pub const INTERFACE: &str = BuiltIn::Files.name();
 #[derive(Clone)]
 pub struct FilesCapability {
     root: Option<Arc<Root>>,
-    blobs: Files,
+    blobs: AsyncBlobs,
     quotas: Quotas,
     limits: Limits,
 }
@@ -71,7 +71,7 @@ impl FilesCapability {
     /// Creates the capability for an existing folder; without one every call is denied. `blobs` keeps copies of files.
     pub fn new(folder: Option<PathBuf>, blobs: Arc<dyn Blobs>) -> FilesCapability {
         let root = folder.map(|folder| Arc::new(Root::new(folder)));
-        FilesCapability { root, blobs: Files::new(blobs), quotas: Quotas::default(), limits: Limits::default() }
+        FilesCapability { root, blobs: AsyncBlobs::new(blobs), quotas: Quotas::default(), limits: Limits::default() }
     }
 
     /// Returns the same capability with other limits.

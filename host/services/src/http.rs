@@ -78,7 +78,7 @@ use crate::{
     client::{Client, Message, Progress},
     code,
     egress::{Destination, OriginGrants},
-    files::Files,
+    files::AsyncBlobs,
     preview::cut,
     redaction::Redaction,
     secrets::{self, SecretGrant, SecretGrants, Secrets},
@@ -100,7 +100,7 @@ const SHOWN_BODY: usize = 1_000;
 #[derive(Clone)]
 pub struct HttpCapability {
     client: Client,
-    files: Files,
+    files: AsyncBlobs,
     secrets: Secrets,
     limits: Limits,
 }
@@ -108,7 +108,7 @@ pub struct HttpCapability {
 impl HttpCapability {
     /// Creates the capability. Requests leave through `client`; `blobs` keeps large and binary bodies.
     pub fn new(client: Client, blobs: Arc<dyn Blobs>) -> HttpCapability {
-        let (files, secrets) = (Files::new(blobs), Secrets::default());
+        let (files, secrets) = (AsyncBlobs::new(blobs), Secrets::default());
         HttpCapability { client, files, secrets, limits: Limits::default() }
     }
 

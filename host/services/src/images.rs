@@ -40,7 +40,7 @@ use crate::{
     client::Client,
     code,
     endpoint::Endpoint,
-    files::Files,
+    files::AsyncBlobs,
     model::{Clock, Environment, SystemClock, Wait},
     secret,
 };
@@ -54,7 +54,7 @@ pub struct Images {
     profile: Arc<Profile>,
     endpoint: Arc<Endpoint>,
     client: Client,
-    files: Files,
+    files: AsyncBlobs,
     clock: Arc<dyn Clock>,
     environment: Environment,
 }
@@ -67,7 +67,7 @@ impl Images {
             client: Client::new(client.egress().clone().also_private(&endpoint.private)),
             profile: Arc::new(profile),
             endpoint: Arc::new(endpoint),
-            files: Files::new(blobs),
+            files: AsyncBlobs::new(blobs),
             clock: Arc::new(SystemClock),
             environment: secret::environment(),
         }

@@ -82,7 +82,7 @@ pub use self::{
     tool::{MAX_DESCRIPTION, MAX_SCHEMA, MAX_TITLE, MAX_TOOL_NAME, MAX_TOOLS, Tool},
 };
 pub use crate::secret::Environment;
-use crate::{client::Client, code, files::Files, secret};
+use crate::{client::Client, code, files::AsyncBlobs, secret};
 
 /// Maximum bytes of a line: a message of a program, or a line of a stream of events.
 pub const MAX_LINE: usize = 4 * 1024 * 1024;
@@ -106,7 +106,7 @@ fn read_message(text: &[u8], wrong: &str) -> Result<ServerJsonRpcMessage, Failur
 #[derive(Clone)]
 pub struct McpTools {
     links: Arc<IndexMap<Arc<str>, Link>>,
-    files: Files,
+    files: AsyncBlobs,
     environment: Environment,
 }
 
@@ -114,7 +114,7 @@ impl McpTools {
     /// Creates the tools, without connecting. Connections pass the guard of `client`; `blobs` keeps files of answers.
     pub fn new(client: &Client, blobs: Arc<dyn Blobs>, servers: &Servers) -> McpTools {
         let links = servers.iter().map(|server| (server.name.clone(), Link::new(server.clone(), client)));
-        McpTools { links: Arc::new(links.collect()), files: Files::new(blobs), environment: secret::environment() }
+        McpTools { links: Arc::new(links.collect()), files: AsyncBlobs::new(blobs), environment: secret::environment() }
     }
 
     /// Returns the same tools, which look up environment variables in `environment`.
@@ -186,7 +186,7 @@ impl McpTools {
         tenant: &Tenant,
         tool: &str,
         input: serde_json::Map<String, serde_json::Value>,
-        telling: watch::Telling,
+        telling: watch::ProgressReport,
     ) -> Result<Json, Failure> {
         let result = connection.call(tool, input, telling).await?;
         Reading { files: &self.files, tenant, redaction: connection.redaction() }.output(result).await

@@ -53,6 +53,7 @@
 //! of failed attempts.
 
 mod clock;
+mod delta_buffer;
 mod dialect;
 mod grant;
 mod price;
@@ -64,7 +65,6 @@ mod schema;
 mod script;
 mod shape;
 mod simulated;
-mod telling;
 pub(crate) mod trouble;
 mod turn;
 
@@ -93,7 +93,7 @@ use self::{
     turn::Turn,
 };
 pub use crate::secret::Environment;
-use crate::{client::Client, files::Files, preview::cut, secret};
+use crate::{client::Client, files::AsyncBlobs, preview::cut, secret};
 
 /// The name of the capability, in calls and in grants.
 pub const INTERFACE: &str = BuiltIn::Model.name();
@@ -109,7 +109,7 @@ pub struct ModelCapability {
     providers: Providers,
     /// One client per provider, because each provider may connect to different private addresses.
     clients: Arc<HashMap<Arc<str>, Client>>,
-    files: Files,
+    files: AsyncBlobs,
     clock: Arc<dyn Clock>,
     environment: Environment,
 }
@@ -123,7 +123,7 @@ impl ModelCapability {
         });
         ModelCapability {
             clients: Arc::new(clients.collect()),
-            files: Files::new(blobs),
+            files: AsyncBlobs::new(blobs),
             clock: Arc::new(SystemClock),
             environment: secret::environment(),
             providers,

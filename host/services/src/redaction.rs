@@ -18,8 +18,8 @@ mod blocks;
 mod escapes;
 mod lists;
 mod packed;
-mod pieces;
 mod search;
+mod stream_redactor;
 #[cfg(test)]
 mod tests;
 
@@ -28,8 +28,8 @@ use std::{ops::Range, sync::Arc};
 use flowcell_contract::{Failure, Json};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
-pub(crate) use self::pieces::Pieces;
 use self::search::{Found, Search, is_line_end};
+pub(crate) use self::stream_redactor::StreamRedactor;
 use crate::{code, secret::Key};
 
 /// The replacement of a key.

@@ -1,6 +1,6 @@
 //! Server-sent events, read piece by piece, with limits on all sizes that a peer controls.
 //!
-//! Pieces may end anywhere: inside a letter, or between the two bytes of a line end. Lines end with `\n`, `\r\n` or
+//! StreamRedactor may end anywhere: inside a letter, or between the two bytes of a line end. Lines end with `\n`, `\r\n` or
 //! `\r`. Comments and unknown fields are skipped. An event without its final empty line is incomplete, and is dropped.
 
 use std::mem;

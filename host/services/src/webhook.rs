@@ -72,7 +72,7 @@ pub struct Webhook {
 }
 
 /// The reason that an attempt failed.
-struct Refusal {
+struct AttemptError {
     why: String,
     /// `None` if another attempt is pointless; else the wait that the server requests, if any.
     again: Option<Option<Duration>>,
@@ -122,18 +122,19 @@ impl Webhook {
         }
     }
 
-    async fn attempt(&self, id: &str, body: Bytes) -> Result<(), Refusal> {
+    async fn attempt(&self, id: &str, body: Bytes) -> Result<(), AttemptError> {
         let timeout = self.clock.sleep(Wait::Total, ATTEMPT_TIMEOUT);
         match select(Box::pin(self.exchange(id, body)), timeout).await {
             Either::Left((outcome, _)) => outcome,
-            Either::Right(_) => {
-                Err(Refusal { why: format!("no answer within {} s", ATTEMPT_TIMEOUT.as_secs()), again: Some(None) })
-            }
+            Either::Right(_) => Err(AttemptError {
+                why: format!("no answer within {} s", ATTEMPT_TIMEOUT.as_secs()),
+                again: Some(None),
+            }),
         }
     }
 
-    async fn exchange(&self, id: &str, body: Bytes) -> Result<(), Refusal> {
-        let failed = |failure: Failure| Refusal { again: failure.retryable.then_some(None), why: failure.message };
+    async fn exchange(&self, id: &str, body: Bytes) -> Result<(), AttemptError> {
+        let failed = |failure: Failure| AttemptError { again: failure.retryable.then_some(None), why: failure.message };
         let headers = self.headers(id, &body).map_err(failed)?;
         let message = Message { method: Method::POST, headers, body, reuse: true };
         let sent = self.client.send(&Tenant::local(), &self.to, message, &mut Progress::Unsent).await;
@@ -163,7 +164,7 @@ impl Webhook {
     }
 
     /// Returns the reason that an answer is not a success, or `None` if it is one.
-    fn refusal(&self, answer: &Answer) -> Option<Refusal> {
+    fn refusal(&self, answer: &Answer) -> Option<AttemptError> {
         let status = answer.status;
         if status.is_success() {
             return None;
@@ -171,7 +172,7 @@ impl Webhook {
         let why = format!("it answered {}", status.as_u16());
         let passes = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
             || (500..600).contains(&status.as_u16());
-        Some(Refusal { why, again: passes.then(|| self.asked_wait(&answer.headers)) })
+        Some(AttemptError { why, again: passes.then(|| self.asked_wait(&answer.headers)) })
     }
 
     /// Returns the wait that the server requests by `retry-after`, in seconds or as a date.

@@ -26,10 +26,10 @@ use tempfile::TempDir;
 
 /// In-memory blobs, by tenant and hash.
 #[derive(Default)]
-struct MemoryBlobs(Mutex<HashMap<Place, Arc<[u8]>>>);
+struct MemoryBlobs(Mutex<HashMap<BlobKey, Arc<[u8]>>>);
 
 /// A tenant, and the hash of the bytes.
-type Place = (Tenant, String);
+type BlobKey = (Tenant, String);
 
 impl Blobs for MemoryBlobs {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {

@@ -13,7 +13,7 @@ use boa_engine::{
 use flowcell_sdk::{
     Failure, Result,
     queue::{self, CallId, Event},
-    services::{self, Answer, Call, Refusal},
+    services::{self, Answer, Call, ServiceError},
 };
 use serde_json::Value;
 
@@ -96,10 +96,10 @@ impl Calls {
 
 impl Promised {
     /// Resolves the promise, or rejects it with an `Error` that has the `code` of the failure and the `service`.
-    fn settle(self, outcome: Result<Value, Refusal>, context: &mut Context) -> JsResult<()> {
+    fn settle(self, outcome: Result<Value, ServiceError>, context: &mut Context) -> JsResult<()> {
         let (settle, value) = match outcome {
             Ok(result) => (self.settle.resolve, value::to_js(&result, context)?),
-            Err(Refusal { code, message }) => {
+            Err(ServiceError { code, message }) => {
                 for (key, text) in [("message", message), ("code", code), ("service", self.service)] {
                     let text = JsString::from(text);
                     self.error.create_data_property_or_throw(JsString::from(key), text, context)?;
@@ -111,10 +111,10 @@ impl Promised {
     }
 }
 
-fn refusal(failure: Failure) -> Refusal {
-    Refusal { code: failure.code.into_owned(), message: failure.message }
+fn refusal(failure: Failure) -> ServiceError {
+    ServiceError { code: failure.code.into_owned(), message: failure.message }
 }
 
-fn silent() -> Refusal {
-    Refusal { code: "service_failed".into(), message: "the service gives no reason for its failure".into() }
+fn silent() -> ServiceError {
+    ServiceError { code: "service_failed".into(), message: "the service gives no reason for its failure".into() }
 }

@@ -7,25 +7,25 @@ mod responses;
 use hyper::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use crate::{Dialect, fault::Refusal};
+use crate::{Dialect, fault::ErrorReply};
 
 /// Refuses a bad request as the provider of its dialect would.
-pub(crate) fn request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &Value) -> Result<(), Refusal> {
+pub(crate) fn request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &Value) -> Result<(), ErrorReply> {
     authorized(dialect, key, headers)?;
     let kind = text(headers, "content-type");
     if kind.split(';').next() != Some("application/json") {
-        return Err(Refusal::invalid("the content type is application/json"));
+        return Err(ErrorReply::invalid("the content type is application/json"));
     }
-    let members = body.as_object().ok_or_else(|| Refusal::invalid("the body is a JSON object"))?;
+    let members = body.as_object().ok_or_else(|| ErrorReply::invalid("the body is a JSON object"))?;
     if body["stream"] != json!(true) {
-        return Err(Refusal::invalid("this server only streams"));
+        return Err(ErrorReply::invalid("this server only streams"));
     }
     if body["model"].as_str().is_none_or(str::is_empty) {
-        return Err(Refusal::invalid("model: Field required"));
+        return Err(ErrorReply::invalid("model: Field required"));
     }
     let warmest = if dialect == Dialect::Messages { 1.0 } else { 2.0 };
     if body["temperature"].as_f64().is_some_and(|temperature| !(0.0..=warmest).contains(&temperature)) {
-        return Err(Refusal::invalid(format!("temperature: range: 0..{warmest}")));
+        return Err(ErrorReply::invalid(format!("temperature: range: 0..{warmest}")));
     }
     match dialect {
         Dialect::Messages => messages::check(headers, members),
@@ -34,14 +34,14 @@ pub(crate) fn request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &V
     }
 }
 
-fn authorized(dialect: Dialect, key: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+fn authorized(dialect: Dialect, key: &str, headers: &HeaderMap) -> Result<(), ErrorReply> {
     let bearer = text(headers, "authorization") == format!("Bearer {key}");
     // Anthropic's own SDK sends a key as a bearer token. The documentation of the interface uses `x-api-key`.
     let shown = bearer || (dialect == Dialect::Messages && text(headers, "x-api-key") == key);
     let code = (dialect != Dialect::Messages).then(|| "invalid_api_key".to_owned());
     // The real servers repeat parts of the key, so this server repeats all of it.
     let wrong = format!("Incorrect API key provided: {}{}", text(headers, "x-api-key"), text(headers, "authorization"));
-    if shown { Ok(()) } else { Err(Refusal { status: 401, kind: None, code, message: wrong }) }
+    if shown { Ok(()) } else { Err(ErrorReply { status: 401, kind: None, code, message: wrong }) }
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
@@ -86,27 +86,27 @@ pub(crate) fn matches(expected: &Value, found: &Value) -> bool {
 }
 
 /// Refuses a request with members that the interface does not have.
-fn only(members: &Map<String, Value>, known: &[&str], sentence: &str) -> Result<(), Refusal> {
+fn only(members: &Map<String, Value>, known: &[&str], sentence: &str) -> Result<(), ErrorReply> {
     match members.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => Err(Refusal::invalid(format!("{sentence}: {key}"))),
+        Some(key) => Err(ErrorReply::invalid(format!("{sentence}: {key}"))),
         None => Ok(()),
     }
 }
 
-fn list<'a>(members: &'a Map<String, Value>, name: &str) -> Result<&'a [Value], Refusal> {
+fn list<'a>(members: &'a Map<String, Value>, name: &str) -> Result<&'a [Value], ErrorReply> {
     let items = members.get(name).and_then(Value::as_array).filter(|items| !items.is_empty());
     items
         .map(Vec::as_slice)
-        .ok_or_else(|| Refusal::invalid(format!("{name}: a list with at least one item is required")))
+        .ok_or_else(|| ErrorReply::invalid(format!("{name}: a list with at least one item is required")))
 }
 
 /// Refuses tool names that are too long or have other characters, and schemas that are not objects.
-fn tool(name: &Value, schema: &Value, longest: usize) -> Result<(), Refusal> {
+fn tool(name: &Value, schema: &Value, longest: usize) -> Result<(), ErrorReply> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let good = name.as_str().is_some_and(|name| (1..=longest).contains(&name.len()) && name.bytes().all(plain));
     match good && schema.is_object() {
         true => Ok(()),
-        false => Err(Refusal::invalid(format!("tools: {name} has a bad name or no schema"))),
+        false => Err(ErrorReply::invalid(format!("tools: {name} has a bad name or no schema"))),
     }
 }
 
@@ -122,12 +122,12 @@ fn is_closed(schema: &Value, all_required: bool) -> bool {
 }
 
 /// Refuses an answer format without a schema, or one that claims to be strict and is not.
-fn format(format: &Value) -> Result<(), Refusal> {
+fn format(format: &Value) -> Result<(), ErrorReply> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let named = format["name"].as_str().is_some_and(|name| (1..=64).contains(&name.len()) && name.bytes().all(plain));
     let strict = format["strict"] == json!(true);
     match named && format["schema"].is_object() && (!strict || is_closed(&format["schema"], true)) {
         true => Ok(()),
-        false => Err(Refusal::invalid("Invalid schema for response_format")),
+        false => Err(ErrorReply::invalid("Invalid schema for response_format")),
     }
 }

@@ -10,17 +10,17 @@ use crate::Dialect;
 
 /// An error answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct ErrorReply {
     pub(crate) status: u16,
     pub(crate) kind: Option<String>,
     pub(crate) code: Option<String>,
     pub(crate) message: String,
 }
 
-impl Refusal {
+impl ErrorReply {
     /// Creates the refusal of a bad request, with status 400.
-    pub(crate) fn invalid(message: impl Into<String>) -> Refusal {
-        Refusal { status: 400, kind: None, code: None, message: message.into() }
+    pub(crate) fn invalid(message: impl Into<String>) -> ErrorReply {
+        ErrorReply { status: 400, kind: None, code: None, message: message.into() }
     }
 
     /// Returns the body of the error in the form of this dialect's provider.

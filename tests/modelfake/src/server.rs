@@ -19,7 +19,7 @@ use crate::{
     Dialect, Fault, Recorded, Scenario, Turn,
     body::{Step, Steps},
     check,
-    fault::{self, Refusal},
+    fault::{self, ErrorReply},
     journal::Journal,
     stream,
 };
@@ -95,14 +95,14 @@ impl Server {
     fn unexpected(&self, dialect: Dialect, body: &Value) -> Response<Steps> {
         self.note(|journal| journal.failures.push(format!("no turn expects {body}")));
         let message = "no turn of the scenario expects this request".to_owned();
-        refused(dialect, &Refusal { status: 500, kind: None, code: None, message }, &HeaderMap::new())
+        refused(dialect, &ErrorReply { status: 500, kind: None, code: None, message }, &HeaderMap::new())
     }
 
     fn play(&self, dialect: Dialect, turn: &Turn) -> Response<Steps> {
         match &turn.fault {
             Some(Fault::Status { status, kind, code, message, headers }) => {
                 let message = message.clone().unwrap_or_else(|| "so the scenario says".into());
-                let refusal = Refusal { status: *status, kind: kind.clone(), code: code.clone(), message };
+                let refusal = ErrorReply { status: *status, kind: kind.clone(), code: code.clone(), message };
                 let named = headers.iter().filter_map(|(name, value)| {
                     Some((hyper::header::HeaderName::from_bytes(name.as_bytes()).ok()?, value.parse().ok()?))
                 });
@@ -174,7 +174,7 @@ fn steps(dialect: Dialect, turn: &Turn) -> Steps {
     Steps::new(sent.chain(end))
 }
 
-fn refused(dialect: Dialect, refusal: &Refusal, headers: &HeaderMap) -> Response<Steps> {
+fn refused(dialect: Dialect, refusal: &ErrorReply, headers: &HeaderMap) -> Response<Steps> {
     let mut answer = answer(refusal.status, "application/json", Steps::whole(refusal.body(dialect).to_string()));
     answer.headers_mut().extend(headers.clone());
     answer

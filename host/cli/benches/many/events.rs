@@ -46,8 +46,8 @@ pub(super) fn events(folder: &Path) {
         let began = Instant::now();
         let passes = events.div_ceil(OF_A_PASS) as u64;
         let input = Json::object([("passes", Json::from(passes))]);
-        let session_id = Some(RunId::from(name));
-        let options = RunOptions { input, session_id, without_events: true, ..RunOptions::default() };
+        let run_id = Some(RunId::from(name));
+        let options = RunOptions { input, run_id, without_events: true, ..RunOptions::default() };
         let result = runtime().block_on(host.runner(&flow, options).unwrap().run());
         assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
         println!(

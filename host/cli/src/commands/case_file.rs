@@ -5,7 +5,7 @@ use std::path::Path;
 use flowcell::{Json, contract::yaml_error, similar};
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::problem::Problem;
+use crate::cli_error::CliError;
 
 /// The content of a file of cases.
 #[derive(Deserialize)]
@@ -15,18 +15,18 @@ struct File<C> {
 }
 
 /// Reads the cases of a file. An error names the wrong case; `hint` shows the expected format.
-pub(super) fn read<C: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<C>, Problem> {
+pub(super) fn read<C: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<C>, CliError> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Problem::wrong(format!("cannot read {shown}")).because(&error).hint(hint))?;
+        .map_err(|error| CliError::wrong(format!("cannot read {shown}")).because(&error).hint(hint))?;
     serde_yaml::from_str::<File<C>>(&text).map(|file| file.cases).map_err(|error| {
         let cause = yaml_error(&error);
         let (problem, hint) = match wrong_case::<C>(&text) {
-            Some(case) => (Problem::wrong(format!("{case} in {shown} is invalid")), None),
-            None => (Problem::wrong(format!("{shown} is not a file of test cases")), Some(hint.to_owned())),
+            Some(case) => (CliError::wrong(format!("{case} in {shown} is invalid")), None),
+            None => (CliError::wrong(format!("{shown} is not a file of test cases")), Some(hint.to_owned())),
         };
         let hint = meant(&cause).map(|meant| format!("did you mean `{meant}`?")).or(hint);
-        hint.into_iter().fold(problem.cause(&cause), Problem::hint)
+        hint.into_iter().fold(problem.cause(&cause), CliError::hint)
     })
 }
 

@@ -4,9 +4,9 @@ use clap::Args;
 use flowcell::{Json, RunId, RunOptions};
 
 use crate::{
+    cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs, channels::ChannelArgs},
     owner::{self, Owner, durable, run_id},
-    problem::{Exit, Problem},
     session::{self, Plan, chat::remote},
     terminal::Terminal,
 };
@@ -26,7 +26,7 @@ pub(crate) struct ChatArgs {
 }
 
 /// Resumes the run here, or talks with it through the process that owns the store.
-pub(super) fn execute(args: ChatArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: ChatArgs, terminal: Terminal) -> Result<Exit, CliError> {
     match Owner::of(durable(&args.store)?, &args.packs)? {
         Owner::Other(folder) => remote::talk(folder, &args.run, terminal),
         Owner::Here(host) => {

@@ -5,8 +5,8 @@ use clap_complete::Shell;
 
 use super::Arguments;
 use crate::{
+    cli_error::{CliError, Exit},
     output::put_exactly,
-    problem::{Exit, Problem},
 };
 
 /// Arguments of `flowcell completions`.
@@ -16,7 +16,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(super) fn execute(args: &CompletionsArgs) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &CompletionsArgs) -> Result<Exit, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Arguments::command(), "flowcell", &mut script);
     put_exactly(&String::from_utf8_lossy(&script))?;

@@ -13,7 +13,7 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher, event
 
 use super::node;
 use crate::{
-    problem::{Exit, Problem},
+    cli_error::{CliError, Exit},
     terminal::{Terminal, inert},
 };
 
@@ -41,7 +41,7 @@ pub(crate) struct DevArgs {
     run: Vec<String>,
 }
 
-pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliError> {
     // Watch before reading any file, so that no change is missed.
     let changes = Changes::watch(args)?;
     let mut running: Option<Child> = None;
@@ -62,11 +62,11 @@ pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, Proble
 
 impl DevArgs {
     /// Builds the projects, then starts the run as a child process. The next change kills that process.
-    fn begin(&self, terminal: Terminal) -> Result<Child, Problem> {
+    fn begin(&self, terminal: Terminal) -> Result<Child, CliError> {
         for project in &self.node {
             node::build(project, terminal)?;
         }
-        let unable = |error: std::io::Error| Problem::internal("cannot run the flow").because(&error);
+        let unable = |error: std::io::Error| CliError::internal("cannot run the flow").because(&error);
         let mut command = Command::new(env::current_exe().map_err(unable)?);
         command.args(["run", "--store", "memory:"]).arg(&self.flow).args(&self.run);
         for packs in self.packs.iter().cloned().chain(self.node.iter().map(|project| project.join("dist"))) {
@@ -85,18 +85,18 @@ struct Changes {
 }
 
 impl Changes {
-    fn watch(args: &DevArgs) -> Result<Changes, Problem> {
+    fn watch(args: &DevArgs) -> Result<Changes, CliError> {
         let beside = args.flow.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folders = [beside].into_iter().chain(args.node.iter().chain(&args.packs).map(PathBuf::as_path));
         let (tell, seen) = sync_channel(WAITING);
         // A full queue drops the event. The changes in the queue already cause a new run.
         let mut watcher = notify::recommended_watcher(move |event| _ = tell.try_send(event))
-            .map_err(|error| Problem::internal("cannot watch files").because(&error))?;
+            .map_err(|error| CliError::internal("cannot watch files").because(&error))?;
         let mut watched = Vec::new();
         for folder in folders {
             let shown = folder.display();
             let unable = |error: &dyn std::error::Error| {
-                Problem::wrong(format!("cannot watch the folder {shown}")).cause(&error.to_string())
+                CliError::wrong(format!("cannot watch the folder {shown}")).cause(&error.to_string())
             };
             let folder = folder.canonicalize().map_err(|error| unable(&error))?;
             watcher.watch(&folder, RecursiveMode::Recursive).map_err(|error| unable(&error))?;
@@ -106,8 +106,8 @@ impl Changes {
     }
 
     /// Waits for a change, and then until the folders are quiet. Returns the first path that changed.
-    fn next(&self) -> Result<PathBuf, Problem> {
-        let gone = || Problem::internal("the watch on the files has ended");
+    fn next(&self) -> Result<PathBuf, CliError> {
+        let gone = || CliError::internal("the watch on the files has ended");
         let changed = loop {
             let event = self.seen.recv().map_err(|_| gone())?;
             if let Some(path) = self.changed(event) {

@@ -7,20 +7,20 @@ use flowcell::{
     FlowRunner, Host, RunResult, StartError,
     contract::Tenant,
     control::Driven,
-    driving::{Attendant, Drive},
+    supervisor::{RunObserver, Supervisor},
 };
 use futures_util::future::BoxFuture;
 
 use super::secret::warn_if_exposed;
 use crate::{
+    cli_error::{CliError, Exit},
     log::LogFormat,
     options::{
-        PackArgs, Place, StoreArgs,
+        PackArgs, StoreArgs, StoreLocation,
         channels::{ChannelArgs, Channels},
         watch::WatchArgs,
     },
     owner::{block_on, durable, listen, unreadable},
-    problem::{Exit, Problem},
     session,
     session::{
         interrupt::{Signal, Signals},
@@ -52,20 +52,20 @@ impl DriveArgs {
     }
 }
 
-pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let place = durable(&args.store)?;
     let host = args.packs.watched_host(&args.store, &args.watch)?;
     warn_if_exposed(&args.store, terminal)?;
     let screen = Arc::new(Screen::new(terminal, true));
     let channels = Arc::new(args.channels.open(&host, session::notices(&screen))?);
     let console = args.channels.shows_console().then_some(screen);
-    let mut drive = Drive::new(
+    let mut drive = Supervisor::new(
         host.clone(),
         Arc::new(Watcher { host: host.clone(), terminal, channels: channels.clone(), console }),
     );
     let said = match place {
-        Place::Folder(folder) => {
-            let owner = Arc::new(Driven(drive.entrance()));
+        StoreLocation::Folder(folder) => {
+            let owner = Arc::new(Driven(drive.admission()));
             listen(&host, folder, owner, args.packs.reach(), terminal);
             format!("driving the runs in {}", folder.display())
         }
@@ -84,9 +84,9 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Prob
 }
 
 /// Drives until no run is ready, or until a signal comes. A second signal quits at once.
-async fn driven(args: &DriveArgs, drive: &mut Drive, terminal: Terminal) -> Result<Exit, Problem> {
+async fn driven(args: &DriveArgs, drive: &mut Supervisor, terminal: Terminal) -> Result<Exit, CliError> {
     let mut signals =
-        Signals::listen().map_err(|error| Problem::internal("cannot listen for signals").because(&error))?;
+        Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
     loop {
         drive.refresh().map_err(|error| unreadable(&error))?;
         if args.once && drive.is_idle() {
@@ -116,7 +116,7 @@ struct Watcher {
     console: Option<Arc<Screen>>,
 }
 
-impl Attendant for Watcher {
+impl RunObserver for Watcher {
     fn attend(&self, _tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
         self.host.watch(&mut runner);
         if let Some(screen) = &self.console {
@@ -142,6 +142,6 @@ impl Attendant for Watcher {
     }
 
     fn refused(&self, error: StartError) {
-        self.terminal.say(&Problem::from(error).render(self.terminal.paint()));
+        self.terminal.say(&CliError::from(error).render(self.terminal.paint()));
     }
 }

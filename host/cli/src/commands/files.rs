@@ -11,10 +11,10 @@ use clap::{Args, Subcommand, ValueHint};
 use flowcell::{Json, files::operation::Deed, tenants::operation::Operation};
 
 use crate::{
+    cli_error::{CliError, Exit},
     options::StoreArgs,
     output::put_json,
     owner::operate,
-    problem::{Exit, Problem},
     session::inputs,
 };
 
@@ -86,18 +86,18 @@ pub(crate) struct RemoveArgs {
 }
 
 impl Of {
-    fn operate(&self, deed: Deed) -> Result<Json, Problem> {
+    fn operate(&self, deed: Deed) -> Result<Json, CliError> {
         operate(Operation::File { tenant: self.tenant.clone(), deed }, &self.store)
     }
 }
 
-pub(super) fn execute(command: FilesCommand) -> Result<Exit, Problem> {
+pub(super) fn execute(command: FilesCommand) -> Result<Exit, CliError> {
     match command {
         FilesCommand::Put(PutArgs { path, name, mime, metadata, of }) => {
             let content = STANDARD.encode(inputs::content(&path)?);
             let name = name.or_else(|| Some(path.file_name()?.to_str()?.to_owned()));
             let name = name.ok_or_else(|| {
-                Problem::wrong("the name of the file is not valid UTF-8").hint("name it with `--name`")
+                CliError::wrong("the name of the file is not valid UTF-8").hint("name it with `--name`")
             })?;
             let metadata = metadata.unwrap_or_default();
             put_json(&of.operate(Deed::Put { name, mime, metadata, content })?)?;
@@ -105,7 +105,7 @@ pub(super) fn execute(command: FilesCommand) -> Result<Exit, Problem> {
         FilesCommand::Get(GetArgs { id, out, of }) => {
             let told = of.operate(Deed::Get { id })?;
             let content = told.get("content").and_then(Json::as_str).unwrap_or_default();
-            let damaged = |_| Problem::internal("the process that owns the store sent an unexpected reply");
+            let damaged = |_| CliError::internal("the process that owns the store sent an unexpected reply");
             write(out.as_deref(), &STANDARD.decode(content).map_err(damaged)?)?;
         }
         FilesCommand::List(of) => put_json(&of.operate(Deed::List)?)?,
@@ -114,11 +114,11 @@ pub(super) fn execute(command: FilesCommand) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
-fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), Problem> {
+fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), CliError> {
     let written = match path {
         Some(path) => fs::write(path, bytes),
         None => io::stdout().lock().write_all(bytes),
     };
     let name = || path.map_or_else(|| "standard output".to_owned(), |path| path.display().to_string());
-    written.map_err(|error| Problem::wrong(format!("cannot write {}", name())).because(&error))
+    written.map_err(|error| CliError::wrong(format!("cannot write {}", name())).because(&error))
 }

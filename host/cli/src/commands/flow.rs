@@ -16,11 +16,11 @@ use flowcell::{
 };
 
 use crate::{
+    cli_error::{CliError, Exit},
     duration,
     options::{PackArgs, StoreArgs, channels::ChannelArgs},
     output::put_json,
     owner::{self, Owner},
-    problem::{Exit, Problem},
     session,
     session::{Plan, follow::HandOver, inputs},
     terminal::{Terminal, finding},
@@ -110,7 +110,7 @@ impl FlowArgs {
     }
 }
 
-pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let entry = find(name)?;
     let plan = Plan {
         flow: entry.path.clone().into(),
@@ -165,10 +165,10 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
 }
 
 /// Prints the state of the steps of a run that is being driven, and reports that no run was started.
-fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<Exit, Problem> {
+fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<Exit, CliError> {
     put_json(&session.envelope(of).map_err(SessionError::from)?)?;
     let problem =
-        Problem::ending(Exit::Parked, "another run of this flow and prefix is in progress, so no run started");
+        CliError::ending(Exit::Parked, "another run of this flow and prefix is in progress, so no run started");
     terminal.say(&problem.hint("wait until it ends, or choose another prefix with `-s`").render(terminal.paint()));
     Ok(Exit::Parked)
 }
@@ -181,7 +181,7 @@ fn beside(
     entry: &DiscoveredFile,
     folder: &Path,
     terminal: Terminal,
-) -> Result<Exit, Problem> {
+) -> Result<Exit, CliError> {
     let host = plan.packs.host()?;
     let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
     let session = host.flow_session(&entry.path, &prefix)?;
@@ -195,7 +195,7 @@ fn beside(
     }
     let flow = std::path::absolute(&entry.path);
     let ask = Ask::Flow {
-        flow: flow.map_err(|error| Problem::wrong("the path of the flow cannot be resolved").because(&error))?,
+        flow: flow.map_err(|error| CliError::wrong("the path of the flow cannot be resolved").because(&error))?,
         prefix,
         args: arguments(args, session.flow().graph())?,
         delete: args.delete,
@@ -209,7 +209,7 @@ fn beside(
 }
 
 /// Merges the prompt, the arguments of the command line and those of the file. A later one replaces an earlier one.
-fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, Problem> {
+fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, CliError> {
     let properties = graph.input_schema.as_ref().and_then(|schema| schema.get("properties"));
     let wants_text = |key: &str| properties.and_then(|all| all.get(key)?.get("type")?.as_str()) == Some("string");
     let value = |key: &str, text: &str| match Json::parse(text) {
@@ -226,19 +226,19 @@ fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, Problem> {
     let all = Json::object(all);
     match all.get("prompt") {
         Some(_) => Ok(all),
-        None => Err(Problem::wrong("the argument `prompt` is missing").hint("describe the task with `-p TEXT`")),
+        None => Err(CliError::wrong("the argument `prompt` is missing").hint("describe the task with `-p TEXT`")),
     }
 }
 
 /// Finds the flow of this name. An error lists the known names and the folders.
-fn find(name: &str) -> Result<DiscoveredFile, Problem> {
+fn find(name: &str) -> Result<DiscoveredFile, CliError> {
     let flows = agentic::flows();
     if let Some(entry) = flows.get(name) {
         return Ok(entry);
     }
     let known = flows.list();
     let names: Vec<&str> = known.entries.keys().map(String::as_str).collect();
-    let mut problem = Problem::wrong(format!("unknown flow `{name}`"));
+    let mut problem = CliError::wrong(format!("unknown flow `{name}`"));
     let places = FLOW_FOLDERS.iter().map(|folder| match folder.level {
         Level::Project => folder.path.to_owned(),
         Level::Global => format!("~/{}", folder.path),
@@ -267,30 +267,30 @@ fn listed(names: &[&str]) -> String {
     text
 }
 
-impl From<SessionError> for Problem {
-    fn from(error: SessionError) -> Problem {
+impl From<SessionError> for CliError {
+    fn from(error: SessionError) -> CliError {
         match error {
             SessionError::Load(error) => error.into(),
-            SessionError::Left(error) => Problem::from(error)
+            SessionError::Left(error) => CliError::from(error)
                 .note("the last run with this prefix left steps to run")
                 .hint("restore the step, or remove the sessions of the prefix with `-D`"),
             SessionError::Start(StartError::Input(unfit)) => {
-                let problem = Problem::wrong("the arguments do not fit the flow's `args`");
+                let problem = CliError::wrong("the arguments do not fit the flow's `args`");
                 let problem = unfit.findings().iter().fold(problem, |problem, finding| problem.cause(finding));
                 problem.hint("give arguments with `-p TEXT`, `-A key=value` or `--args-file FILE`")
             }
             SessionError::Start(error) => error.into(),
-            SessionError::Store(error) => Problem::internal(format!("the store failed: {error}")),
+            SessionError::Store(error) => CliError::internal(format!("the store failed: {error}")),
             SessionError::Dialect(path) => {
                 let hint = format!("run it with `flowcell run {}`", path.display());
-                Problem::wrong(SessionError::Dialect(path).to_string()).hint(hint)
+                CliError::wrong(SessionError::Dialect(path).to_string()).hint(hint)
             }
-            SessionError::Taken { .. } => Problem::wrong(error.to_string()).hint("choose another prefix with `-s`"),
+            SessionError::Taken { .. } => CliError::wrong(error.to_string()).hint("choose another prefix with `-s`"),
             SessionError::Driven(run) => {
                 let hint = format!("wait until it ends, or cancel it with `flowcell runs cancel {run}`");
-                Problem::wrong(SessionError::Driven(run).to_string()).hint(hint)
+                CliError::wrong(SessionError::Driven(run).to_string()).hint(hint)
             }
-            SessionError::Prefix(_) => Problem::wrong(error.to_string()),
+            SessionError::Prefix(_) => CliError::wrong(error.to_string()),
         }
     }
 }

@@ -12,10 +12,10 @@ use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, RunId, scr
 
 use super::run;
 use crate::{
+    cli_error::{CliError, Exit},
     options::{BesideArgs, PackArgs, StoreArgs, channels::ChannelArgs},
-    output::{Lines, put_exactly, put_json, put_line},
+    output::{JsonLines, put_exactly, put_json, put_line},
     owner::{self, Owner},
-    problem::{Exit, Problem},
     session,
     session::{Plan, inputs},
     terminal::Terminal,
@@ -149,7 +149,7 @@ pub(super) fn arguments() -> Vec<std::ffi::OsString> {
     }
 }
 
-pub(super) fn execute(command: FlowsCommand, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(command: FlowsCommand, terminal: Terminal) -> Result<Exit, CliError> {
     match command {
         FlowsCommand::Create(args) => create(&args),
         FlowsCommand::List(args) => list(&args.folder, args.json, terminal),
@@ -168,9 +168,9 @@ fn library(folder: &Folder) -> flowcell::FlowLibrary {
     flowcell::FlowLibrary::open(&folder.flows)
 }
 
-fn create(args: &CreateArgs) -> Result<Exit, Problem> {
+fn create(args: &CreateArgs) -> Result<Exit, CliError> {
     let text = read(&args.file)
-        .map_err(|error| Problem::wrong(format!("cannot read {}", args.file.display())).because(&error))?;
+        .map_err(|error| CliError::wrong(format!("cannot read {}", args.file.display())).because(&error))?;
     let host = args.packs.checking_host(&args.beside)?;
     let file = args.file.file_name().unwrap_or_default().to_string_lossy();
     let created = match file.strip_suffix(script::ENDING) {
@@ -191,7 +191,7 @@ fn read(file: &Path) -> io::Result<String> {
 }
 
 /// Prints the flows of a folder, one on each line.
-pub(super) fn list(folder: &Folder, json: bool, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn list(folder: &Folder, json: bool, terminal: Terminal) -> Result<Exit, CliError> {
     let entries = library(folder).list()?;
     if json {
         put_json(&entries)?;
@@ -209,13 +209,13 @@ pub(super) fn list(folder: &Folder, json: bool, terminal: Terminal) -> Result<Ex
     Ok(Exit::Good)
 }
 
-fn show(args: &ShowArgs) -> Result<Exit, Problem> {
+fn show(args: &ShowArgs) -> Result<Exit, CliError> {
     let flow = library(&args.folder).get(&args.name, args.version)?;
     put_exactly(&flow.text)?;
     Ok(Exit::Good)
 }
 
-fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
+fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let RunFlowArgs { name, input, inputs, run_id, json, quiet, folder, channels, packs, store } = args;
     let plan = Plan { run_id, json, quiet, channels, packs, store, ..Plan::default() };
     let members = inputs.as_ref().and_then(Json::as_object).into_iter().flatten();
@@ -243,7 +243,7 @@ fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
 }
 
 /// Hands a flow to the process that owns the store, and logs its steps after the run has ended.
-fn hand_over(store: &Path, flows: &Path, name: &str, args: Plan, terminal: Terminal) -> Result<Exit, Problem> {
+fn hand_over(store: &Path, flows: &Path, name: &str, args: Plan, terminal: Terminal) -> Result<Exit, CliError> {
     let file = flowcell::FlowLibrary::open(flows).get(name, None)?.file;
     let run = args.run_id.as_ref().cloned().unwrap_or_else(new_run_id);
     let args = Plan { run_id: Some(run.clone()), ..args };
@@ -259,9 +259,9 @@ fn new_run_id() -> RunId {
     RunId::from(format!("run-{now:016x}{:08x}", std::process::id()))
 }
 
-fn log(args: &LogArgs) -> Result<Exit, Problem> {
+fn log(args: &LogArgs) -> Result<Exit, CliError> {
     let flows = FlowService::open(PackArgs::default().host()?, &args.folder.flows);
-    let mut lines = Lines::default();
+    let mut lines = JsonLines::default();
     for line in flows.get_flow_runs(&args.name, args.limit)? {
         if lines.put(&line).is_break() {
             break;
@@ -271,22 +271,24 @@ fn log(args: &LogArgs) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
-impl From<LibraryError> for Problem {
-    fn from(error: LibraryError) -> Problem {
+impl From<LibraryError> for CliError {
+    fn from(error: LibraryError) -> CliError {
         match error {
-            LibraryError::Invalid(findings) => Problem::found(findings),
-            LibraryError::Unknown(_) => Problem::wrong(error.to_string()).hint("`flowcell flows list` lists the flows"),
-            _ => Problem::wrong(error.to_string()),
+            LibraryError::Invalid(findings) => CliError::found(findings),
+            LibraryError::Unknown(_) => {
+                CliError::wrong(error.to_string()).hint("`flowcell flows list` lists the flows")
+            }
+            _ => CliError::wrong(error.to_string()),
         }
     }
 }
 
-impl From<FlowError> for Problem {
-    fn from(error: FlowError) -> Problem {
+impl From<FlowError> for CliError {
+    fn from(error: FlowError) -> CliError {
         match error {
             FlowError::Library(error) => error.into(),
             FlowError::Start(error) => error.into(),
-            FlowError::Log { .. } => Problem::internal(error.to_string()),
+            FlowError::Log { .. } => CliError::internal(error.to_string()),
         }
     }
 }

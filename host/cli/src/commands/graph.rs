@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum, ValueHint};
 use flowcell::draw;
 
 use crate::{
+    cli_error::{CliError, Exit},
     options::{BesideArgs, PackArgs},
     output::put,
-    problem::{Exit, Problem},
 };
 
 /// Arguments of `flowcell graph`.
@@ -38,7 +38,7 @@ enum Format {
     Text,
 }
 
-pub(super) fn execute(args: &GraphArgs) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &GraphArgs) -> Result<Exit, CliError> {
     let flow = args.packs.checking_host(&args.beside)?.load_flow(&args.flow)?;
     let format = match args.format {
         Format::Mermaid => draw::Format::Mermaid,

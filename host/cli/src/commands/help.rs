@@ -5,8 +5,8 @@ use flowcell_server::manual::{self, Group};
 
 use super::groups;
 use crate::{
+    cli_error::{CliError, Exit},
     output::put,
-    problem::{Exit, Problem},
 };
 
 /// The name under which the topics are listed.
@@ -19,7 +19,7 @@ pub(crate) struct HelpArgs {
 }
 
 /// Prints the help of a command, then the page of the manual that has the same name.
-pub(crate) fn execute(args: &HelpArgs) -> Result<Exit, Problem> {
+pub(crate) fn execute(args: &HelpArgs) -> Result<Exit, CliError> {
     let name = args.name.join(" ");
     if name == TOPICS {
         put(&topics())?;
@@ -29,7 +29,7 @@ pub(crate) fn execute(args: &HelpArgs) -> Result<Exit, Problem> {
     let page = manual::page(&name).map(|page| page.text.to_owned());
     let texts: Vec<String> = command.into_iter().chain(page).collect();
     if texts.is_empty() {
-        return Err(Problem::wrong(format!("unknown command or topic `{name}`"))
+        return Err(CliError::wrong(format!("unknown command or topic `{name}`"))
             .hint("`flowcell help` lists the commands, `flowcell help topics` the topics of the manual"));
     }
     put(&texts.join("\n"))?;

@@ -10,9 +10,9 @@ use flowcell::{
 use serde_json::json;
 
 use crate::{
+    cli_error::{CliError, Exit},
     options::{BesideArgs, PackArgs},
     output::{put, put_json},
-    problem::{Exit, Problem},
     terminal::inert,
 };
 
@@ -31,10 +31,10 @@ pub(crate) struct InspectArgs {
     beside: BesideArgs,
 }
 
-pub(super) fn execute(args: &InspectArgs) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &InspectArgs) -> Result<Exit, CliError> {
     let flow = args.packs.checking_host(&args.beside)?.load_flow(&args.flow)?;
     let outline = script_label(flow.graph()).ok_or_else(|| {
-        Problem::wrong(format!("{} is not a script", args.flow.display()))
+        CliError::wrong(format!("{} is not a script", args.flow.display()))
             .hint("`flowcell graph FLOW` draws flows of all dialects")
     })?;
     if args.json {

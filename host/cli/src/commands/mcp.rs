@@ -9,9 +9,9 @@ use flowcell::{
 };
 
 use crate::{
-    options::{PackArgs, Place, StoreArgs},
+    cli_error::{CliError, Exit},
+    options::{PackArgs, StoreArgs, StoreLocation},
     owner::{durable, listen, unreadable},
-    problem::{Exit, Problem},
     session::interrupt::Signals,
     terminal::Terminal,
 };
@@ -28,30 +28,30 @@ pub(crate) struct McpArgs {
     packs: PackArgs,
 }
 
-pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let place = durable(&args.store)?;
     let host = args.packs.host_with(&args.store)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
+    let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
     let served = runtime.block_on(async {
         let mut signals =
-            Signals::listen().map_err(|error| Problem::internal("cannot listen for signals").because(&error))?;
+            Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
         let stop = async move { _ = signals.next().await };
         let own = host.clone();
         let reach = args.packs.reach();
-        let begun = move |entrance| {
-            if let Place::Folder(folder) = place {
-                listen(&own, folder, std::sync::Arc::new(Driven(entrance)), reach, terminal);
+        let begun = move |admission| {
+            if let StoreLocation::Folder(folder) = place {
+                listen(&own, folder, std::sync::Arc::new(Driven(admission)), reach, terminal);
             }
         };
-        Ok::<_, Problem>(mcp::serve(host, args.flows.clone(), begun, stop).await)
+        Ok::<_, CliError>(mcp::serve(host, args.flows.clone(), begun, stop).await)
     })?;
     // Do not wait for a pending read of standard input, or for abandoned attempts.
     runtime.shutdown_background();
     match served {
         Ok(()) => Ok(Exit::Good),
         Err(PipeError::Client(why)) => {
-            Err(Problem::wrong(format!("the client on standard input does not speak MCP: {why}"))
+            Err(CliError::wrong(format!("the client on standard input does not speak MCP: {why}"))
                 .hint("start this command from an MCP client; `flowcell help mcp` shows the settings of clients"))
         }
         Err(error) => Err(unreadable(&error)),

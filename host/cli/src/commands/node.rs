@@ -31,7 +31,7 @@ use std::path::Path;
 use clap::{Args, Subcommand};
 
 use crate::{
-    problem::{Exit, Problem},
+    cli_error::{CliError, Exit},
     terminal::Terminal,
 };
 
@@ -68,7 +68,7 @@ enum NodeCommand {
     Sign(sign::SignArgs),
 }
 
-pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, CliError> {
     match args.command {
         NodeCommand::New(args) => scaffold::execute(&args, terminal),
         NodeCommand::Build(args) => build::execute(&args, terminal),
@@ -85,6 +85,6 @@ pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, Proble
 }
 
 /// Builds the pack of a project into its folder `dist`.
-pub(super) fn build(project: &Path, terminal: Terminal) -> Result<(), Problem> {
+pub(super) fn build(project: &Path, terminal: Terminal) -> Result<(), CliError> {
     build::BuildArgs::of(project).build(terminal).map(drop)
 }

@@ -11,9 +11,9 @@ use flowcell::{
 use serde_json::Value;
 
 use crate::{
+    cli_error::{CliError, Exit},
     options::PackArgs,
     output::{put, put_json},
-    problem::{Exit, Problem},
     terminal::inert,
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct NodesArgs {
     packs: PackArgs,
 }
 
-pub(super) fn execute(args: &NodesArgs) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &NodesArgs) -> Result<Exit, CliError> {
     let host = args.packs.host()?;
     let found = match &args.node_type {
         Some(wanted) => vec![find(host.catalog(), wanted)?],
@@ -46,15 +46,16 @@ pub(super) fn execute(args: &NodesArgs) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
-pub(super) fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, Problem> {
+pub(super) fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, CliError> {
     match catalog.lookup(&TypeRef::parse(wanted)) {
         Lookup::Found(node) => Ok(NodeType::clone(&node)),
         Lookup::OtherVersions(versions) => {
             let versions: Vec<_> = versions.iter().map(ToString::to_string).collect();
-            Err(Problem::wrong(format!("unknown version `{wanted}`")).hint(format!("there is {}", versions.join(", "))))
+            Err(CliError::wrong(format!("unknown version `{wanted}`"))
+                .hint(format!("there is {}", versions.join(", "))))
         }
         Lookup::Unknown => {
-            let problem = Problem::wrong(format!("unknown node type `{wanted}`"));
+            let problem = CliError::wrong(format!("unknown node type `{wanted}`"));
             Err(match meant(catalog, wanted).as_slice() {
                 [name] => problem.hint(format!("did you mean `{name}`?")),
                 names @ [_, ..] => problem.hint(format!("there are {}", names.join(", "))),

@@ -11,11 +11,11 @@ use clap::{Args, ValueHint};
 use flowcell::{Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, StartError, control::Ask};
 
 use crate::{
+    cli_error::{CliError, Exit},
     duration,
-    options::{PackArgs, Place, StoreArgs, channels::ChannelArgs},
+    options::{PackArgs, StoreArgs, StoreLocation, channels::ChannelArgs},
     output::{put_json, put_line},
     owner::{self, Owner, run_id},
-    problem::{Exit, Problem},
     session::{Plan, Session, answers, finish, follow, inputs, say_warnings},
     terminal::Terminal,
 };
@@ -96,15 +96,15 @@ impl RunArgs {
     }
 }
 
-pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let (is_detached, is_dry) = (args.detach, args.dry_run);
     let plan = args.plan();
     if plan.json && plan.events_to_stdout() {
-        return Err(Problem::wrong("`--json` and `--events -` both write to standard output")
+        return Err(CliError::wrong("`--json` and `--events -` both write to standard output")
             .hint("write the events to a file with `--events FILE`"));
     }
     if plan.chat && plan.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-") {
-        return Err(Problem::wrong("`--chat` and `--input-file -` both read standard input")
+        return Err(CliError::wrong("`--chat` and `--input-file -` both read standard input")
             .hint("read the input from a file with `--input-file FILE`"));
     }
     if is_detached {
@@ -136,10 +136,10 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
 }
 
 /// Starts a run and leaves it to the processes that drive runs. If another process owns the store, that one starts it.
-fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, Problem> {
+fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, CliError> {
     let place = plan.store.place()?;
-    if matches!(place, Place::Memory) {
-        return Err(Problem::wrong("a detached run needs a store that outlives this process")
+    if matches!(place, StoreLocation::Memory) {
+        return Err(CliError::wrong("a detached run needs a store that outlives this process")
             .hint("remove `--store memory:` or `--detach`"));
     }
     let input = |members: &[(String, Json)]| inputs::collect(members, plan.input_file.as_deref());
@@ -151,8 +151,7 @@ fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, Problem> {
             answers::check(&plan.answers, flow.graph())?;
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
             let answers = plan.early_answers();
-            let options =
-                RunOptions { session_id: plan.run_id.clone(), input, policy, answers, ..RunOptions::default() };
+            let options = RunOptions { run_id: plan.run_id.clone(), input, policy, answers, ..RunOptions::default() };
             let runner = host.runner(&flow, options)?;
             let run_id = runner.run_id().clone();
             owner::block_on(runner.accept())?.map_err(StartError::from)?;
@@ -175,12 +174,12 @@ fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, Problem> {
 }
 
 /// Builds the request that asks the store's owner to start a flow.
-fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<Ask, Problem> {
+fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<Ask, CliError> {
     let flow = std::path::absolute(flow);
     let put = |name: &str, bytes| owner::put(&plan.store, name, bytes);
     let members = inputs::resolved(&plan.input, put)?;
     Ok(Ask::Start {
-        flow: flow.map_err(|error| Problem::wrong("the path of the flow cannot be resolved").because(&error))?,
+        flow: flow.map_err(|error| CliError::wrong("the path of the flow cannot be resolved").because(&error))?,
         input: inputs::collect(&members, plan.input_file.as_deref())?,
         run: plan.run_id.clone(),
         total_timeout_ms: plan.total_timeout.map(|duration| duration.as_millis() as u64),
@@ -191,7 +190,7 @@ fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<Ask, Problem> {
 }
 
 /// Hands a flow to the process that owns the store, and follows its run.
-pub(super) fn hand_over(folder: &Path, plan: &Plan, flow: &Path, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn hand_over(folder: &Path, plan: &Plan, flow: &Path, terminal: Terminal) -> Result<Exit, CliError> {
     let host = plan.packs.host()?;
     // The owner checks the parts that only it can check, such as secrets of the store.
     if let Some(flow) = host.check_flow(flow)?.flow {
@@ -202,13 +201,13 @@ pub(super) fn hand_over(folder: &Path, plan: &Plan, flow: &Path, terminal: Termi
     follow::hand_over(folder, plan, run, terminal)
 }
 
-fn load(host: &Host, plan: &Plan, terminal: Terminal) -> Result<LoadedFlow, Problem> {
+fn load(host: &Host, plan: &Plan, terminal: Terminal) -> Result<LoadedFlow, CliError> {
     let checked = host.check_flow(&plan.flow)?;
     match checked.flow {
         Some(flow) => {
             say_warnings(plan, &checked.diagnostics, terminal);
             Ok(flow)
         }
-        None => Err(Problem::found(checked.diagnostics)),
+        None => Err(CliError::found(checked.diagnostics)),
     }
 }

@@ -24,9 +24,9 @@ pub(super) use self::{
     send::{EmitArgs, SendArgs, emit, send},
 };
 use crate::{
+    cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs},
     owner::{Owner, ask_owner, block_on, durable, refused},
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -53,7 +53,7 @@ pub(crate) enum RunsCommand {
     Cancel(cancel::CancelArgs),
 }
 
-pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, CliError> {
     match command {
         RunsCommand::List(args) => list::execute(&args),
         RunsCommand::Show(args) => show::execute(&args, terminal),
@@ -72,12 +72,12 @@ fn each_event(
     run: &RunId,
     from: u64,
     visit: impl FnMut(flowcell::Event) -> ControlFlow<()>,
-) -> Result<(), Problem> {
-    host.each_event(run, from, visit).map_err(Problem::from)
+) -> Result<(), CliError> {
+    host.each_event(run, from, visit).map_err(CliError::from)
 }
 
 /// Records a command for a run, or sends it to the store's owner. This process does not drive the run.
-fn record(store: &StoreArgs, run: RunId, command: RunCommand, terminal: Terminal) -> Result<Exit, Problem> {
+fn record(store: &StoreArgs, run: RunId, command: RunCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let said = match Owner::of(durable(store)?, &PackArgs::default())? {
         Owner::Here(host) => {
             block_on(host.ask(&run, command))?.map_err(|error| refused(error.code(), &error.to_string(), &run))?;

@@ -3,8 +3,8 @@
 use clap::{Args, ValueEnum};
 
 use crate::{
+    cli_error::{CliError, Exit},
     output::{put, put_json},
-    problem::{Exit, Problem},
 };
 
 /// Arguments of `flowcell schema`.
@@ -27,7 +27,7 @@ enum Dialect {
     Steps,
 }
 
-pub(super) fn execute(args: &SchemaArgs) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &SchemaArgs) -> Result<Exit, CliError> {
     put_json(&match args.dialect {
         Dialect::Graph => flowcell::schema(),
         Dialect::Agentic => flowcell::agentic_schema(),

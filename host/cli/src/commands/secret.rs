@@ -9,10 +9,10 @@ use flowcell::{
 };
 
 use crate::{
-    options::{KeyArgs, PackArgs, Place, StoreArgs},
+    cli_error::{CliError, Exit},
+    options::{KeyArgs, PackArgs, StoreArgs, StoreLocation},
     output::put_json,
     owner::operate_with,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -85,7 +85,7 @@ pub(crate) struct RotateArgs {
     store: StoreArgs,
 }
 
-pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let (operation, keys, store) = match command {
         SecretCommand::Set(SetArgs { name, origins, from_env, of }) => {
             let value = value(from_env.as_deref())?;
@@ -97,7 +97,7 @@ pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit
         }
         SecretCommand::RotateKey(RotateArgs { new_secret_key, keys, store }) => {
             let key = new_secret_key.as_ref().map(KeySource::read).transpose();
-            let key = key.map_err(|error| Problem::wrong(error.to_string()))?;
+            let key = key.map_err(|error| CliError::wrong(error.to_string()))?;
             let key = key.map(|key| Hidden::from(key.trim().to_owned()));
             (Operation::RotateSecretKey { key }, keys, store)
         }
@@ -109,8 +109,8 @@ pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit
 }
 
 /// Warns if other users may read the store's folder.
-pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(), Problem> {
-    if let Place::Folder(folder) = store.place()?
+pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(), CliError> {
+    if let StoreLocation::Folder(folder) = store.place()?
         && let Some(why) = vault::exposed(folder)
     {
         terminal.say(&format!("warning: {why}"));
@@ -119,16 +119,16 @@ pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(
 }
 
 /// Reads a secret from a variable or from standard input. Removes the line end that editors and `echo` add.
-fn value(variable: Option<&str>) -> Result<Hidden, Problem> {
+fn value(variable: Option<&str>) -> Result<Hidden, CliError> {
     let text = match variable {
         Some(name) => {
-            env::var(name).map_err(|_| Problem::wrong(format!("the environment variable {name} is not set")))?
+            env::var(name).map_err(|_| CliError::wrong(format!("the environment variable {name} is not set")))?
         }
         None => {
             let mut text = String::new();
             // Read past the limit, so that a value that is too long is detected. The rest is the line end.
             let read = std::io::stdin().take(MAX_VALUE as u64 + 3).read_to_string(&mut text);
-            read.map_err(|error| Problem::wrong("standard input is not UTF-8 text").because(&error))?;
+            read.map_err(|error| CliError::wrong("standard input is not UTF-8 text").because(&error))?;
             text
         }
     };

@@ -14,10 +14,10 @@ use flowcell::{
 
 use super::secret::warn_if_exposed;
 use crate::{
+    cli_error::{CliError, Exit},
     log::LogFormat,
-    options::{PackArgs, Place, StoreArgs, watch::WatchArgs},
+    options::{PackArgs, StoreArgs, StoreLocation, watch::WatchArgs},
     owner::{durable, listen, unreadable},
-    problem::{Exit, Problem},
     session::interrupt::{Signal, Signals},
     terminal::Terminal,
 };
@@ -62,7 +62,7 @@ pub(crate) struct ServeArgs {
     packs: PackArgs,
 }
 
-pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let place = durable(&args.store)?;
     if args.check {
         // The settings are printed already. Building the host also checks the files that they name.
@@ -73,7 +73,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Prob
     let host = args.packs.watched_host(&args.store, &args.watch)?;
     warn_if_exposed(&args.store, terminal)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
+    let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
     let exit = runtime.block_on(async {
         let settings = Settings {
             listen: args.listen,
@@ -84,10 +84,10 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Prob
             limits: args.limits(),
         };
         let mut signals =
-            Signals::listen().map_err(|error| Problem::internal("cannot listen for signals").because(&error))?;
+            Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
         let server = Server::bind(host.clone(), settings).await.map_err(refused)?;
-        if let Place::Folder(folder) = place {
-            let owner = Arc::new(Driven(server.entrance()));
+        if let StoreLocation::Folder(folder) = place {
+            let owner = Arc::new(Driven(server.admission()));
             listen(&host, folder, owner, args.packs.reach(), terminal);
         }
         terminal.say(&format!("listening on http://{}", server.address()));
@@ -122,7 +122,7 @@ fn raise_descriptors() {
 }
 
 /// Serves until a signal comes, and then until all runs are parked. A second signal quits at once.
-async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal) -> Result<Exit, Problem> {
+async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal) -> Result<Exit, CliError> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let mut serving = std::pin::pin!(server.run(async move { _ = stopped.await }));
     tokio::select! {
@@ -138,8 +138,8 @@ async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal
     }
 }
 
-fn refused(error: ServeError) -> Problem {
-    let problem = Problem::wrong(error.to_string());
+fn refused(error: ServeError) -> CliError {
+    let problem = CliError::wrong(error.to_string());
     match error {
         ServeError::Unguarded(_) | ServeError::UnguardedProxy(_) => problem
             .hint("create a tenant and a token with `flowcell tenant create NAME` and `flowcell token create NAME`"),

@@ -10,9 +10,9 @@ use flowcell::{
 };
 
 use crate::{
-    options::{Place, StoreArgs},
+    cli_error::{CliError, Exit},
+    options::{StoreArgs, StoreLocation},
     output::put_json,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -48,7 +48,7 @@ pub(crate) struct BackupArgs {
     store: StoreArgs,
 }
 
-pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let say = |text: &str| terminal.say(&terminal.paint().faint(text));
     match command {
         StoreCommand::Migrate(store) => {
@@ -59,21 +59,22 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
             let checked = check(&*open(store.place()?)?).map_err(|error| failed(&error))?;
             put_json(&checked)?;
             if !checked.damage.is_empty() {
-                return Err(Problem::internal("the store is damaged"));
+                return Err(CliError::internal("the store is damaged"));
             }
         }
         StoreCommand::Copy(args) => {
-            let (from, to) = (open(Place::named(&args.from))?, open(Place::named(&args.to))?);
+            let (from, to) = (open(StoreLocation::named(&args.from))?, open(StoreLocation::named(&args.to))?);
             put_json(&copy(&*from, &*to).map_err(|error| failed(&error))?)?;
         }
         StoreCommand::Backup(BackupArgs { to, store }) => {
             match store.place()? {
-                Place::Folder(folder) => {
+                StoreLocation::Folder(folder) => {
                     let store = SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?;
                     store.back_up(to).map_err(|error| failed(&error))?;
                 }
                 place => {
-                    let amount = copy(&*open(place)?, &*open(Place::Folder(to))?).map_err(|error| failed(&error))?;
+                    let amount =
+                        copy(&*open(place)?, &*open(StoreLocation::Folder(to))?).map_err(|error| failed(&error))?;
                     put_json(&amount)?;
                 }
             }
@@ -83,14 +84,18 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
     Ok(Exit::Good)
 }
 
-fn open(place: Place<'_>) -> Result<Box<dyn Whole>, Problem> {
+fn open(place: StoreLocation<'_>) -> Result<Box<dyn Whole>, CliError> {
     Ok(match place {
-        Place::Folder(folder) => Box::new(SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?),
-        Place::Server(url) => Box::new(SharedStore::open(url, Options::default()).map_err(flowcell::Error::Server)?),
-        Place::Memory => return Err(Problem::wrong("a store in memory needs no maintenance")),
+        StoreLocation::Folder(folder) => {
+            Box::new(SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?)
+        }
+        StoreLocation::Server(url) => {
+            Box::new(SharedStore::open(url, Options::default()).map_err(flowcell::Error::Server)?)
+        }
+        StoreLocation::Memory => return Err(CliError::wrong("a store in memory needs no maintenance")),
     })
 }
 
-fn failed(error: &dyn std::fmt::Display) -> Problem {
-    Problem::internal(format!("the store failed: {error}"))
+fn failed(error: &dyn std::fmt::Display) -> CliError {
+    CliError::internal(format!("the store failed: {error}"))
 }

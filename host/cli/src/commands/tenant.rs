@@ -14,11 +14,11 @@ use flowcell::{
 };
 
 use crate::{
+    cli_error::{CliError, Exit},
     duration,
     options::StoreArgs,
     output::put_json,
     owner::operate,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -166,7 +166,7 @@ pub(crate) struct VerifyAudit {
     store: StoreArgs,
 }
 
-pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let enable = |name: &str, enabled| Operation::EnableTenant { name: name.to_owned(), enabled };
     let (operation, store) = match command {
         TenantCommand::Create(args) => {
@@ -187,7 +187,7 @@ pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit
 }
 
 /// Warns before the first tenant is created. Without tenants, a server treats every caller as the tenant `local`.
-fn announce_first(args: &OneTenant, terminal: Terminal) -> Result<(), Problem> {
+fn announce_first(args: &OneTenant, terminal: Terminal) -> Result<(), CliError> {
     let listed = operate(Operation::ListTenants, &args.store)?;
     if listed.as_array().is_none_or(|tenants| tenants.is_empty()) {
         let warning = "this is the first tenant: servers of this store now refuse all requests without a token, \
@@ -204,13 +204,13 @@ fn announce_first(args: &OneTenant, terminal: Terminal) -> Result<(), Problem> {
     Ok(())
 }
 
-fn read_policy(file: &Path) -> Result<Policy, Problem> {
-    let wrong = |error: &dyn std::fmt::Display| Problem::wrong(format!("{}: {error}", file.display()));
+fn read_policy(file: &Path) -> Result<Policy, CliError> {
+    let wrong = |error: &dyn std::fmt::Display| CliError::wrong(format!("{}: {error}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
     serde_yaml::from_str(&text).map_err(|error| wrong(&yaml_error(&error)))
 }
 
-pub(super) fn token(command: &TokenCommand) -> Result<Exit, Problem> {
+pub(super) fn token(command: &TokenCommand) -> Result<Exit, CliError> {
     let (operation, store) = match command {
         TokenCommand::Create(NewToken { tenant, scopes, note, expires, store }) => {
             let lasts = expires.0.map(|lasts| lasts.as_millis() as u64);
@@ -224,7 +224,7 @@ pub(super) fn token(command: &TokenCommand) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
-pub(super) fn audit(command: &AuditCommand) -> Result<Exit, Problem> {
+pub(super) fn audit(command: &AuditCommand) -> Result<Exit, CliError> {
     match command {
         AuditCommand::List(ListAudit { tenant, after, limit, store }) => {
             let operation = Operation::Audit { tenant: tenant.clone(), after: *after, limit: *limit };
@@ -235,7 +235,7 @@ pub(super) fn audit(command: &AuditCommand) -> Result<Exit, Problem> {
             let verified = operate(operation, store)?;
             put_json(&verified)?;
             if verified.get("damage").and_then(Json::as_array).is_some_and(|damage| !damage.is_empty()) {
-                return Err(Problem::internal(format!("the audit log of `{tenant}` is damaged")));
+                return Err(CliError::internal(format!("the audit log of `{tenant}` is damaged")));
             }
         }
     }

@@ -15,21 +15,21 @@ use std::{
 
 use clap::{Args, ValueHint};
 use flowcell::{
-    Channel, Event, FlowRunner, Host, InputError, Json, LoadedFlow, RunOptions, RunResult, Script, StartError, Waiting,
-    contract::code, graph::Graph,
+    Channel, Event, Fixtures, FlowRunner, Host, InputError, Json, LoadedFlow, RunOptions, RunResult, StartError,
+    Waiting, contract::code, graph::Graph,
 };
 use parking_lot::Mutex;
 
 use self::cases::{Case, Expect, REFUSED};
 use super::{
     expected::differences,
-    given::{self, GivenReply},
+    fixtures::{self, ReplyFixture},
     verdicts::{Verdict, Verdicts},
 };
 use crate::{
+    cli_error::{CliError, Exit},
     options::{BesideArgs, PackArgs},
     owner,
-    problem::{Exit, Problem},
     session::{answers, inputs},
     terminal::Terminal,
 };
@@ -62,13 +62,13 @@ pub(crate) struct TestArgs {
     beside: BesideArgs,
 }
 
-pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let host = args.packs.checking_host(&args.beside)?;
     if once::is_meant(args) {
         return once::execute(&host, args, terminal);
     }
     let mut verdicts = Verdicts::default();
-    let mut unread: Option<Problem> = None;
+    let mut unread: Option<CliError> = None;
     for path in &args.flows {
         let wanted = |case: &Case| args.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()));
         match read(&host, path) {
@@ -93,12 +93,12 @@ pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Probl
 }
 
 /// Reads a flow and its cases.
-fn read(host: &Host, path: &Path) -> Result<(LoadedFlow, Vec<Case>), Problem> {
+fn read(host: &Host, path: &Path) -> Result<(LoadedFlow, Vec<Case>), CliError> {
     Ok((host.load_flow(path)?, cases::read(path)?))
 }
 
 /// Runs to the end. Returns `None` after [`PATIENCE`].
-fn run(runner: FlowRunner) -> Result<Option<RunResult>, Problem> {
+fn run(runner: FlowRunner) -> Result<Option<RunResult>, CliError> {
     runner.start_session();
     owner::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })
 }
@@ -107,23 +107,23 @@ fn endless() -> String {
     format!("it does not end within {} s", PATIENCE.as_secs())
 }
 
-fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<Verdict, Problem> {
+fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<Verdict, CliError> {
     let route = Arc::new(Route::default());
     let answers = case.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value)));
     let options = RunOptions {
-        session_id: Some("test".into()),
+        run_id: Some("test".into()),
         input: case.input.clone(),
         channels: vec![route.clone()],
         answers: answers.collect(),
         without_events: true,
         ..RunOptions::default()
     };
-    let given: HashMap<_, _> = case.given.iter().map(|(node, given)| (node.clone(), given.as_given())).collect();
-    let calls: Vec<_> = case.calls.iter().map(GivenReply::as_given).collect();
-    let script = Script { nodes: given, calls: Mutex::new(calls), begin: case.clock, ..Script::default() };
+    let given: HashMap<_, _> = case.given.iter().map(|(node, given)| (node.clone(), given.as_fixture())).collect();
+    let calls: Vec<_> = case.calls.iter().map(ReplyFixture::as_fixture).collect();
+    let script = Fixtures { nodes: given, calls: Mutex::new(calls), begin: case.clock, ..Fixtures::default() };
     let script = Arc::new(script);
     let began = std::time::Instant::now();
-    let wrong = match host.rehearsal(flow, script.clone(), options) {
+    let wrong = match host.test_runner(flow, script.clone(), options) {
         Ok(runner) => {
             let mut wrong = match run(runner)? {
                 Some(result) => compare(case, &result, &route.take(), flow.graph()),
@@ -132,7 +132,7 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
             let has_called = route.has_called.load(Ordering::Relaxed);
             wrong.extend(cases::unknown_nodes(case, flow.graph(), has_called));
             wrong.extend(cases::misfits(case, flow));
-            wrong.extend(given::unused(&script));
+            wrong.extend(fixtures::unused(&script));
             wrong
         }
         Err(StartError::Input(error)) => refused(&case.expect, &error),

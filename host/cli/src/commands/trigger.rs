@@ -7,10 +7,10 @@ use flowcell::{Json, tenants::operation::Operation, triggers::operation::Act};
 use serde_json::{Value, json};
 
 use crate::{
+    cli_error::{CliError, Exit},
     options::StoreArgs,
     output::put_json,
     owner::operate,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -88,7 +88,7 @@ pub(crate) struct NewTrigger {
 
 impl NewTrigger {
     /// Returns the trigger as a flow's file would write it.
-    fn written(&self) -> Result<Value, Problem> {
+    fn written(&self) -> Result<Value, CliError> {
         let mut trigger = json!({ "id": self.trigger.id });
         if let Some(cron) = &self.cron {
             trigger["cron"] = cron.clone().into();
@@ -109,7 +109,7 @@ impl NewTrigger {
             trigger["event"]["status"] = self.status.clone().into();
         }
         if let Some(input) = &self.input {
-            let wrong = |error| Problem::wrong(format!("`--input` is not JSON: {error}"));
+            let wrong = |error| CliError::wrong(format!("`--input` is not JSON: {error}"));
             trigger["input"] = serde_json::from_str(input).map_err(wrong)?;
             Json::check_numbers(input).map_err(wrong)?;
         }
@@ -117,7 +117,7 @@ impl NewTrigger {
     }
 }
 
-pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let (trigger, act) = match command {
         TriggerCommand::List(household) => return done(household, None, None),
         TriggerCommand::Create(new) => (&new.trigger, Some(Act::Create { trigger: new.written()? })),
@@ -136,7 +136,7 @@ pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Ex
     Ok(Exit::Good)
 }
 
-fn done(household: &Household, trigger: Option<(String, String)>, act: Option<Act>) -> Result<Exit, Problem> {
+fn done(household: &Household, trigger: Option<(String, String)>, act: Option<Act>) -> Result<Exit, CliError> {
     // The owner of the store may run in another folder, so the path has to be absolute.
     let folder = std::path::absolute(&household.flows).unwrap_or_else(|_| Path::new(&household.flows).to_owned());
     let operation = Operation::Trigger { tenant: household.tenant.clone(), folder, trigger, act };

@@ -7,9 +7,9 @@ use flowcell::{CheckedFlow, Host, shape};
 use serde_json::json;
 
 use crate::{
+    cli_error::{CliError, Exit},
     options::{BesideArgs, PackArgs},
     output::{put, put_json},
-    problem::{Exit, Problem},
     terminal::{Terminal, count, counted, finding},
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct ValidateArgs {
     beside: BesideArgs,
 }
 
-pub(super) fn execute(args: &ValidateArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &ValidateArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let host = args.packs.checking_host(&args.beside)?;
     let mut reports = Vec::new();
     let mut exit = Exit::Good;
@@ -47,7 +47,7 @@ pub(super) fn execute(args: &ValidateArgs, terminal: Terminal) -> Result<Exit, P
 
 /// Checks one file, and prints the diagnostics unless `--json` is set. An unreadable file becomes a report, so that the
 /// others are still checked.
-fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> Result<serde_json::Value, Problem> {
+fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> Result<serde_json::Value, CliError> {
     let shown = path.display().to_string();
     match host.check_flow(path) {
         Ok(checked) => {
@@ -58,7 +58,7 @@ fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> R
             Ok(json!({ "file": shown, "valid": checked.flow.is_some(), "diagnostics": found }))
         }
         Err(error) => {
-            let problem = Problem::from(error);
+            let problem = CliError::from(error);
             let message = problem.plain();
             if !args.json {
                 terminal.say(&problem.render(terminal.paint()));
@@ -68,7 +68,7 @@ fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> R
     }
 }
 
-fn tell(shown: &str, checked: &CheckedFlow, terminal: Terminal) -> Result<(), Problem> {
+fn tell(shown: &str, checked: &CheckedFlow, terminal: Terminal) -> Result<(), CliError> {
     for found in &checked.diagnostics {
         terminal.say(&format!("{}\n", finding(found, terminal.paint())));
     }

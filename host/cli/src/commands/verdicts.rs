@@ -5,7 +5,7 @@ mod junit;
 use std::{path::Path, time::Duration};
 
 use crate::{
-    problem::{Exit, Problem},
+    cli_error::{CliError, Exit},
     terminal::{Terminal, counted, inert},
 };
 
@@ -43,16 +43,16 @@ impl Verdicts {
     }
 
     /// Prints the number of failures, and writes the JUnit file if one is named.
-    pub(super) fn conclude(&self, junit: Option<&Path>, terminal: Terminal) -> Result<Exit, Problem> {
+    pub(super) fn conclude(&self, junit: Option<&Path>, terminal: Terminal) -> Result<Exit, CliError> {
         if let Some(path) = junit {
             let written = std::fs::write(path, junit::report(&self.0));
-            written.map_err(|error| Problem::wrong(format!("cannot write {}", path.display())).because(&error))?;
+            written.map_err(|error| CliError::wrong(format!("cannot write {}", path.display())).because(&error))?;
         }
         let failed = self.0.iter().filter(|verdict| !verdict.wrong.is_empty()).count();
         terminal.say(&format!("{}, {failed} failed", counted(self.0.len(), "case")));
         if self.0.is_empty() {
             return Err(
-                Problem::wrong("no case has this name").hint("remove `--only`, or write a part of a case's name")
+                CliError::wrong("no case has this name").hint("remove `--only`, or write a part of a case's name")
             );
         }
         Ok(if failed == 0 { Exit::Good } else { Exit::Failed })

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::problem::Problem;
+use crate::cli_error::CliError;
 
 /// The channels of the runs that a command drives.
 #[derive(Args, Default)]
@@ -100,7 +100,7 @@ impl ChannelArgs {
     }
 
     /// Prepares the channels before any run starts. Opens files, and reports errors in URLs and secrets.
-    pub(crate) fn open(&self, host: &Host, notices: Notices) -> Result<Channels, Problem> {
+    pub(crate) fn open(&self, host: &Host, notices: Notices) -> Result<Channels, CliError> {
         let mut channels =
             Channels { runtime: None, files: Vec::new(), makers: Vec::new(), opened: Mutex::default(), notices };
         for spec in &self.channels {
@@ -109,13 +109,13 @@ impl ChannelArgs {
                 ChannelSpec::JsonLines(file) => {
                     let opened = JsonLines::open(file, channels.notices.clone());
                     let cannot =
-                        |error: io::Error| Problem::wrong(format!("cannot write {}", file.display())).because(&error);
+                        |error: io::Error| CliError::wrong(format!("cannot write {}", file.display())).because(&error);
                     channels.files.push(Arc::new(opened.map_err(cannot)?));
                 }
                 ChannelSpec::Webhook(url) => {
                     let key = self.key(channels.runtime()?)?;
                     let webhook = host.webhook(url, key);
-                    let wrong = |why: &str| Problem::wrong("cannot use the webhook").cause(why);
+                    let wrong = |why: &str| CliError::wrong("cannot use the webhook").cause(why);
                     channels.makers.push(Maker::Webhook(Box::new(webhook.map_err(|failure| wrong(&failure.message))?)));
                 }
                 ChannelSpec::Program(words) => {
@@ -127,11 +127,11 @@ impl ChannelArgs {
         Ok(channels)
     }
 
-    fn key(&self, runtime: &Runtime) -> Result<Option<SigningKey>, Problem> {
+    fn key(&self, runtime: &Runtime) -> Result<Option<SigningKey>, CliError> {
         let Some(source) = &self.webhook_secret else { return Ok(None) };
         let read = runtime.block_on(source.read());
         let key =
-            read.map_err(|failure| Problem::wrong("cannot use the secret of the webhooks").cause(&failure.message))?;
+            read.map_err(|failure| CliError::wrong("cannot use the secret of the webhooks").cause(&failure.message))?;
         Ok(Some(key))
     }
 }
@@ -160,17 +160,17 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    fn runtime(&mut self) -> Result<&Runtime, Problem> {
+    fn runtime(&mut self) -> Result<&Runtime, CliError> {
         if self.runtime.is_none() {
             let built = Builder::new_multi_thread().worker_threads(1).thread_name("channels").enable_all().build();
-            let cannot = |error: io::Error| Problem::internal("cannot start the channels").because(&error);
+            let cannot = |error: io::Error| CliError::internal("cannot start the channels").because(&error);
             self.runtime = Some(built.map_err(cannot)?);
         }
-        self.runtime.as_ref().ok_or_else(|| Problem::internal("the channels have no runtime"))
+        self.runtime.as_ref().ok_or_else(|| CliError::internal("the channels have no runtime"))
     }
 
     /// Opens the channels of one run. Each run starts its own programs.
-    pub(crate) fn of_a_run(&self) -> Result<Attached, Problem> {
+    pub(crate) fn of_a_run(&self) -> Result<Attached, CliError> {
         let channels = self.files.iter().map(|file| file.clone() as Arc<dyn Channel>).collect();
         let mut attached = Attached { channels, programs: Vec::new() };
         let Some(runtime) = &self.runtime else { return Ok(attached) };
@@ -183,7 +183,7 @@ impl Channels {
                 Maker::Program(words) => {
                     let started = ProgramChannel::start(runtime.handle(), words, self.notices.clone());
                     let cannot = |error: io::Error| {
-                        Problem::wrong(format!("cannot start the channel `{}`", words.join(" "))).because(&error)
+                        CliError::wrong(format!("cannot start the channel `{}`", words.join(" "))).because(&error)
                     };
                     let program = Arc::new(started.map_err(cannot)?);
                     attached.programs.push(program.clone());

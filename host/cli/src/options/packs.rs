@@ -12,11 +12,11 @@ use flowcell::{AddressRange, Host, HostBuilder, OpenStoreError, Reader, Simulate
 
 use super::{
     locked::LockArgs,
-    place::{Place, StoreArgs},
     program,
+    store_location::{StoreArgs, StoreLocation},
     watch::WatchArgs,
 };
-use crate::problem::Problem;
+use crate::cli_error::CliError;
 
 /// Instances of a host of the command line. Such a process runs one flow, so a fast start matters more than capacity.
 /// Flows run 16 tasks at a time by default.
@@ -81,25 +81,25 @@ impl PackArgs {
         PackArgs { keys, ..PackArgs::default() }
     }
 
-    pub(crate) fn host(&self) -> Result<Host, Problem> {
+    pub(crate) fn host(&self) -> Result<Host, CliError> {
         Ok(self.builder().build()?)
     }
 
     /// Returns a host that checks flows. It reads the names of the store's secrets even if another process owns the
     /// store. The store may be missing.
-    pub(crate) fn checking_host(&self, beside: &BesideArgs) -> Result<Host, Problem> {
+    pub(crate) fn checking_host(&self, beside: &BesideArgs) -> Result<Host, CliError> {
         self.host_beside(&beside.state)
     }
 
     /// Returns a host for `--dry-run`, which only reads the store.
-    pub(crate) fn dry_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
+    pub(crate) fn dry_host(&self, store: &StoreArgs) -> Result<Host, CliError> {
         match store.place()? {
-            Place::Folder(folder) => self.host_beside(folder),
+            StoreLocation::Folder(folder) => self.host_beside(folder),
             place => Ok(self.host_at(place)?),
         }
     }
 
-    fn host_beside(&self, folder: &Path) -> Result<Host, Problem> {
+    fn host_beside(&self, folder: &Path) -> Result<Host, CliError> {
         match Reader::open(folder) {
             Ok(reader) => Ok(self.builder().reads(Arc::new(reader)).build()?),
             Err(OpenStoreError::Missing(_)) => self.host(),
@@ -107,23 +107,23 @@ impl PackArgs {
         }
     }
 
-    pub(crate) fn host_with(&self, store: &StoreArgs) -> Result<Host, Problem> {
+    pub(crate) fn host_with(&self, store: &StoreArgs) -> Result<Host, CliError> {
         Ok(self.host_at(store.place()?)?)
     }
 
     /// Returns a host that exports telemetry.
-    pub(crate) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, Problem> {
+    pub(crate) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, CliError> {
         Ok(told(store.place()?.hold(watch.told(self.builder())).build()?))
     }
 
-    pub(crate) fn host_at(&self, place: Place<'_>) -> Result<Host, flowcell::Error> {
+    pub(crate) fn host_at(&self, place: StoreLocation<'_>) -> Result<Host, flowcell::Error> {
         place.hold(self.builder()).build().map(told)
     }
 
     /// Returns a host that only reads a store, even if another process owns it.
-    pub(crate) fn reading_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
+    pub(crate) fn reading_host(&self, store: &StoreArgs) -> Result<Host, CliError> {
         match store.place()? {
-            Place::Server(url) => Ok(self.builder().server(url).build()?),
+            StoreLocation::Server(url) => Ok(self.builder().server(url).build()?),
             _ => Ok(self.builder().reads(Arc::new(store.beside()?)).build()?),
         }
     }

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 
 use flowcell::watchdog;
 
-use crate::problem::{Exit, Problem};
+use crate::cli_error::{CliError, Exit};
 
 /// Returns the executable file of this process.
 pub(crate) fn program() -> Option<PathBuf> {
@@ -28,7 +28,8 @@ pub(crate) fn watch_programs() -> Exit {
 }
 
 /// Compiles a pack from standard input to standard output, for the parent process.
-pub(crate) fn compile() -> Result<Exit, Problem> {
-    flowcell::compile(io::stdin().lock(), io::stdout().lock()).map_err(|error| Problem::wrong(format!("{error:#}")))?;
+pub(crate) fn compile() -> Result<Exit, CliError> {
+    flowcell::compile(io::stdin().lock(), io::stdout().lock())
+        .map_err(|error| CliError::wrong(format!("{error:#}")))?;
     Ok(Exit::Good)
 }

@@ -17,7 +17,7 @@ use super::{
     lines::{Subject, callers},
     screen::Screen,
 };
-use crate::problem::Problem;
+use crate::cli_error::CliError;
 
 /// The length of a question's digest.
 const DIGEST_DIGITS: usize = 32;
@@ -93,16 +93,16 @@ pub(crate) fn is_admitted(question: &Question, value: &str) -> bool {
 }
 
 /// Fails if an answer names a node that the flow does not have, or if a question has two answers.
-pub(crate) fn check(answers: &[(String, String)], graph: &Graph) -> Result<(), Problem> {
+pub(crate) fn check(answers: &[(String, String)], graph: &Graph) -> Result<(), CliError> {
     check_twice(answers)?;
     answers.iter().try_for_each(|(gate, _)| check_one(gate, gate, graph, "the flow"))
 }
 
 /// Fails if a question has two different answers.
-fn check_twice(answers: &[(String, String)]) -> Result<(), Problem> {
+fn check_twice(answers: &[(String, String)]) -> Result<(), CliError> {
     for (at, (gate, value)) in answers.iter().enumerate() {
         if let Some((_, other)) = answers[..at].iter().find(|(before, other)| before == gate && other != value) {
-            return Err(Problem::wrong(format!("`{gate}` has two answers: `{other}` and `{value}`"))
+            return Err(CliError::wrong(format!("`{gate}` has two answers: `{other}` and `{value}`"))
                 .hint("name the pass of each answer, as in `process[3].approve`, or remove one"));
         }
     }
@@ -111,12 +111,12 @@ fn check_twice(answers: &[(String, String)]) -> Result<(), Problem> {
 
 /// Checks the answers to a run that exists. Also checks the flows that it has called, and the choices of open
 /// questions.
-pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) -> Result<(), Problem> {
+pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) -> Result<(), CliError> {
     check_twice(answers)?;
     for (gate, value) in answers {
         let open = waiting::question(host, root, gate)?.map(|open| read_question(&Json::from(open)));
         if let Some(takes) = open.and_then(|question| refusal(&question, value)) {
-            return Err(Problem::wrong(format!("`{gate}` refused the answer `{value}`; it takes {takes}")));
+            return Err(CliError::wrong(format!("`{gate}` refused the answer `{value}`; it takes {takes}")));
         }
         let (mut run, mut rest, mut flow) = (root.clone(), gate.as_str(), "the flow".to_owned());
         loop {
@@ -138,13 +138,13 @@ pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) 
 }
 
 /// Returns the error for an answer to a run that has ended.
-pub(crate) fn over(run: &RunId, gate: &str) -> Problem {
-    Problem::wrong(format!("the run has ended, so `{gate}` takes no answer"))
+pub(crate) fn over(run: &RunId, gate: &str) -> CliError {
+    CliError::wrong(format!("the run has ended, so `{gate}` takes no answer"))
         .hint(format!("`flowcell runs resume {run}` prints the result of the run"))
 }
 
 /// Adds a hint with the open questions of a run.
-pub(crate) fn with_open(problem: Problem, host: &Host, run: &RunId) -> Problem {
+pub(crate) fn with_open(problem: CliError, host: &Host, run: &RunId) -> CliError {
     let open = waiting::list(host, run).unwrap_or_default();
     let open = open.iter().filter(|open| open["kind"] == "gate").filter_map(|open| open["address"].as_str());
     let open: Vec<_> = open.take(NAMED).map(|address| format!("`{address}`")).collect();
@@ -152,11 +152,11 @@ pub(crate) fn with_open(problem: Problem, host: &Host, run: &RunId) -> Problem {
 }
 
 /// Fails if the flow has no node at the address. `gate` is the whole address as it was written.
-fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(), Problem> {
+fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(), CliError> {
     let ids = || graph.nodes.iter().map(|node| node.id.as_str());
     let asked = node_of(address);
     let Some(node) = graph.nodes.iter().find(|node| node.id.as_str() == asked) else {
-        let problem = Problem::wrong(format!("{flow} has no gate `{gate}`"));
+        let problem = CliError::wrong(format!("{flow} has no gate `{gate}`"));
         let gates = gates(graph);
         let problem = match similar(asked, ids()) {
             Some(id) => problem.hint(format!("did you mean `{id}`?")),
@@ -168,7 +168,7 @@ fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(),
         });
     };
     if let Some(passes) = misplaced(address, node, graph) {
-        return Err(Problem::wrong(format!("{flow} has no node at `{gate}`")).hint(format!("write `{passes}`")));
+        return Err(CliError::wrong(format!("{flow} has no node at `{gate}`")).hint(format!("write `{passes}`")));
     }
     check_call(address, node)
 }
@@ -191,16 +191,16 @@ fn misplaced(address: &str, node: &Node, graph: &Graph) -> Option<String> {
 }
 
 /// Checks an answer to `node#call`. The node has to be an agent, and the call a number.
-fn check_call(gate: &str, node: &Node) -> Result<(), Problem> {
+fn check_call(gate: &str, node: &Node) -> Result<(), CliError> {
     let here = gate.split('/').next().unwrap_or(gate);
     let Some((_, call)) = here.split_once('#') else { return Ok(()) };
     if call.parse::<u32>().is_err() {
-        return Err(Problem::wrong(format!("`{gate}` does not name a call"))
+        return Err(CliError::wrong(format!("`{gate}` does not name a call"))
             .hint("write the number of the call, as in `assistant#3`"));
     }
     if !node.node_type.traits.iter().any(|found| matches!(found, Trait::Agent)) {
         let id = &node.id;
-        return Err(Problem::wrong(format!("`{id}` is not an agent, so it does not ask about calls"))
+        return Err(CliError::wrong(format!("`{id}` is not an agent, so it does not ask about calls"))
             .hint(format!("answer the node itself: `--answer {id}=…`")));
     }
     Ok(())
@@ -289,7 +289,7 @@ impl Recorded {
     }
 
     /// Fails if the run has ended and an answer is given.
-    pub(crate) fn check_open(&self, run: &RunId, given: &[(String, String)]) -> Result<(), Problem> {
+    pub(crate) fn check_open(&self, run: &RunId, given: &[(String, String)]) -> Result<(), CliError> {
         match given.first() {
             Some((gate, _)) if self.is_over => Err(over(run, gate)),
             _ => Ok(()),
@@ -297,13 +297,13 @@ impl Recorded {
     }
 
     /// Fails if an answer differs from the recorded one.
-    pub(crate) fn check(&self, run: &RunId, given: &[(String, String)]) -> Result<(), Problem> {
+    pub(crate) fn check(&self, run: &RunId, given: &[(String, String)]) -> Result<(), CliError> {
         let kept = given.iter().find_map(|(gate, value)| {
             let kept = self.kept.get(gate).filter(|kept| *kept != value && !self.answers.contains_key(gate))?;
             Some((gate, value, kept))
         });
         if let Some((gate, value, kept)) = kept.filter(|_| !self.is_over) {
-            return Err(Problem::wrong(format!(
+            return Err(CliError::wrong(format!(
                 "the run started with the answer `{kept}` for `{gate}`, which has not asked yet, so `{value}` is \
                  refused"
             ))
@@ -312,7 +312,7 @@ impl Recorded {
         match self.other(given).next() {
             None => Ok(()),
             Some((gate, value, other)) => {
-                Err(Problem::wrong(format!("`{gate}` already has the answer `{other}`, so `{value}` is too late"))
+                Err(CliError::wrong(format!("`{gate}` already has the answer `{other}`, so `{value}` is too late"))
                     .hint(format!("`flowcell runs retry {run} --from NODE` asks again")))
             }
         }

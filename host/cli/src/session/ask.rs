@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 
 use super::{
     answers,
-    desk::{Asked, Desk, News},
     lines::Subject,
+    question_queue::{Asked, News, QuestionQueue},
     screen::Screen,
 };
 
@@ -32,7 +32,7 @@ pub(crate) struct Asker {
 
 #[derive(Default)]
 struct State {
-    desk: Option<mpsc::Sender<News>>,
+    queue: Option<mpsc::Sender<News>>,
     open: Vec<Asked>,
 }
 
@@ -102,8 +102,8 @@ impl Asker {
         let before = state.open.len();
         state.open.retain(|asked| asked.address != address);
         // Sending fails only after the thread has ended, and then the run is parked.
-        if let Some(desk) = state.desk.as_ref().filter(|_| state.open.len() < before) {
-            let _ = desk.send(News::Closed(address, why));
+        if let Some(queue) = state.queue.as_ref().filter(|_| state.open.len() < before) {
+            let _ = queue.send(News::Closed(address, why));
         }
     }
 
@@ -113,15 +113,20 @@ impl Asker {
         if !state.open.contains(&asked) {
             state.open.push(asked.clone());
         }
-        if state.desk.is_none() {
-            match Desk::start(self.answering.clone(), self.screen.clone(), self.given.clone(), self.deserted.clone()) {
-                Ok(desk) => state.desk = Some(desk),
+        if state.queue.is_none() {
+            match QuestionQueue::start(
+                self.answering.clone(),
+                self.screen.clone(),
+                self.given.clone(),
+                self.deserted.clone(),
+            ) {
+                Ok(queue) => state.queue = Some(queue),
                 Err(_) => return self.deserted.notify_one(),
             }
         }
         // Sending fails only after the thread has ended, and then the run is parked.
-        if let Some(desk) = &state.desk {
-            let _ = desk.send(News::Asked(asked));
+        if let Some(queue) = &state.queue {
+            let _ = queue.send(News::Asked(asked));
         }
     }
 }

@@ -24,8 +24,8 @@ use self::{
     page::Page,
     typed::Typed,
 };
-use super::{answers, desk::choose};
-use crate::{problem::Problem, terminal::Terminal};
+use super::{answers, question_queue::choose};
+use crate::{cli_error::CliError, terminal::Terminal};
 
 /// A pending command. The error is a text for the person.
 type Asking = BoxFuture<'static, Result<(), String>>;
@@ -89,13 +89,13 @@ impl Chat {
     }
 
     /// Runs to the end, or until the person leaves. The run is then parked and can be resumed.
-    pub(crate) async fn with_runner(self: &Arc<Chat>, runner: FlowRunner, again: bool) -> Result<RunResult, Problem> {
+    pub(crate) async fn with_runner(self: &Arc<Chat>, runner: FlowRunner, again: bool) -> Result<RunResult, CliError> {
         let (hub, flow) = (runner.hub(), runner.flow().to_owned());
         let began = std::time::Instant::now();
         if again {
             // Show the conversation so far first.
             let attached = hub.attach(self.clone()).await;
-            attached.map_err(|error| Problem::internal("cannot start the conversation").because(&error))?;
+            attached.map_err(|error| CliError::internal("cannot start the conversation").because(&error))?;
         }
         let asked = hub.clone();
         let ask = move |request| -> Asking {
@@ -127,8 +127,8 @@ impl Chat {
     }
 
     /// Passes lines to the run until it ends or the person leaves.
-    async fn converse<T>(&self, run: impl Future<Output = T>, ask: &Ask, nobody: &Nobody) -> Result<End<T>, Problem> {
-        let cannot = |error: std::io::Error| Problem::internal("cannot read standard input").because(&error);
+    async fn converse<T>(&self, run: impl Future<Output = T>, ask: &Ask, nobody: &Nobody) -> Result<End<T>, CliError> {
+        let cannot = |error: std::io::Error| CliError::internal("cannot read standard input").because(&error);
         let mut lines = typed::lines().map_err(cannot)?;
         let mut asking: OptionFuture<Asking> = None.into();
         let (mut busy, mut typing) = (false, true);

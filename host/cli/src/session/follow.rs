@@ -11,7 +11,7 @@ use std::{
 use flowcell::{
     BlockReason, Channel, Event, Host, Hub, HubError, Json, LiveEvent, QuestionRef, RunCommand, RunEnd, RunError,
     RunId, RunOptions, RunResult, RunStatus, Waiting,
-    control::{self, Ask, Events, Told},
+    control::{self, Ask, Events, OwnerReply},
     waiting,
 };
 use parking_lot::Mutex;
@@ -27,8 +27,8 @@ use super::{
     save,
 };
 use crate::{
+    cli_error::{CliError, Exit},
     owner::{Owner, block_on, refused},
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -53,7 +53,7 @@ pub(crate) struct HandOver {
 
 /// Hands a run to the process that owns the store in a folder, and follows it. If the owner ends first, the run
 /// continues in this process.
-pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Terminal) -> Result<Exit, Problem> {
+pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Terminal) -> Result<Exit, CliError> {
     let HandOver { before, ask, flow, prints } = run;
     let host = plan.packs.host()?;
     let session = Session::open(plan, &host, &flow, terminal)?;
@@ -97,7 +97,7 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
 }
 
 /// Fails if an existing run has already recorded different answers.
-fn refuse_late(plan: &Plan, run: &RunId) -> Result<(), Problem> {
+fn refuse_late(plan: &Plan, run: &RunId) -> Result<(), CliError> {
     let host = plan.packs.reading_host(&plan.store)?;
     if host.graph_of_run(run).is_err() {
         return Ok(());
@@ -115,42 +115,42 @@ struct Watched {
 }
 
 /// Watches a run. Returns `None` if the owner does not know it.
-fn watch(folder: &Path, run: &RunId) -> Result<Option<Watched>, Problem> {
+fn watch(folder: &Path, run: &RunId) -> Result<Option<Watched>, CliError> {
     let (told, mut events) = control::watch_owner(folder, run).map_err(|error| unreachable(&error))?;
     match told {
-        Told::Done { .. } | Told::Operated { .. } => {
+        OwnerReply::Done { .. } | OwnerReply::Operated { .. } => {
             let is_now = |event: &Json| event.get("type").and_then(Json::as_str) == Some("watch:now");
             let before = events.by_ref().take_while(|event| !is_now(event)).collect();
             Ok(Some(Watched { before, events, known: false }))
         }
-        Told::Refused { code, .. } if code == "run_not_found" => Ok(None),
-        Told::Refused { code, message } => Err(refused(&code, &message, run)),
+        OwnerReply::Refused { code, .. } if code == "run_not_found" => Ok(None),
+        OwnerReply::Refused { code, message } => Err(refused(&code, &message, run)),
     }
 }
 
-fn unreachable(error: &std::io::Error) -> Problem {
-    Problem::internal("cannot reach the process that owns the store").because(error)
+fn unreachable(error: &std::io::Error) -> CliError {
+    CliError::internal("cannot reach the process that owns the store").because(error)
 }
 
-fn done(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
+fn done(folder: &Path, ask: &Ask) -> Result<RunId, CliError> {
     crate::owner::ask_owner(folder, ask)
 }
 
 /// Asks the owner to start or resume the run. Returns `None` if it already drives the run.
-fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, Problem> {
+fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, CliError> {
     match control::ask_owner(folder, ask).map_err(|error| unreachable(&error))? {
-        Told::Done { run } => Ok(Some(run)),
-        Told::Operated { .. } => Ok(None),
-        Told::Refused { code, .. } if code == "run_driven" => Ok(None),
-        Told::Refused { code, message } if code == "option_lacking" => {
-            Err(Problem::wrong(message).hint("start that process with the same options, or omit them here"))
+        OwnerReply::Done { run } => Ok(Some(run)),
+        OwnerReply::Operated { .. } => Ok(None),
+        OwnerReply::Refused { code, .. } if code == "run_driven" => Ok(None),
+        OwnerReply::Refused { code, message } if code == "option_lacking" => {
+            Err(CliError::wrong(message).hint("start that process with the same options, or omit them here"))
         }
-        Told::Refused { code, message } => Err(refused(&code, &message, ask.run().unwrap_or(&RunId::from("")))),
+        OwnerReply::Refused { code, message } => Err(refused(&code, &message, ask.run().unwrap_or(&RunId::from("")))),
     }
 }
 
 /// Opens the store after its owner has ended. Returns `None` if another process owns it.
-fn take_over(plan: &Plan) -> Result<Option<Host>, Problem> {
+fn take_over(plan: &Plan) -> Result<Option<Host>, CliError> {
     let began = Instant::now();
     loop {
         if let Owner::Here(host) = Owner::of(plan.store.place()?, &plan.packs)? {
@@ -171,7 +171,7 @@ fn go_on_here(
     session: Session,
     prints: Option<&Prints>,
     terminal: Terminal,
-) -> Result<Exit, Problem> {
+) -> Result<Exit, CliError> {
     session.screen.note("the process that owned the store has ended; this process continues the run");
     let guests = crate::owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let session = session.with_guests(guests);
@@ -215,7 +215,7 @@ impl<'a> Follower<'a> {
         Follower { folder, run, plan, session, prints, channels, times: None, next: 0 }
     }
 
-    fn follow(&mut self, watched: Watched) -> Result<Followed, Problem> {
+    fn follow(&mut self, watched: Watched) -> Result<Followed, CliError> {
         let Watched { before, mut events, known } = watched;
         let (sender, mut queue) = mpsc::channel(QUEUED);
         let listen = move || {
@@ -226,7 +226,7 @@ impl<'a> Follower<'a> {
             }
         };
         let started = thread::Builder::new().name("events".into()).spawn(listen);
-        started.map_err(|error| Problem::internal("cannot read the events").because(&error))?;
+        started.map_err(|error| CliError::internal("cannot read the events").because(&error))?;
         let folder = self.folder.to_owned();
         let of = self.run.clone();
         let ask = move |command: RunCommand| {
@@ -234,7 +234,7 @@ impl<'a> Follower<'a> {
             async move {
                 let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
                 match told {
-                    Ok(Ok(Told::Refused { code, message })) => Err(HubError::parse(&code, &message)),
+                    Ok(Ok(OwnerReply::Refused { code, message })) => Err(HubError::parse(&code, &message)),
                     Ok(Ok(_)) => Ok(()),
                     Ok(Err(_)) | Err(_) => Err(HubError::RunEnded),
                 }
@@ -305,7 +305,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Lists the answers, events and decisions that the run waits for, from the store.
-    fn waits(&self) -> Result<Vec<Value>, Problem> {
+    fn waits(&self) -> Result<Vec<Value>, CliError> {
         Ok(waiting::list(&self.plan.packs.reading_host(&self.plan.store)?, &self.run)?)
     }
 
@@ -340,7 +340,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Reads the result of the run from the store.
-    fn result(&self, status: RunStatus) -> Result<RunResult, Problem> {
+    fn result(&self, status: RunStatus) -> Result<RunResult, CliError> {
         let host = self.plan.packs.reading_host(&self.plan.store)?;
         let flow = host.graph_of_run(&self.run)?.name.clone();
         let (outputs, error) = match host.end_of(&self.run, self.next)? {
@@ -363,7 +363,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Prints the result of the run.
-    fn end(&self, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Result<Exit, Problem> {
+    fn end(&self, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Result<Exit, CliError> {
         self.channels.iter().for_each(|channel| channel.on_complete(result));
         self.session.screen.close();
         let host = self.plan.packs.reading_host(&self.plan.store)?;

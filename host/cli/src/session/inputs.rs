@@ -9,7 +9,7 @@ use std::{
 
 use flowcell::{Host, Json, files::MAX_FILE, graph::Graph, similar};
 
-use crate::problem::Problem;
+use crate::cli_error::CliError;
 
 /// Limit of the input's size. Larger data belongs in a file that a node reads.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -60,8 +60,8 @@ fn json(key: &str, value: &str) -> Result<Json, String> {
 }
 
 /// Reads a file or standard input. Fails above [`MAX_FILE`] bytes.
-pub(crate) fn content(path: &Path) -> Result<Vec<u8>, Problem> {
-    let unreadable = |error: io::Error| Problem::wrong(format!("cannot read {}", path.display())).because(&error);
+pub(crate) fn content(path: &Path) -> Result<Vec<u8>, CliError> {
+    let unreadable = |error: io::Error| CliError::wrong(format!("cannot read {}", path.display())).because(&error);
     let source: Box<dyn Read> = match path.as_os_str() == "-" {
         true => Box::new(io::stdin().lock()),
         false => Box::new(fs::File::open(path).map_err(unreadable)?),
@@ -69,7 +69,7 @@ pub(crate) fn content(path: &Path) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     source.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     match bytes.len() > MAX_FILE {
-        true => Err(Problem::wrong(format!("{} is larger than {} MiB", path.display(), MAX_FILE >> 20))),
+        true => Err(CliError::wrong(format!("{} is larger than {} MiB", path.display(), MAX_FILE >> 20))),
         false => Ok(bytes),
     }
 }
@@ -77,8 +77,8 @@ pub(crate) fn content(path: &Path) -> Result<Vec<u8>, Problem> {
 /// Replaces files by the file values that flows receive. `keep` stores the content of each.
 pub(crate) fn resolved(
     members: &[(String, Member)],
-    keep: impl Fn(&str, Vec<u8>) -> Result<Json, Problem>,
-) -> Result<Vec<(String, Json)>, Problem> {
+    keep: impl Fn(&str, Vec<u8>) -> Result<Json, CliError>,
+) -> Result<Vec<(String, Json)>, CliError> {
     let resolve = |(key, member): &(String, Member)| {
         let value = match member {
             Member::Value(value) => value.clone(),
@@ -94,9 +94,9 @@ pub(crate) fn resolved(
 }
 
 /// Does the same, and stores the files through this host.
-pub(crate) fn kept_by(host: &Host, members: &[(String, Member)]) -> Result<Vec<(String, Json)>, Problem> {
+pub(crate) fn kept_by(host: &Host, members: &[(String, Member)]) -> Result<Vec<(String, Json)>, CliError> {
     resolved(members, |name, bytes| {
-        host.keep_file(name, bytes).map_err(|error| Problem::wrong(format!("cannot use the file {name}: {error}")))
+        host.keep_file(name, bytes).map_err(|error| CliError::wrong(format!("cannot use the file {name}: {error}")))
     })
 }
 
@@ -106,13 +106,13 @@ fn no_json(key: &str, value: &str, error: &serde_json::Error) -> String {
 }
 
 /// Merges the members of a file with those of the arguments. An argument replaces a member of the file.
-pub(crate) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<Json, Problem> {
+pub(crate) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<Json, CliError> {
     let mut members = match file {
         None => Default::default(),
         Some(path) => match read(path)? {
             Json::Object(members) => (*members).clone(),
             other => {
-                return Err(Problem::wrong(format!("{} holds {}", name(path), other.type_name()))
+                return Err(CliError::wrong(format!("{} holds {}", name(path), other.type_name()))
                     .hint("the input must be a JSON object: { \"key\": value, … }"));
             }
         },
@@ -134,8 +134,8 @@ pub(crate) fn misspelt<'a>(pairs: &'a [(String, Member)], graph: &'a Graph) -> V
     unknown.filter_map(|key| Some((key, similar(key, known.iter().copied())?))).collect()
 }
 
-fn read(path: &Path) -> Result<Json, Problem> {
-    let unreadable = |error: io::Error| Problem::wrong(format!("cannot read {}", name(path))).because(&error);
+fn read(path: &Path) -> Result<Json, CliError> {
+    let unreadable = |error: io::Error| CliError::wrong(format!("cannot read {}", name(path))).because(&error);
     let source: Box<dyn Read> = if path.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
@@ -144,9 +144,9 @@ fn read(path: &Path) -> Result<Json, Problem> {
     let mut text = String::new();
     source.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(Problem::wrong(format!("{} is larger than 64 MiB", name(path))));
+        return Err(CliError::wrong(format!("{} is larger than 64 MiB", name(path))));
     }
-    Json::parse(&text).map_err(|error| Problem::wrong(format!("{} is not JSON", name(path))).because(&error))
+    Json::parse(&text).map_err(|error| CliError::wrong(format!("{} is not JSON", name(path))).because(&error))
 }
 
 fn name(path: &Path) -> String {

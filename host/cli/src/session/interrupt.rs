@@ -12,7 +12,7 @@ use std::{
 use flowcell::Hub;
 
 use super::screen::Screen;
-use crate::problem::{Exit, Problem};
+use crate::cli_error::{CliError, Exit};
 
 /// The reason why a run was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +31,10 @@ pub(crate) struct Interrupts(Arc<AtomicU8>);
 impl Interrupts {
     /// Listens on its own thread, so that a second signal works even if the run is busy. Only a run in a persistent
     /// store (`kept`) is stopped without being cancelled.
-    pub(crate) fn watch(hub: Hub, screen: Arc<Screen>, kept: bool) -> Result<Interrupts, Problem> {
+    pub(crate) fn watch(hub: Hub, screen: Arc<Screen>, kept: bool) -> Result<Interrupts, CliError> {
         let happened = Arc::new(AtomicU8::new(Interruption::None as u8));
         let seen = happened.clone();
-        let cannot = |error: &std::io::Error| Problem::internal("cannot listen for Ctrl-C").because(error);
+        let cannot = |error: &std::io::Error| CliError::internal("cannot listen for Ctrl-C").because(error);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(|error| cannot(&error))?;
         let listen = move || runtime.block_on(listen(&hub, &screen, &seen, kept));

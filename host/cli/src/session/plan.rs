@@ -9,8 +9,8 @@ use super::{
     inputs,
 };
 use crate::{
+    cli_error::CliError,
     options::{PackArgs, StoreArgs, channels::ChannelArgs},
-    problem::Problem,
     terminal::{Terminal, inert},
 };
 
@@ -51,7 +51,7 @@ impl Plan {
     }
 
     /// Warns of answers that the run has not used.
-    pub(crate) fn say_unused(&self, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), Problem> {
+    pub(crate) fn say_unused(&self, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), CliError> {
         if !self.answers.is_empty() {
             for why in Recorded::read(host, run, &self.answers)?.unused(&self.answers) {
                 terminal.say(&format!("{}: {}", terminal.paint().odd("warning"), inert(&why)));

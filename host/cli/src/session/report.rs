@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 use super::{Plan, answers, interrupt::Interruption, lines::shown_choices, summary};
 use crate::{
+    cli_error::{CliError, Exit},
     duration,
-    options::Place,
+    options::StoreLocation,
     output::put_json,
-    problem::{Exit, Problem},
     terminal::{Terminal, guarded, inert},
 };
 
 /// Prints a result from the store after a run has ended.
-pub(crate) type Prints = Box<dyn Fn(&dyn Sessions) -> Result<(), Problem>>;
+pub(crate) type Prints = Box<dyn Fn(&dyn Sessions) -> Result<(), CliError>>;
 
 /// Prints data to standard output and messages to standard error.
 pub(crate) fn print(
@@ -24,7 +24,7 @@ pub(crate) fn print(
     result: &RunResult,
     interrupted: Interruption,
     terminal: Terminal,
-) -> Result<Exit, Problem> {
+) -> Result<Exit, CliError> {
     let exit = exit(result.status, interrupted);
     if plan.json {
         put_json(&object(plan, graph, result))?;
@@ -35,7 +35,7 @@ pub(crate) fn print(
 }
 
 /// Prints the outputs. If the flow does not choose outputs, large results of nodes are shortened on a terminal.
-fn put_outputs(graph: &Graph, result: &RunResult, terminal: Terminal) -> Result<(), Problem> {
+fn put_outputs(graph: &Graph, result: &RunResult, terminal: Terminal) -> Result<(), CliError> {
     let shortened = (graph.outputs.is_none() && terminal.shows_output()).then(|| summary::shortened(&result.outputs));
     let Some(shortened) = shortened.flatten() else { return put_json(&result.outputs) };
     put_json(&shortened)?;
@@ -54,7 +54,7 @@ pub(crate) fn print_as(
     interrupted: Interruption,
     prints: Option<(&Prints, &dyn Sessions)>,
     terminal: Terminal,
-) -> Result<Exit, Problem> {
+) -> Result<Exit, CliError> {
     let Some((prints, of)) = prints else { return print(plan, graph, result, interrupted, terminal) };
     if !plan.events_to_stdout() {
         prints(of)?;
@@ -112,13 +112,13 @@ fn error(plan: &Plan, result: &RunResult) -> Option<Value> {
 }
 
 /// Explains a run that did not succeed. Returns `None` on success.
-fn explanation(plan: &Plan, result: &RunResult, interrupted: Interruption) -> Option<Problem> {
+fn explanation(plan: &Plan, result: &RunResult, interrupted: Interruption) -> Option<CliError> {
     let exit = match exit(result.status, interrupted) {
         Exit::Good => return None,
         Exit::Stopped => return Some(stopped(plan, result)),
         exit => exit,
     };
-    let mut problem = Problem::ending(exit, headline(result));
+    let mut problem = CliError::ending(exit, headline(result));
     if let Some(error) = &result.error {
         problem = problem.cause(&error.failure.to_string());
         if let Some(details) = &error.failure.details {
@@ -133,11 +133,11 @@ fn explanation(plan: &Plan, result: &RunResult, interrupted: Interruption) -> Op
             Waiting::Event { address, name } => format!("`{address}` waits for the event `{name}`"),
         });
     }
-    Some(hints(plan, result).into_iter().fold(problem, Problem::hint))
+    Some(hints(plan, result).into_iter().fold(problem, CliError::hint))
 }
 
-fn stopped(plan: &Plan, result: &RunResult) -> Problem {
-    let problem = Problem::ending(Exit::Stopped, format!("the flow `{}` has not ended", result.flow));
+fn stopped(plan: &Plan, result: &RunResult) -> CliError {
+    let problem = CliError::ending(Exit::Stopped, format!("the flow `{}` has not ended", result.flow));
     let run = word(result.run_id.as_str());
     let options = state(plan).unwrap_or_default() + &reach(plan);
     problem.hint(format!("continue it with `flowcell runs resume {run}{options}` or `flowcell drive{options}`"))
@@ -224,7 +224,7 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
 }
 
 /// Prints the open questions of a resumed run when no person can be asked, because no event repeats them.
-pub(crate) fn say_open(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), Problem> {
+pub(crate) fn say_open(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), CliError> {
     if plan.quiet || terminal.interactive {
         return Ok(());
     }
@@ -245,10 +245,10 @@ pub(crate) fn say_open(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal
 /// Returns the arguments that select the same store in another command. Returns `None` for a store in memory.
 fn state(plan: &Plan) -> Option<String> {
     let folder = match plan.store.place().ok()? {
-        Place::Memory => return None,
+        StoreLocation::Memory => return None,
         // Do not print the URL: it may hold a password.
-        Place::Server(_) => return Some(" --store URL".into()),
-        Place::Folder(folder) => folder,
+        StoreLocation::Server(_) => return Some(" --store URL".into()),
+        StoreLocation::Folder(folder) => folder,
     };
     let usual = folder == std::path::Path::new(".flowcell");
     Some(if usual { String::new() } else { format!(" --state {}", word(&folder.display().to_string())) })

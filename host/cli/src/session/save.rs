@@ -9,24 +9,24 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use flowcell::{Host, Json, files};
 
-use crate::problem::Problem;
+use crate::cli_error::CliError;
 
 /// Limit of the characters of a file name, without the extension.
 const NAME_CHARS: usize = 100;
 
 /// Writes every file among the outputs to a folder. Its name is its place in the outputs, such as `result.png` or
 /// `pages-1.pdf`. Returns the paths. Links never lead a write outside the folder.
-pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<PathBuf>, Problem> {
+pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut found = Vec::new();
     find(outputs, "", &mut found);
-    let cannot = |error: io::Error| Problem::wrong(format!("cannot write to {}", folder.display())).because(&error);
+    let cannot = |error: io::Error| CliError::wrong(format!("cannot write to {}", folder.display())).because(&error);
     fs::create_dir_all(folder).map_err(cannot)?;
     let dir = Dir::open_ambient_dir(folder, ambient_authority()).map_err(cannot)?;
     let (mut taken, mut written) = (BTreeSet::new(), Vec::new());
     for (place, file) in found {
         let bytes = host
             .file_bytes(file)
-            .map_err(|error| Problem::wrong(format!("cannot save the output `{place}`: {error}")))?;
+            .map_err(|error| CliError::wrong(format!("cannot save the output `{place}`: {error}")))?;
         let mime = file.get("mime").and_then(Json::as_str).unwrap_or_default();
         let name = free(&place, files::ending(&bytes, mime), &mut taken);
         dir.write(&name, &bytes).map_err(cannot)?;

@@ -10,49 +10,49 @@ use serde_json::json;
 
 use crate::{
     pack::{Version, acme},
-    place::Place,
+    project::Project,
     server::{Server, answer},
 };
 
 #[test]
 fn a_pack_from_a_file_is_pinned_and_runs_from_the_lock_alone() {
-    let place = Place::new();
-    place.pack("acme.wasm", Version::First);
-    let shown = place.done(&["node", "install", "./acme.wasm"]);
+    let project = Project::new();
+    project.pack("acme.wasm", Version::First);
+    let shown = project.done(&["node", "install", "./acme.wasm"]);
     for part in
         ["acme 0.1.0", "acme.greet", "asks for `log`: to say whom it greets", "imports", "sha256:", "not signed"]
     {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
-    let lock = place.lock();
+    let lock = project.lock();
     for part in ["version: 1", "acme@0.1.0:", "source: ./acme.wasm", "digest: sha256:", "acme.greet:", "- log"] {
         assert!(lock.contains(part), "{part}\n{lock}");
     }
-    assert_eq!(place.kept_by_engines(), Vec::<String>::new(), "nothing was compiled");
-    fs::remove_file(place.path().join("acme.wasm")).unwrap();
-    assert_eq!(place.greeting("0.1"), json!({ "greet": { "text": "Hello Ada" } }));
+    assert_eq!(project.kept_by_engines(), Vec::<String>::new(), "nothing was compiled");
+    fs::remove_file(project.path().join("acme.wasm")).unwrap();
+    assert_eq!(project.greeting("0.1"), json!({ "greet": { "text": "Hello Ada" } }));
     // Every command that uses node types also uses those of the lock.
-    assert!(place.done(&["validate", "greeting.yaml"]).contains("valid (1 node"));
+    assert!(project.done(&["validate", "greeting.yaml"]).contains("valid (1 node"));
     // A type is listed once, although a folder holds the same pack.
-    fs::create_dir(place.path().join("packs")).unwrap();
-    place.pack("packs/acme.wasm", Version::First);
+    fs::create_dir(project.path().join("packs")).unwrap();
+    project.pack("packs/acme.wasm", Version::First);
     for arguments in [&["nodes"][..], &["nodes", "--packs", "packs"]] {
-        assert_eq!(place.done(arguments).matches("acme.greet@0.1.0").count(), 1, "{arguments:?}");
+        assert_eq!(project.done(arguments).matches("acme.greet@0.1.0").count(), 1, "{arguments:?}");
     }
-    assert!(place.done(&["node", "run", "acme.greet", "-i", "name=Bo"]).contains(r#""text": "Hello Bo""#));
-    place.done(&["node", "uninstall", "acme"]);
-    place.refused(&["validate", "greeting.yaml"], &["acme.greet"]);
-    place.refused(&["node", "uninstall", "acme"], &["`acme` is not installed"]);
+    assert!(project.done(&["node", "run", "acme.greet", "-i", "name=Bo"]).contains(r#""text": "Hello Bo""#));
+    project.done(&["node", "uninstall", "acme"]);
+    project.refused(&["validate", "greeting.yaml"], &["acme.greet"]);
+    project.refused(&["node", "uninstall", "acme"], &["`acme` is not installed"]);
 }
 
 #[test]
 fn a_program_that_embeds_a_host_has_the_lock_too() {
-    let place = Place::new();
-    place.pack("acme.wasm", Version::First);
-    place.done(&["node", "install", "./acme.wasm"]);
+    let project = Project::new();
+    project.pack("acme.wasm", Version::First);
+    project.done(&["node", "install", "./acme.wasm"]);
     let host = |store: &str| {
-        let builder = Host::builder().without_cache().instances(1).lock(place.path().join("flowcell.lock"));
-        builder.pack_store(PackStore::at(place.path().join(store))).build()
+        let builder = Host::builder().without_cache().instances(1).lock(project.path().join("flowcell.lock"));
+        builder.pack_store(PackStore::at(project.path().join(store))).build()
     };
     assert!(host("cache/packs").unwrap().catalog().names().any(|name| name == "acme.greet"));
     let missing = host("elsewhere").err().unwrap();
@@ -61,13 +61,13 @@ fn a_program_that_embeds_a_host_has_the_lock_too() {
 
 #[test]
 fn two_versions_stand_side_by_side_in_one_flow() {
-    let place = Place::new();
-    place.pack("first.wasm", Version::First);
-    place.pack("second.wasm", Version::Second);
-    place.done(&["node", "install", "./first.wasm"]);
-    let shown = place.done(&["node", "install", "./second.wasm"]);
+    let project = Project::new();
+    project.pack("first.wasm", Version::First);
+    project.pack("second.wasm", Version::Second);
+    project.done(&["node", "install", "./first.wasm"]);
+    let shown = project.done(&["node", "install", "./second.wasm"]);
     assert!(shown.contains("compared with the installed acme@0.1.0:\n  needs the same capabilities"), "{shown}");
-    place.write(
+    project.write(
         "both.yaml",
         br#"flow: { name: both, outputs: { texts: "{{ [old.text, new.text] }}" } }
 nodes:
@@ -76,64 +76,64 @@ nodes:
 edges: [{ from: old, to: new }]
 "#,
     );
-    let said = place.done(&["run", "--quiet", "--store", "memory:", "both.yaml"]);
+    let said = project.done(&["run", "--quiet", "--store", "memory:", "both.yaml"]);
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said, json!({ "texts": ["Hello Ada", "Hello Bo"] }));
-    place.done(&["node", "uninstall", "acme@0.1.0"]);
-    place.refused(&["validate", "both.yaml"], &["acme.greet"]);
-    assert!(!place.lock().contains("acme@0.1.0"));
+    project.done(&["node", "uninstall", "acme@0.1.0"]);
+    project.refused(&["validate", "both.yaml"], &["acme.greet"]);
+    assert!(!project.lock().contains("acme@0.1.0"));
 }
 
 #[test]
 fn a_version_that_asks_for_more_is_refused_until_somebody_approves() {
-    let place = Place::new();
-    place.pack("first.wasm", Version::First);
-    place.pack("greedy.wasm", Version::Greedy);
-    place.done(&["node", "install", "./first.wasm"]);
-    let before = place.lock();
+    let project = Project::new();
+    project.pack("first.wasm", Version::First);
+    project.pack("greedy.wasm", Version::Greedy);
+    project.done(&["node", "install", "./first.wasm"]);
+    let before = project.lock();
     let words =
         ["acme@0.3.0 needs more capabilities than acme@0.1.0", "+ acme.greet: http", "- acme.greet: log", "--approve"];
-    place.refused(&["node", "install", "./greedy.wasm"], &words);
-    assert_eq!(place.lock(), before);
-    place.done(&["node", "install", "./greedy.wasm", "--approve"]);
-    assert!(place.lock().contains("acme@0.3.0"));
+    project.refused(&["node", "install", "./greedy.wasm"], &words);
+    assert_eq!(project.lock(), before);
+    project.done(&["node", "install", "./greedy.wasm", "--approve"]);
+    assert!(project.lock().contains("acme@0.3.0"));
     // The pack was approved before.
-    place.done(&["node", "install", "./greedy.wasm"]);
+    project.done(&["node", "install", "./greedy.wasm"]);
 }
 
 #[test]
 fn what_the_lock_names_is_brought_again_and_checked() {
-    let (place, file) = (Place::new(), "acme.wasm");
-    place.pack(file, Version::First);
-    place.done(&["node", "install", "./acme.wasm"]);
-    fs::remove_file(place.stored()).unwrap();
-    place.refused(
+    let (project, file) = (Project::new(), "acme.wasm");
+    project.pack(file, Version::First);
+    project.done(&["node", "install", "./acme.wasm"]);
+    fs::remove_file(project.stored()).unwrap();
+    project.refused(
         &["nodes"],
         &["acme@0.1.0 is in the lock file, but not downloaded", "download it with `flowcell node install`"],
     );
-    place.done(&["node", "install"]);
-    place.greeting("0.1");
+    project.done(&["node", "install"]);
+    project.greeting("0.1");
     // An installed pack does not need its source.
-    fs::remove_file(place.path().join(file)).unwrap();
-    place.done(&["node", "install"]);
-    fs::remove_file(place.stored()).unwrap();
-    place.refused(&["node", "install"], &["does not exist"]);
+    fs::remove_file(project.path().join(file)).unwrap();
+    project.done(&["node", "install"]);
+    fs::remove_file(project.stored()).unwrap();
+    project.refused(&["node", "install"], &["does not exist"]);
 }
 
 #[test]
 fn a_lock_that_is_wrong_is_told_with_its_place() {
-    let place = Place::new();
+    let project = Project::new();
     for (lock, words) in [
         ("version: 9\npacks: {}\n", ["flowcell.lock: line 1", "this program reads version 1"]),
         ("version: 1\npacks: {}\nextra: 1\n", ["flowcell.lock: line 3", "extra"]),
         ("version: 1\npacks:\n  acme: {}\n", ["flowcell.lock: line 3", "is not a pack with its version"]),
         ("version: [\n", ["flowcell.lock: line", "help:"]),
     ] {
-        place.write("flowcell.lock", lock.as_bytes());
-        place.refused(&["nodes"], &words);
-        place.refused(&["node", "install"], &words);
+        project.write("flowcell.lock", lock.as_bytes());
+        project.refused(&["nodes"], &words);
+        project.refused(&["node", "install"], &words);
     }
-    place.refused(&["nodes", "--lock", "none.lock"], &["cannot read none.lock"]);
+    project.refused(&["nodes", "--lock", "none.lock"], &["cannot read none.lock"]);
 }
 
 #[test]
@@ -153,21 +153,21 @@ fn a_pack_from_a_url_is_pinned_by_what_it_is() {
             _ => answer("404 Not Found", &[], "").into_bytes(),
         }
     });
-    let place = Place::new();
+    let project = Project::new();
     let url = |path: &str| format!("{}/{path}", server.origin());
-    place.done(&["node", "install", &url("acme.wasm")]);
-    assert!(place.lock().contains(&url("acme.wasm")));
-    fs::remove_file(place.stored()).unwrap();
-    place.refused(&["node", "install", "--offline"], &["is not downloaded, and `--offline` forbids connections"]);
-    place.done(&["node", "install"]);
+    project.done(&["node", "install", &url("acme.wasm")]);
+    assert!(project.lock().contains(&url("acme.wasm")));
+    fs::remove_file(project.stored()).unwrap();
+    project.refused(&["node", "install", "--offline"], &["is not downloaded, and `--offline` forbids connections"]);
+    project.done(&["node", "install"]);
     let asked = server.seen().len();
-    place.done(&["node", "install", "--offline"]);
-    place.done(&["node", "install", &url("acme.wasm"), "--offline"]);
-    place.greeting("0.1");
+    project.done(&["node", "install", "--offline"]);
+    project.done(&["node", "install", &url("acme.wasm"), "--offline"]);
+    project.greeting("0.1");
     assert_eq!(server.seen().len(), asked, "nobody was asked");
-    place.done(&["node", "install", &url("moved.wasm")]);
-    place.refused(&["node", "install", &url("none.wasm")], &["does not exist"]);
-    place.refused(&["node", "install", &url("away.wasm")], &["without TLS"]);
-    place.refused(&["node", "install", &url("round.wasm")], &["more than 5 times"]);
-    place.refused(&["node", "install", "http://example.com/a.wasm"], &["use `https://`"]);
+    project.done(&["node", "install", &url("moved.wasm")]);
+    project.refused(&["node", "install", &url("none.wasm")], &["does not exist"]);
+    project.refused(&["node", "install", &url("away.wasm")], &["without TLS"]);
+    project.refused(&["node", "install", &url("round.wasm")], &["more than 5 times"]);
+    project.refused(&["node", "install", "http://example.com/a.wasm"], &["use `https://`"]);
 }

@@ -11,7 +11,7 @@ mod hostile;
 mod kit;
 mod locks;
 mod pack;
-mod place;
+mod project;
 mod registries;
 mod registry;
 #[path = "../outside/server.rs"]

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use crate::{
     pack::{Version, acme, digest},
-    place::Place,
+    project::Project,
     registry::{PASSWORD, Registry},
 };
 
-/// Returns a place with this default registry.
-fn beside(registry: &Registry) -> Place {
-    Place::new().with("FLOWCELL_REGISTRY", &format!("{}/packs", registry.address))
+/// Returns a project with this default registry.
+fn beside(registry: &Registry) -> Project {
+    Project::new().with("FLOWCELL_REGISTRY", &format!("{}/packs", registry.address))
 }
 
 /// Sends a GET request to a registry. Returns the JSON of the response.
@@ -46,7 +46,7 @@ fn packs_are_pushed_listed_pulled_and_installed() {
     assert_eq!(user.greeting("0.1"), json!({ "greet": { "text": "Hello Ada" } }));
 
     // Another machine has only the lock.
-    let other = Place::new();
+    let other = Project::new();
     other.write("flowcell.lock", user.lock().as_bytes());
     other.refused(&["nodes"], &["download it with `flowcell node install`"]);
     other.refused(&["node", "install", "--offline"], &["`--offline` forbids connections"]);
@@ -132,7 +132,7 @@ fn a_private_registry_lets_in_whom_it_knows() {
     stranger.pack("acme.wasm", Version::First);
     stranger.refused(
         &["node", "push", "acme.wasm", "acme"],
-        &["is not open without credentials", "FLOWCELL_REGISTRY_USER"],
+        &["denies access without credentials", "FLOWCELL_REGISTRY_USER"],
     );
     let wrong = beside(&registry).with("FLOWCELL_REGISTRY_USER", "ada").with("FLOWCELL_REGISTRY_PASSWORD", "guessed");
     wrong.refused(&["node", "install", "acme"], &["is not open with these credentials"]);
@@ -143,7 +143,7 @@ fn a_private_registry_lets_in_whom_it_knows() {
     // Credentials are sent only to the default registry. This one has another name.
     let (_, port) = registry.address.rsplit_once(':').unwrap();
     let elsewhere = format!("localhost:{port}/packs/acme");
-    known.refused(&["node", "pull", &elsewhere], &["is not open without credentials"]);
+    known.refused(&["node", "pull", &elsewhere], &["denies access without credentials"]);
     // The file that `docker login` writes.
     fs::create_dir(stranger.path().join("docker")).unwrap();
     let auths = json!({ "auths": { (registry.address.clone()): { "username": "ada", "password": PASSWORD } } });
@@ -154,15 +154,15 @@ fn a_private_registry_lets_in_whom_it_knows() {
 #[test]
 fn what_a_registry_does_not_have_is_told() {
     let Some(registry) = Registry::start(false) else { return };
-    let place = beside(&registry);
-    place.refused(&["node", "install", "acme"], &["has no version", "packs/acme"]);
-    place.pack("acme.wasm", Version::First);
-    place.done(&["node", "push", "acme.wasm", "acme"]);
-    place.refused(&["node", "install", "acme@9.0.0"], &["has no `9.0.0`"]);
-    place.refused(&["node", "install", "acme@9"], &["`9` is not a version"]);
-    place.refused(&["node", "pull", "./acme.wasm"], &["is not a reference to a registry"]);
-    place.refused(&["node", "install", "acme", "--offline"], &["`--offline` forbids connections"]);
+    let project = beside(&registry);
+    project.refused(&["node", "install", "acme"], &["has no version", "packs/acme"]);
+    project.pack("acme.wasm", Version::First);
+    project.done(&["node", "push", "acme.wasm", "acme"]);
+    project.refused(&["node", "install", "acme@9.0.0"], &["has no `9.0.0`"]);
+    project.refused(&["node", "install", "acme@9"], &["`9` is not a version"]);
+    project.refused(&["node", "pull", "./acme.wasm"], &["is not a reference to a registry"]);
+    project.refused(&["node", "install", "acme", "--offline"], &["`--offline` forbids connections"]);
     let address = registry.address.clone();
     drop(registry);
-    place.refused(&["node", "install", "acme"], &[&address]);
+    project.refused(&["node", "install", "acme"], &[&address]);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{
     checker, guests,
     killed_anywhere::{Case, RUN, cases},
-    process::{Life, Place, scale, told},
+    process::{Life, Project, scale, told},
 };
 
 /// Interval in commits between two cancel points. `FLOWCELL_TEST_SCALE` divides it.
@@ -29,9 +29,9 @@ enum Process {
 
 /// Cancels the run. Returns true if that is acknowledged, and false if the run has ended or does not exist. Any other
 /// response is an error.
-fn cancel(place: &Place) -> Result<bool, String> {
+fn cancel(project: &Project) -> Result<bool, String> {
     loop {
-        let asked = place.done(&["runs", "cancel", RUN]);
+        let asked = project.done(&["runs", "cancel", RUN]);
         match told(&asked) {
             _ if asked.status.success() => return Ok(true),
             why if why.contains("run_not_active") || why.contains("there is no run") => return Ok(false),
@@ -53,10 +53,10 @@ struct Told {
 /// Cancels a run after `at` events, or at commit `at` if the process dies there. Returns the result with its
 /// violations.
 fn tell(case: &Case, at: usize, process: Process) -> Told {
-    let mut place = Place::new(1, 0);
-    let mut arguments = Place::watched(&case.flow, RUN);
+    let mut project = Project::new(1, 0);
+    let mut arguments = Project::watched(&case.flow, RUN);
     arguments.extend(case.arguments.iter().map(String::as_str));
-    let mut command = place.flowcell(&arguments);
+    let mut command = project.flowcell(&arguments);
     if process == Process::IsDead {
         command.env("LD_PRELOAD", guests::bad_machine()).env("BAD_DISK", format!("die:{at}"));
     }
@@ -64,55 +64,55 @@ fn tell(case: &Case, at: usize, process: Process) -> Told {
     let came = match process {
         Process::IsDead => {
             let (_, lines, _) = life.take().map(Life::end).unwrap_or_default();
-            place.note(&lines);
-            place.folder().join("bad-disk").exists()
+            project.note(&lines);
+            project.folder().join("bad-disk").exists()
         }
         _ => life.as_ref().is_some_and(|life| life.await_lines(at, PATIENCE)),
     };
-    let asked = cancel(&place);
+    let asked = cancel(&project);
     let cancelled = asked == Ok(true);
     let mut wrong: Vec<String> = asked.err().into_iter().collect();
     match life {
         Some(life) if process == Process::Lives => {
             let (_, lines, said) = life.end();
-            place.note(&lines);
+            project.note(&lines);
             wrong.extend(said.contains("panicked").then_some(said));
         }
-        Some(life) => _ = place.kill(life),
+        Some(life) => _ = project.kill(life),
         None => {}
     }
-    place.ledger.await_quiet();
-    let (arrived, facts) = (place.ledger.arrived(), facts(&place));
-    let again = place.done(&["runs", "resume", RUN, "--quiet"]);
+    project.ledger.await_quiet();
+    let (arrived, facts) = (project.ledger.arrived(), facts(&project));
+    let again = project.done(&["runs", "resume", RUN, "--quiet"]);
     wrong.extend(told(&again).contains("panicked").then(|| told(&again)));
     if cancelled {
-        let kept = checker::runs(&place.store());
+        let kept = checker::runs(&project.store());
         let standing = kept.iter().find(|run| run.name == RUN).map_or("gone", |run| run.standing.as_str());
         if standing != "cancelled" {
             wrong.push(format!("it is {standing}"));
         }
-        if place.ledger.arrived() > arrived {
-            wrong.push(format!("{} calls left after it was cancelled", place.ledger.arrived() - arrived));
+        if project.ledger.arrived() > arrived {
+            wrong.push(format!("{} calls left after it was cancelled", project.ledger.arrived() - arrived));
         }
-        if process == Process::Lives && self::facts(&place) != facts {
+        if process == Process::Lives && self::facts(&project) != facts {
             wrong.push("something happened after it had ended".into());
         }
-        wrong.extend(after_cancel(&place));
+        wrong.extend(after_cancel(&project));
         // A cancelled run need not succeed.
-        wrong.extend(place.check().into_iter().filter(|why| !why.starts_with("I10")));
+        wrong.extend(project.check().into_iter().filter(|why| !why.starts_with("I10")));
     }
     let wrong = wrong.into_iter().map(|why| format!("{} cancelled at {at}, {process:?}: {why}", case.flow));
     Told { came, cancelled, wrong: wrong.collect() }
 }
 
-fn facts(place: &Place) -> usize {
-    checker::runs(&place.store()).iter().map(|run| run.facts().len()).sum()
+fn facts(project: &Project) -> usize {
+    checker::runs(&project.store()).iter().map(|run| run.facts().len()).sum()
 }
 
 /// Lists the work that began after the run was cancelled.
-fn after_cancel(place: &Place) -> Vec<String> {
+fn after_cancel(project: &Project) -> Vec<String> {
     let mut wrong = Vec::new();
-    for run in checker::runs(&place.store()) {
+    for run in checker::runs(&project.store()) {
         let facts = run.facts();
         let cancelled = facts.iter().position(|(name, _)| name == "CancelRequested").unwrap_or(facts.len());
         let begins = |name: &str| matches!(name, "TaskReady" | "AttemptStarted" | "CallStarted" | "PassStarted");

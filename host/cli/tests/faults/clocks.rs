@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     guests,
-    process::{Life, Place},
+    process::{Life, Project},
 };
 
 const HOUR: i64 = 3_600;
@@ -40,30 +40,30 @@ fn r12_timers_fire_once_whatever_the_calendar_says() {
     let (mut kills, mut wrong) = (0, Vec::new());
     for clocks in CLOCKS {
         for events in [6, 9, 12, 16] {
-            let mut place = Place::new(1, 0);
-            fs::write(place.folder().join("clocks.yaml"), FLOW.replace("ORIGIN", &place.ledger.origin())).unwrap();
-            let live = |place: &Place, clock: i64| {
-                let mut command = place.flowcell(&Place::watched("clocks.yaml", "r"));
+            let mut project = Project::new(1, 0);
+            fs::write(project.folder().join("clocks.yaml"), FLOW.replace("ORIGIN", &project.ledger.origin())).unwrap();
+            let live = |project: &Project, clock: i64| {
+                let mut command = project.flowcell(&Project::watched("clocks.yaml", "r"));
                 Life::of(command.env("LD_PRELOAD", &library).env("BAD_CLOCK", clock.to_string()))
             };
             let (last, before) = clocks.split_last().unwrap();
             // A process with a fast clock may have ended the run, by its own clock.
             let mut ending = None;
             for (index, clock) in before.iter().enumerate() {
-                let life = live(&place, *clock);
+                let life = live(&project, *clock);
                 // A process with a slow clock waits until it has caught up.
                 life.await_lines(if index == 0 { events } else { 3 }, Duration::from_millis(300));
-                place.kill(life);
-                let has_ended = || place.events().values().any(|event| event["type"] == "harness:complete");
+                project.kill(life);
+                let has_ended = || project.events().values().any(|event| event["type"] == "harness:complete");
                 ending = ending.or_else(|| has_ended().then_some(*clock));
             }
-            let (code, lines, said) = live(&place, *last).end();
-            place.note(&lines);
-            let mut found = place.check();
+            let (code, lines, said) = live(&project, *last).end();
+            project.note(&lines);
+            let mut found = project.check();
             if code != Some(0) {
                 found.push(format!("it ended with {code:?}: {said}"));
             }
-            let events_kept = place.events();
+            let events_kept = project.events();
             let end = events_kept.values().next_back().and_then(|event| event["ts"].as_u64()).unwrap_or_default();
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
             let clock = ending.unwrap_or(*last);
@@ -78,7 +78,7 @@ fn r12_timers_fire_once_whatever_the_calendar_says() {
                 }
             }
             wrong.extend(found.into_iter().map(|why| format!("clocks {clocks:?} after {events} events: {why}")));
-            kills += place.kills;
+            kills += project.kills;
         }
     }
     println!("{kills} processes killed under {} clocks, {} violations", CLOCKS.len(), wrong.len());

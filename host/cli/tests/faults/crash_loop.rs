@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     checker,
     kill_storm::{address, flow, post, serves},
-    process::{PACKS, Place, told},
+    process::{PACKS, Project, told},
 };
 
 /// The other flows in each process. An accepted run that makes no progress is driven twice with others, twice alone,
@@ -17,92 +17,92 @@ const LIVES: [&str; 4] = ["each", "send", "wait", "each"];
 const ALONE: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn accept(place: &mut Place, run: &str, flow: &str) {
+fn accept(project: &mut Project, run: &str, flow: &str) {
     let (flow, errand) = (format!("{flow}.yaml"), format!("errand={run}"));
     let packs = PACKS.to_str().unwrap();
-    let output = place.done(&["run", &flow, "--run-id", run, "-i", &errand, "--detach", "--quiet", "--packs", packs]);
+    let output = project.done(&["run", &flow, "--run-id", run, "-i", &errand, "--detach", "--quiet", "--packs", packs]);
     assert!(output.status.success(), "{}", told(&output));
-    place.claims.accepted.insert(run.to_owned());
+    project.claims.accepted.insert(run.to_owned());
 }
 
 /// R25: a run kills every process that drives it.
 #[test]
 fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
-    let mut place = Place::new(1, 0);
+    let mut project = Project::new(1, 0);
     let packs = PACKS.to_str().unwrap();
-    accept(&mut place, "poison", "send");
+    accept(&mut project, "poison", "send");
     // Its request never gets a response, and the test kills each process that drives it.
-    place.ledger.hold(Some("poison"));
+    project.ledger.hold(Some("poison"));
     let poisoned =
-        |place: &Place| place.ledger.book().arrivals.iter().filter(|one| one.errand == "poison/send").count();
+        |project: &Project| project.ledger.book().arrivals.iter().filter(|one| one.errand == "poison/send").count();
     for (life, other) in LIVES.iter().enumerate() {
-        accept(&mut place, &format!("{other}{life}"), other);
-        let driving = place.start(&["drive", "--packs", packs]);
+        accept(&mut project, &format!("{other}{life}"), other);
+        let driving = project.start(&["drive", "--packs", packs]);
         // One line reports the start, and one the end of the other run, unless the poisoned run is driven alone.
         let told = if life < ALONE { 2 } else { 1 };
         assert!(driving.await_lines(told, PATIENCE), "{:?}", driving.errors());
-        let arrivals = |count: usize| place.ledger.await_arrivals(count, Duration::from_millis(50));
-        while poisoned(&place) <= life {
+        let arrivals = |count: usize| project.ledger.await_arrivals(count, Duration::from_millis(50));
+        while poisoned(&project) <= life {
             assert!(!driving.is_silent(), "{:?}", driving.errors());
-            arrivals(place.ledger.arrived() + 1);
+            arrivals(project.ledger.arrived() + 1);
         }
-        place.kill(driving);
+        project.kill(driving);
     }
-    accept(&mut place, "last", "pay");
-    let driven = place.done(&["drive", "--once", "--packs", packs]);
+    accept(&mut project, "last", "pay");
+    let driven = project.done(&["drive", "--once", "--packs", packs]);
     assert!(driven.status.success(), "{}", told(&driven));
-    assert_eq!(poisoned(&place), LIVES.len());
-    for run in checker::runs(&place.store()) {
+    assert_eq!(poisoned(&project), LIVES.len());
+    for run in checker::runs(&project.store()) {
         let expected = if run.name == "poison" { ("parked", true) } else { ("succeeded", false) };
         assert_eq!((run.standing.as_str(), run.attention), expected, "{}", run.name);
     }
-    let listed = place.done(&["runs", "list", "--status", "needs_attention"]);
+    let listed = project.done(&["runs", "list", "--status", "needs_attention"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.starts_with("poison "), "{listed}");
-    let events = place.events();
+    let events = project.events();
     let parked = events.values().rfind(|event| event["type"] == "harness:parked").unwrap();
     assert_eq!((&parked["runId"], &parked["reason"]), (&"poison".into(), &"crash_loop".into()));
     // A person has repaired the cause, so the run works now.
-    place.ledger.hold(None);
-    let resumed = place.done(&["runs", "resume", "poison", "--quiet"]);
+    project.ledger.hold(None);
+    let resumed = project.done(&["runs", "resume", "poison", "--quiet"]);
     assert!(resumed.status.success(), "{}", told(&resumed));
-    let wrong = place.check();
-    println!("{} processes killed by one run, {} violations", place.kills, wrong.len());
+    let wrong = project.check();
+    println!("{} processes killed by one run, {} violations", project.kills, wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// R25: a healthy run next to such a run is not blamed.
 #[test]
 fn r25_a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_process() {
-    let mut place = Place::new(1, 0);
+    let mut project = Project::new(1, 0);
     let packs = PACKS.to_str().unwrap();
-    accept(&mut place, "poison", "send");
-    accept(&mut place, "beside", "send");
+    accept(&mut project, "poison", "send");
+    accept(&mut project, "beside", "send");
     // No request gets a response before the process dies.
-    place.ledger.hold(Some(""));
-    let arrived = |place: &Place, errand: &str| {
-        place.ledger.book().arrivals.iter().filter(|one| one.errand == format!("{errand}/send")).count()
+    project.ledger.hold(Some(""));
+    let arrived = |project: &Project, errand: &str| {
+        project.ledger.book().arrivals.iter().filter(|one| one.errand == format!("{errand}/send")).count()
     };
     for life in 0..LIVES.len() {
-        let driving = place.start(&["drive", "--packs", packs]);
+        let driving = project.start(&["drive", "--packs", packs]);
         let both = life < ALONE;
-        while arrived(&place, "poison") <= life || (both && arrived(&place, "beside") <= life) {
+        while arrived(&project, "poison") <= life || (both && arrived(&project, "beside") <= life) {
             assert!(!driving.is_silent(), "{:?}", driving.errors());
-            place.ledger.await_arrivals(place.ledger.arrived() + 1, Duration::from_millis(20));
+            project.ledger.await_arrivals(project.ledger.arrived() + 1, Duration::from_millis(20));
         }
-        place.kill(driving);
+        project.kill(driving);
     }
-    assert_eq!(arrived(&place, "beside"), 2, "it began while the other was tried alone");
-    place.ledger.hold(None);
-    let driven = place.done(&["drive", "--once", "--packs", packs]);
+    assert_eq!(arrived(&project, "beside"), 2, "it began while the other was tried alone");
+    project.ledger.hold(None);
+    let driven = project.done(&["drive", "--once", "--packs", packs]);
     assert!(driven.status.success(), "{}", told(&driven));
     let standings: Vec<_> =
-        checker::runs(&place.store()).into_iter().map(|run| (run.name, run.standing, run.attention)).collect();
+        checker::runs(&project.store()).into_iter().map(|run| (run.name, run.standing, run.attention)).collect();
     let expected = [("poison", "parked", true), ("beside", "succeeded", false)];
     assert_eq!(standings, expected.map(|(name, standing, attention)| (name.into(), standing.into(), attention)));
-    let resumed = place.done(&["runs", "resume", "poison", "--quiet"]);
+    let resumed = project.done(&["runs", "resume", "poison", "--quiet"]);
     assert!(resumed.status.success(), "{}", told(&resumed));
-    assert_eq!(place.check(), Vec::<String>::new());
+    assert_eq!(project.check(), Vec::<String>::new());
 }
 
 /// R25: runs that were resumed in vain begin 16 in a second. A process that dies at once makes few of them suspects.
@@ -119,36 +119,36 @@ const AT_ONCE: usize = 16;
 
 /// Kills a process before its runs have made progress, and the next ones too. Returns the number of suspects.
 fn suspects_of_a_process_that_dies() -> usize {
-    let mut place = Place::new(1, 0);
-    place.ledger.hold(Some(""));
-    let flow = flow(&place.ledger.origin());
-    let serving = place.start(&serves());
+    let mut project = Project::new(1, 0);
+    project.ledger.hold(Some(""));
+    let flow = flow(&project.ledger.origin());
+    let serving = project.start(&serves());
     let address = address(&serving);
     for run in (0..RUNS).map(|run| format!("r{run}")) {
         let body = json!({ "flow": flow, "runId": run, "input": { "errand": run } });
         assert!(post(&address, &body.to_string()));
-        place.claims.accepted.insert(run);
+        project.claims.accepted.insert(run);
     }
     let drives = ["drive", "--packs", PACKS.to_str().unwrap()];
-    let died = |place: &mut Place, driving, arrivals| {
-        assert!(place.ledger.await_arrivals(arrivals, PATIENCE), "{} of {arrivals}", place.ledger.arrived());
-        place.kill(driving);
+    let died = |project: &mut Project, driving, arrivals| {
+        assert!(project.ledger.await_arrivals(arrivals, PATIENCE), "{} of {arrivals}", project.ledger.arrived());
+        project.kill(driving);
     };
     // Nothing is suspected before the second death.
-    died(&mut place, serving, RUNS);
-    let driving = place.start(&drives);
-    died(&mut place, driving, 2 * RUNS);
-    let driving = place.start(&drives);
-    died(&mut place, driving, 2 * RUNS + AT_ONCE);
+    died(&mut project, serving, RUNS);
+    let driving = project.start(&drives);
+    died(&mut project, driving, 2 * RUNS);
+    let driving = project.start(&drives);
+    died(&mut project, driving, 2 * RUNS + AT_ONCE);
     let resumes = |run: &checker::Run| run.facts().iter().filter(|(name, _)| name == "RunResumed").count();
-    let suspects = checker::runs(&place.store()).iter().filter(|run| resumes(run) > 1).count();
-    place.ledger.hold(None);
-    let driven = place.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
+    let suspects = checker::runs(&project.store()).iter().filter(|run| resumes(run) > 1).count();
+    project.ledger.hold(None);
+    let driven = project.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
     assert!(driven.status.success(), "{}", told(&driven));
-    let mut runs = checker::runs(&place.store());
+    let mut runs = checker::runs(&project.store());
     runs.retain(|run| run.standing != "succeeded");
     let left: Vec<_> = runs.iter().map(|run| (&run.name, &run.standing, resumes(run))).collect();
     assert!(left.is_empty(), "{left:?}");
-    assert_eq!(place.check(), Vec::<String>::new());
+    assert_eq!(project.check(), Vec::<String>::new());
     suspects
 }

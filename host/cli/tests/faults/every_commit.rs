@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     guests,
     killed_anywhere::{Case, RUN, cases, end},
-    process::{Life, Place, scale},
+    process::{Life, Project, scale},
 };
 
 /// Interval in commits between two kill points. `FLOWCELL_TEST_SCALE` divides it.
@@ -46,32 +46,32 @@ fn reference() -> Vec<Case> {
 }
 
 /// Returns the node types of a flow.
-fn used(place: &Place, case: &Case) -> BTreeSet<String> {
-    let text = fs::read_to_string(place.folder().join(&case.flow)).unwrap();
+fn used(project: &Project, case: &Case) -> BTreeSet<String> {
+    let text = fs::read_to_string(project.folder().join(&case.flow)).unwrap();
     let types = text.split("type: ").skip(1).filter_map(|rest| rest.split([',', ' ', '\n', '}']).next());
     types.filter(|name| name.contains('.')).map(str::to_owned).collect()
 }
 
 /// Runs a flow until its process dies at this commit, and then completes it. Returns whether the process died.
 fn tell(case: &Case, library: &Path, number: usize, wrong: &mut Vec<String>) -> bool {
-    let mut place = Place::new(1, 0);
-    let mut arguments = Place::watched(&case.flow, RUN);
+    let mut project = Project::new(1, 0);
+    let mut arguments = Project::watched(&case.flow, RUN);
     arguments.extend(case.arguments.iter().map(String::as_str));
-    let mut command = place.flowcell(&arguments);
+    let mut command = project.flowcell(&arguments);
     let life = Life::of(command.env("LD_PRELOAD", library).env("BAD_DISK", format!("die:{number}")));
     let (code, lines, said) = life.end();
-    place.note(&lines);
-    let died = place.folder().join("bad-disk").exists();
+    project.note(&lines);
+    let died = project.folder().join("bad-disk").exists();
     let mut found = Vec::new();
     if died != code.is_none() {
         found.push(format!("it ended with {code:?}: {said}"));
     }
-    match (end(&mut place, case), &case.outputs) {
+    match (end(&mut project, case), &case.outputs) {
         (Ok(given), Some(outputs)) if given != *outputs => found.push(format!("the outputs are {given}")),
         (Ok(_), _) => {}
         (Err(why), _) => found.push(why),
     }
-    found.extend(place.check());
+    found.extend(project.check());
     wrong.extend(found.into_iter().map(|why| format!("{} killed at moment {number}: {why}", case.flow)));
     died
 }
@@ -99,8 +99,8 @@ fn r1_a_run_survives_the_end_of_its_process_at_every_commit() {
 
 #[test]
 fn the_reference_flows_use_every_node_type() {
-    let place = Place::new(1, 0);
-    let listed = place.done(&["nodes", "--json"]);
+    let project = Project::new(1, 0);
+    let listed = project.done(&["nodes", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let types = listed.as_array().unwrap().iter().map(|node| node["type"].as_str().unwrap().to_owned());
     let mut missing: BTreeSet<_> = types.chain(COURIERS.map(str::to_owned)).collect();
@@ -108,7 +108,7 @@ fn the_reference_flows_use_every_node_type() {
     let cases = reference();
     assert!(cases.len() >= FLOWS);
     for case in &cases {
-        let used = used(&place, case);
+        let used = used(&project, case);
         missing.retain(|name| !used.contains(name));
     }
     assert_eq!(missing, BTreeSet::new());

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::process::{Place, told};
+use crate::process::{Project, told};
 
 /// Each caller's form of the flow's name, and the expected text after the called flow's file has changed.
 const CALLERS: [(&str, &str, &str); 3] = [
@@ -23,14 +23,14 @@ const CALLERS: [(&str, &str, &str); 3] = [
 
 /// A folder of flows, and another one with flows of the same names.
 struct Homes {
-    place: Place,
+    project: Project,
     other: tempfile::TempDir,
 }
 
 impl Homes {
     fn new() -> Homes {
-        let homes = Homes { place: Place::new(0, 0), other: tempfile::tempdir().unwrap() };
-        write_kid(homes.place.folder(), "pinned");
+        let homes = Homes { project: Project::new(0, 0), other: tempfile::tempdir().unwrap() };
+        write_kid(homes.project.folder(), "pinned");
         write_kid(homes.other.path(), "foreign");
         for (name, called, _) in CALLERS {
             homes.write(name, &caller(name, called));
@@ -46,19 +46,19 @@ impl Homes {
     fn write_models(&self) -> PathBuf {
         let script = json!([{ "match": "", "toolCalls": [{ "name": "flow_kid", "input": {} }] }, { "match": "", "text": "done" }]);
         let profile = json!({ "dialect": "simulated", "model": "one", "script": script });
-        let file = self.place.folder().join("models.yaml");
+        let file = self.project.folder().join("models.yaml");
         fs::write(&file, json!({ "default": "scripted", "profiles": { "scripted": profile } }).to_string()).unwrap();
         file
     }
 
     fn flow(&self, name: &str) -> PathBuf {
-        self.place.folder().join(format!("{name}.json"))
+        self.project.folder().join(format!("{name}.json"))
     }
 
     /// Runs a command in the other folder with the store of the first one.
     fn elsewhere(&self, arguments: &[&str]) -> Output {
-        let store = self.place.store();
-        let mut command = self.place.flowcell(arguments);
+        let store = self.project.store();
+        let mut command = self.project.flowcell(arguments);
         command.args(["--state", store.to_str().unwrap()]).current_dir(self.other.path()).output().unwrap()
     }
 
@@ -108,9 +108,9 @@ fn y16_a_run_that_rests_calls_the_flows_that_it_was_accepted_with() {
         for drives in [false, true] {
             let homes = Homes::new();
             let flow = homes.flow(name);
-            let parked = homes.place.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"]);
+            let parked = homes.project.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"]);
             assert_eq!(parked.status.code(), Some(3), "{name}: {}", told(&parked));
-            write_kid(homes.place.folder(), "changed");
+            write_kid(homes.project.folder(), "changed");
             if drives {
                 assert!(homes.elsewhere(&["answer", "r", "ask", "yes"]).status.success());
                 assert!(homes.elsewhere(&["drive", "--once"]).status.success());
@@ -129,9 +129,10 @@ fn y16_a_run_that_is_repeated_calls_the_flows_that_it_called_before() {
     for (name, ..) in CALLERS {
         let homes = Homes::new();
         let flow = homes.flow(name);
-        let run = homes.place.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet", "--answer", "ask=yes"]);
+        let run =
+            homes.project.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet", "--answer", "ask=yes"]);
         assert_eq!(homes.said(&run), "pinned", "{name}");
-        write_kid(homes.place.folder(), "changed");
+        write_kid(homes.project.folder(), "changed");
         let retry = |of: &str, new: &str| {
             homes.elsewhere(&["runs", "retry", of, "--run-id", new, "--quiet", "--answer", "ask=yes"])
         };
@@ -172,14 +173,14 @@ fn y16_a_run_that_is_killed_calls_the_flows_that_it_was_accepted_with() {
             let straight = homes.flow("straight");
             let providers = ["--providers", models.to_str().unwrap()];
             let begin = ["run", straight.to_str().unwrap(), "--run-id", "r", "--quiet", "--events", "-"];
-            let life = homes.place.start(&[&begin, &providers[..]].concat());
+            let life = homes.project.start(&[&begin, &providers[..]].concat());
             let reached = life.await_lines(events, std::time::Duration::from_secs(60));
             life.strike();
             let (_, lines, _) = life.end();
             let ended = lines.iter().any(|line| line.contains("harness:complete") && line.contains("\"runId\":\"r\""));
-            write_kid(homes.place.folder(), "changed");
+            write_kid(homes.project.folder(), "changed");
             if name != "computed" {
-                fs::remove_file(homes.place.folder().join("grand.json")).unwrap();
+                fs::remove_file(homes.project.folder().join("grand.json")).unwrap();
             }
             let output = homes.elsewhere(&[&["runs", "resume", "r", "--quiet"], &providers[..]].concat());
             let outcome = homes.said(&output);
@@ -219,9 +220,9 @@ fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
         let models = ["--providers", models_file.to_str().unwrap()];
         let input: &[&str] = if below { &["--input", "n=errand", "--answer", "ask=yes"] } else { &[] };
         let begin = ["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"];
-        let parked = homes.place.done(&[&begin, input, &models[..]].concat());
+        let parked = homes.project.done(&[&begin, input, &models[..]].concat());
         assert_eq!(parked.status.code(), Some(3), "{granted}: {}", told(&parked));
-        write_kid(homes.place.folder(), "changed");
+        write_kid(homes.project.folder(), "changed");
         let answered = homes.elsewhere(&["answer", "r", gate, "allow"]);
         assert!(answered.status.success(), "{granted}: {}", told(&answered));
         let ended = homes.elsewhere(&[&["runs", "resume", "r", "--quiet"], &models[..]].concat());
@@ -246,10 +247,10 @@ fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
 fn y16_a_run_that_an_older_version_accepted_goes_on() {
     let homes = Homes::new();
     let flow = homes.flow("literal");
-    let parked = homes.place.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"]);
+    let parked = homes.project.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"]);
     assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
-    age(&homes.place.store());
-    write_kid(homes.place.folder(), "changed");
+    age(&homes.project.store());
+    write_kid(homes.project.folder(), "changed");
     let ended = homes.elsewhere(&["runs", "resume", "r", "--quiet", "--answer", "ask=yes"]);
     assert_eq!(homes.said(&ended), "pinned");
 }
@@ -287,7 +288,7 @@ fn y16_a_flow_with_a_computed_name_calls_the_flows_that_it_was_accepted_with() {
         }
         let flow = homes.flow("computed");
         let begin = ["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet", "--answer", "ask=yes"];
-        let parked = homes.place.done(&begin);
+        let parked = homes.project.done(&begin);
         assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
         for (name, says) in [("middle", "changed"), ("grand", "changed")] {
             homes.write(name, &grand(name, says));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     checker,
     dice::Dice,
-    process::{Life, PACKS, Place, scale, told},
+    process::{Life, PACKS, Project, scale, told},
 };
 
 /// Number of kills, multiplied by `FLOWCELL_TEST_SCALE`: 70 at a scale of 10.
@@ -78,33 +78,33 @@ pub(crate) fn address(life: &Life) -> String {
 /// R25: a run that was only present when the process died is not suspected for good.
 #[test]
 fn r25_no_healthy_run_is_parked_however_often_the_process_is_killed() {
-    let mut place = Place::new(1, 0);
-    let (mut dice, flow) = (Dice(25), flow(&place.ledger.origin()));
+    let mut project = Project::new(1, 0);
+    let (mut dice, flow) = (Dice(25), flow(&project.ledger.origin()));
     for life in 0..(KILLS * scale()).max(1) {
-        let serving = place.start(&serves());
+        let serving = project.start(&serves());
         let address = address(&serving);
-        let until = place.ledger.arrived() + (FIRST + dice.below(16)) as usize;
+        let until = project.ledger.arrived() + (FIRST + dice.below(16)) as usize;
         let accepted = thread::scope(|threads| {
             let posting = threads.spawn(|| {
                 let runs = (0..RUNS).map(|run| format!("s{life}-{run}"));
                 let body = |run: &str| json!({ "flow": flow, "runId": run, "input": { "errand": run } }).to_string();
                 runs.filter(|run| post(&address, &body(run))).collect::<Vec<_>>()
             });
-            let arrived = place.ledger.await_arrivals(until, PATIENCE);
+            let arrived = project.ledger.await_arrivals(until, PATIENCE);
             serving.strike();
             let accepted = posting.join().unwrap();
             assert!(arrived, "{:?}", serving.errors());
             accepted
         });
-        place.claims.accepted.extend(accepted);
-        place.kill(serving);
+        project.claims.accepted.extend(accepted);
+        project.kill(serving);
     }
-    let driven = place.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
+    let driven = project.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
     assert!(driven.status.success(), "{}", told(&driven));
-    let runs = checker::runs(&place.store());
+    let runs = checker::runs(&project.store());
     let parked: Vec<_> = runs.iter().filter(|run| run.standing != "succeeded").map(|run| &run.name).collect();
-    assert!(parked.is_empty(), "{parked:?} of {} runs after {} kills", runs.len(), place.kills);
-    let wrong = place.check();
-    println!("{} processes killed, {} runs, none parked, {} violations", place.kills, runs.len(), wrong.len());
+    assert!(parked.is_empty(), "{parked:?} of {} runs after {} kills", runs.len(), project.kills);
+    let wrong = project.check();
+    println!("{} processes killed, {} runs, none parked, {} violations", project.kills, runs.len(), wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

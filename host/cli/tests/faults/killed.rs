@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::mpsc, thread, time::Duration};
 use crate::{
     checker,
     dice::Dice,
-    process::{Life, PACKS, Place, scale, told},
+    process::{Life, PACKS, Project, scale, told},
 };
 
 /// Killed processes in each store.
@@ -28,7 +28,7 @@ fn seed() -> u64 {
 #[derive(Clone, Copy)]
 enum Moment {
     /// After this number of requests, counted over all processes.
-    Arrivals(usize),
+    AdmissionReceiver(usize),
     /// After this number of lines of output.
     Lines(usize),
     /// After this time.
@@ -37,7 +37,7 @@ enum Moment {
 
 /// One store and its users.
 struct Story {
-    place: Place,
+    project: Project,
     dice: Dice,
     /// The flow of each requested run.
     asked: BTreeMap<String, &'static str>,
@@ -50,7 +50,7 @@ struct Story {
 impl Story {
     fn new(seed: u64) -> Story {
         Story {
-            place: Place::new(seed, TROUBLE),
+            project: Project::new(seed, TROUBLE),
             dice: Dice(seed ^ 0xdead),
             asked: BTreeMap::new(),
             open: Vec::new(),
@@ -63,13 +63,13 @@ impl Story {
         match self.dice.below(4) {
             0 => Moment::Lines(1 + self.dice.below(lines) as usize),
             1 => Moment::Time(Duration::from_micros(self.dice.below(400_000))),
-            _ => Moment::Arrivals(self.place.ledger.arrived() + 1 + self.dice.below(12) as usize),
+            _ => Moment::AdmissionReceiver(self.project.ledger.arrived() + 1 + self.dice.below(12) as usize),
         }
     }
 
     fn kill_at(&self, moment: Moment, life: &Life) {
         match moment {
-            Moment::Arrivals(count) => _ = self.place.ledger.await_arrivals(count, PATIENCE),
+            Moment::AdmissionReceiver(count) => _ = self.project.ledger.await_arrivals(count, PATIENCE),
             Moment::Lines(count) => _ = life.await_lines(count, PATIENCE),
             Moment::Time(time) => thread::sleep(time),
         }
@@ -93,11 +93,12 @@ impl Story {
         let (run, flow) = self.next_run();
         let errand = format!("errand={run}");
         let packs = PACKS.to_str().unwrap();
-        let output =
-            self.place.done(&["run", &flow, "-i", &errand, "--run-id", &run, "--detach", "--quiet", "--packs", packs]);
+        let output = self
+            .project
+            .done(&["run", &flow, "-i", &errand, "--run-id", &run, "--detach", "--quiet", "--packs", packs]);
         if output.status.success() {
             assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{run}\n"));
-            self.place.claims.accepted.insert(run);
+            self.project.claims.accepted.insert(run);
         } else {
             // The process that drives has died meanwhile.
             assert!(!told(&output).contains("panicked"), "{}", told(&output));
@@ -107,13 +108,13 @@ impl Story {
 
     /// Answers all open gates.
     fn answer(&mut self) {
-        let asking: Vec<_> = self.place.unfinished().into_iter().filter(|run| run.flow == "ask").collect();
+        let asking: Vec<_> = self.project.unfinished().into_iter().filter(|run| run.flow == "ask").collect();
         for run in asking {
             let text = format!("said-{}", self.said);
             self.said += 1;
-            let output = self.place.done(&["answer", &run.name, "ask", &text]);
+            let output = self.project.done(&["answer", &run.name, "ask", &text]);
             if output.status.success() {
-                self.place.claims.answered.insert((run.name, text));
+                self.project.claims.answered.insert((run.name, text));
             }
         }
     }
@@ -121,13 +122,13 @@ impl Story {
     /// Drives all runs while other processes start, answer and resolve runs. Then the driver dies.
     fn drive(&mut self) {
         let moment = self.moment(4);
-        let life = self.place.start(&["drive", "--packs", PACKS.to_str().unwrap()]);
+        let life = self.project.start(&["drive", "--packs", PACKS.to_str().unwrap()]);
         let (tell, dead) = mpsc::channel();
-        let (ledger, killer) = (self.place.ledger.clone(), life.killer());
+        let (ledger, killer) = (self.project.ledger.clone(), life.killer());
         thread::scope(|threads| {
             threads.spawn(|| {
                 match moment {
-                    Moment::Arrivals(count) => _ = ledger.await_arrivals(count, PATIENCE),
+                    Moment::AdmissionReceiver(count) => _ = ledger.await_arrivals(count, PATIENCE),
                     Moment::Lines(count) => _ = life.await_lines(count, PATIENCE),
                     Moment::Time(time) => thread::sleep(time),
                 }
@@ -138,19 +139,19 @@ impl Story {
             life.await_lines(1, Duration::from_secs(60));
             while dead.try_recv().is_err() {
                 match self.dice.below(4) {
-                    0 | 1 if self.place.unfinished().len() < UNDER_WAY => self.take_in(),
+                    0 | 1 if self.project.unfinished().len() < UNDER_WAY => self.take_in(),
                     2 => self.answer(),
-                    3 => self.resolved += self.place.resolve(),
+                    3 => self.resolved += self.project.resolve(),
                     _ => thread::sleep(Duration::from_millis(1)),
                 }
             }
         });
-        self.place.kill(life);
+        self.project.kill(life);
     }
 
     /// Runs one run in its own process until that process dies.
     fn watch(&mut self) {
-        let unfinished = self.place.unfinished();
+        let unfinished = self.project.unfinished();
         let old = unfinished.iter().filter(|run| !run.attention).map(|run| run.name.clone()).collect::<Vec<_>>();
         let run = match old.is_empty() || self.dice.below(2) == 0 {
             true => self.next_run().0,
@@ -158,35 +159,35 @@ impl Story {
         };
         let (flow, errand) = (format!("{}.yaml", self.asked[&run]), format!("errand={run}"));
         let moment = self.moment(30);
-        let mut arguments = Place::watched(&flow, &run);
+        let mut arguments = Project::watched(&flow, &run);
         arguments.extend(["-i", &errand]);
-        let life = self.place.start(&arguments);
+        let life = self.project.start(&arguments);
         self.kill_at(moment, &life);
-        let seen = self.place.kill(life);
-        if seen.is_empty() && !self.place.claims.accepted.contains(&run) {
+        let seen = self.project.kill(life);
+        if seen.is_empty() && !self.project.claims.accepted.contains(&run) {
             self.open.push(run);
         }
     }
 
     /// Ends all trouble, and completes all runs.
     fn end(&mut self) {
-        self.place.ledger.end_trouble();
+        self.project.ledger.end_trouble();
         while !self.open.is_empty() {
             self.take_in();
         }
         for _ in 0..60 {
-            let driven = self.place.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
+            let driven = self.project.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
             assert!(driven.status.success(), "{}", told(&driven));
-            let unfinished = self.place.unfinished();
+            let unfinished = self.project.unfinished();
             if unfinished.is_empty() {
                 return;
             }
             self.answer();
-            let resolved = self.place.resolve();
+            let resolved = self.project.resolve();
             self.resolved += resolved;
             for run in unfinished.iter().filter(|run| run.attention && resolved == 0) {
                 // The run was parked because too many of its processes died without progress.
-                self.place.done(&["runs", "resume", &run.name, "--quiet"]);
+                self.project.done(&["runs", "resume", &run.name, "--quiet"]);
             }
         }
     }
@@ -205,10 +206,10 @@ fn r2_nothing_is_lost_when_processes_die_at_any_time() {
     let mut wrong = Vec::new();
     let (mut kills, mut runs, mut succeeded, mut arrivals, mut resolved) = (0, 0, 0, 0, 0);
     for (seed, story, found) in &stories {
-        kills += story.place.kills;
+        kills += story.project.kills;
         resolved += story.resolved;
-        arrivals += story.place.ledger.arrived();
-        let kept = checker::runs(&story.place.store());
+        arrivals += story.project.ledger.arrived();
+        let kept = checker::runs(&story.project.store());
         runs += kept.len();
         succeeded += kept.iter().filter(|run| run.standing == "succeeded").count();
         wrong.extend(found.iter().map(|why| format!("seed {seed}: {why}")));
@@ -232,6 +233,6 @@ fn tell(seed: u64) -> (u64, Story, Vec<String>) {
         }
     }
     story.end();
-    let wrong = story.place.check();
+    let wrong = story.project.check();
     (seed, story, wrong)
 }

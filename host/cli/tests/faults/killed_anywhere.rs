@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use serde_json::Value;
 
-use crate::process::{PACKS, Place, flows, scale, told};
+use crate::process::{PACKS, Project, flows, scale, told};
 
 /// Interval in events between two kill points. `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 4;
@@ -46,20 +46,20 @@ pub(crate) fn cases() -> Vec<Case> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum After {
     Events(usize),
-    Arrivals(usize),
+    AdmissionReceiver(usize),
     /// This number of microseconds after its start.
     Micros(u64),
 }
 
 /// Runs one process of a run and kills it. Returns true if it reached the kill point.
-pub(crate) fn live(place: &mut Place, case: &Case, after: After) -> bool {
-    let mut arguments = Place::watched(&case.flow, RUN);
+pub(crate) fn live(project: &mut Project, case: &Case, after: After) -> bool {
+    let mut arguments = Project::watched(&case.flow, RUN);
     arguments.extend(case.arguments.iter().map(String::as_str));
-    let (life, arrived) = (place.start(&arguments), place.ledger.arrived());
+    let (life, arrived) = (project.start(&arguments), project.ledger.arrived());
     let came = match after {
         After::Events(count) => life.await_lines(count, PATIENCE),
-        After::Arrivals(count) => loop {
-            if place.ledger.await_arrivals(arrived + count, Duration::from_millis(20)) {
+        After::AdmissionReceiver(count) => loop {
+            if project.ledger.await_arrivals(arrived + count, Duration::from_millis(20)) {
                 break true;
             }
             if life.is_silent() {
@@ -71,21 +71,21 @@ pub(crate) fn live(place: &mut Place, case: &Case, after: After) -> bool {
             true
         }
     };
-    place.kill(life);
+    project.kill(life);
     came
 }
 
 /// Completes the run with the same command, without kills. Resolves its ambiguous calls.
-pub(crate) fn end(place: &mut Place, case: &Case) -> Result<Value, String> {
+pub(crate) fn end(project: &mut Project, case: &Case) -> Result<Value, String> {
     let mut arguments =
         vec!["run", &case.flow, "--run-id", RUN, "--json", "--quiet", "--packs", PACKS.to_str().unwrap()];
     arguments.extend(case.arguments.iter().map(String::as_str));
     for _ in 0..10 {
-        let output = place.done(&arguments);
+        let output = project.done(&arguments);
         let given: Value = serde_json::from_slice(&output.stdout).map_err(|_| told(&output))?;
         match output.status.code() {
             Some(0) => return Ok(given["outputs"].clone()),
-            Some(3) if place.resolve() > 0 => {}
+            Some(3) if project.resolve() > 0 => {}
             _ => return Err(format!("{given} {}", told(&output))),
         }
     }
@@ -94,18 +94,18 @@ pub(crate) fn end(place: &mut Place, case: &Case) -> Result<Value, String> {
 
 /// Kills a run at a point, and its next process soon after the start. Then checks the store.
 fn tell(case: &Case, after: After, again: After, wrong: &mut Vec<String>) -> (bool, usize) {
-    let mut place = Place::new(1, 0);
-    let came = live(&mut place, case, after);
-    live(&mut place, case, again);
-    let ended = end(&mut place, case);
+    let mut project = Project::new(1, 0);
+    let came = live(&mut project, case, after);
+    live(&mut project, case, again);
+    let ended = end(&mut project, case);
     let expected = match (&ended, &case.outputs) {
         (Ok(given), Some(outputs)) if given != outputs => vec![format!("the outputs are {given}")],
         (Err(why), _) => vec![why.clone()],
         _ => Vec::new(),
     };
-    let found = expected.into_iter().chain(place.check());
+    let found = expected.into_iter().chain(project.check());
     wrong.extend(found.map(|why| format!("{} killed after {after:?} and {again:?}: {why}", case.flow)));
-    (came, place.kills)
+    (came, project.kills)
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn r3_a_run_survives_being_killed_anywhere_and_again_while_it_recovers() {
         }
         for arrivals in 1.. {
             let again = After::Micros(arrivals as u64 * 7_919 % 60_000);
-            let (came, killed) = tell(case, After::Arrivals(arrivals), again, &mut wrong);
+            let (came, killed) = tell(case, After::AdmissionReceiver(arrivals), again, &mut wrong);
             kills += killed;
             if !came {
                 break;

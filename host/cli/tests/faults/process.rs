@@ -27,7 +27,7 @@ pub(crate) fn scale() -> usize {
 }
 
 /// A folder with flows, their store, and the server that they call.
-pub(crate) struct Place {
+pub(crate) struct Project {
     folder: tempfile::TempDir,
     pub(crate) ledger: Ledger,
     pub(crate) claims: Claims,
@@ -36,16 +36,16 @@ pub(crate) struct Place {
     pub(crate) settings: Vec<(&'static str, &'static str)>,
 }
 
-impl Place {
+impl Project {
     /// Copies the flows with the server's address in place of `ORIGIN`.
-    pub(crate) fn new(seed: u64, trouble: u64) -> Place {
+    pub(crate) fn new(seed: u64, trouble: u64) -> Project {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::new(&folder.path().join(".flowcell"), seed, trouble);
         for flow in flows() {
             let text = fs::read_to_string(&flow).unwrap().replace("ORIGIN", &ledger.origin());
             fs::write(folder.path().join(flow.file_name().unwrap()), text).unwrap();
         }
-        Place { folder, ledger, claims: Claims::default(), kills: 0, settings: Vec::new() }
+        Project { folder, ledger, claims: Claims::default(), kills: 0, settings: Vec::new() }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -169,7 +169,7 @@ pub(crate) fn flows() -> Vec<PathBuf> {
 }
 
 /// Returns the blocked tasks of a run, and the keys of their ambiguous calls.
-fn blocked(place: &Place, run: &Run) -> Vec<(String, String)> {
+fn blocked(project: &Project, run: &Run) -> Vec<(String, String)> {
     let facts = run.facts();
     let calls = Calls::of(facts.clone());
     let mut open: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -190,7 +190,7 @@ fn blocked(place: &Place, run: &Run) -> Vec<(String, String)> {
         return Vec::new();
     }
     // Records name nodes by index, while events have the names.
-    let output = place.done(&["runs", "events", &run.name]);
+    let output = project.done(&["runs", "events", &run.name]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let events: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let address = |key: &str| {
@@ -329,12 +329,12 @@ impl Drop for Life {
 fn listen(
     reader: impl BufRead + Send + 'static,
     said: Arc<(Mutex<Said>, Condvar)>,
-    place: fn(&mut Said) -> &mut Vec<String>,
+    project: fn(&mut Said) -> &mut Vec<String>,
 ) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         for line in reader.lines() {
             let Ok(line) = line else { break };
-            place(&mut said.0.lock().unwrap()).push(line);
+            project(&mut said.0.lock().unwrap()).push(line);
             said.1.notify_all();
         }
         said.0.lock().unwrap().closed += 1;

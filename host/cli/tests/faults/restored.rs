@@ -4,18 +4,18 @@ use std::fs;
 
 use crate::{
     checker,
-    process::{PACKS, Place, told},
+    process::{PACKS, Project, told},
 };
 
-fn good(place: &Place, arguments: &[&str]) -> String {
-    let output = place.done(arguments);
+fn good(project: &Project, arguments: &[&str]) -> String {
+    let output = project.done(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", told(&output));
     told(&output) + &String::from_utf8_lossy(&output.stdout)
 }
 
 /// Returns the name and status of each run, and whether it needs attention.
-fn standing(place: &Place) -> Vec<(String, String, bool)> {
-    let runs = checker::runs(&place.store()).into_iter().filter(|run| run.parent.is_none());
+fn standing(project: &Project) -> Vec<(String, String, bool)> {
+    let runs = checker::runs(&project.store()).into_iter().filter(|run| run.parent.is_none());
     runs.map(|run| (run.name, run.standing, run.attention)).collect()
 }
 
@@ -26,44 +26,44 @@ fn all(runs: [&str; 3], standing: &str, attention: bool) -> Vec<(String, String,
 #[test]
 fn t11_runs_of_an_older_copy_are_parked_and_nothing_is_done_again() {
     let runs = ["parent", "pay", "send"];
-    let place = Place::new(1, 0);
+    let project = Project::new(1, 0);
     let packs = PACKS.to_str().unwrap();
     for run in runs {
         let (flow, errand) = (format!("{run}.yaml"), format!("errand={run}"));
-        good(&place, &["run", &flow, "--run-id", run, "-i", &errand, "--detach", "--quiet", "--packs", packs]);
+        good(&project, &["run", &flow, "--run-id", run, "-i", &errand, "--detach", "--quiet", "--packs", packs]);
     }
     let drive = ["drive", "--once", "--packs", packs];
-    good(&place, &["store", "backup", "saved"]);
+    good(&project, &["store", "backup", "saved"]);
     // A copy without later commits is equivalent to the store.
-    let database = place.store().join("flowcell.db");
+    let database = project.store().join("flowcell.db");
     let bring_back = || {
         for beside in ["-wal", "-shm"] {
             _ = fs::remove_file(format!("{}{beside}", database.display()));
         }
-        fs::copy(place.folder().join("saved/flowcell.db"), &database).unwrap();
+        fs::copy(project.folder().join("saved/flowcell.db"), &database).unwrap();
     };
     bring_back();
-    let said = good(&place, &drive);
+    let said = good(&project, &drive);
     assert!(!said.contains("older copy"), "{said}");
-    assert_eq!(standing(&place), all(runs, "succeeded", false));
-    let arrived = place.ledger.arrived();
+    assert_eq!(standing(&project), all(runs, "succeeded", false));
+    let arrived = project.ledger.arrived();
     assert!(arrived > 0);
     // The server has received requests that the copy does not record.
     bring_back();
-    let said = good(&place, &drive);
+    let said = good(&project, &drive);
     assert!(said.contains("restored from an older copy, so 3 unfinished runs"), "{said}");
-    assert_eq!(standing(&place), all(runs, "parked", true));
+    assert_eq!(standing(&project), all(runs, "parked", true));
     // The next process does not drive them either, and does not warn again.
-    let said = good(&place, &drive);
+    let said = good(&project, &drive);
     assert!(!said.contains("older copy"), "{said}");
-    assert_eq!(standing(&place), all(runs, "parked", true));
-    assert_eq!(place.ledger.arrived(), arrived, "a call was made again");
-    let shown = good(&place, &["runs", "show", "send"]);
+    assert_eq!(standing(&project), all(runs, "parked", true));
+    assert_eq!(project.ledger.arrived(), arrived, "a call was made again");
+    let shown = good(&project, &["runs", "show", "send"]);
     assert!(shown.contains("the store was restored from an older copy"), "{shown}");
-    assert!(good(&place, &["store", "check"]).contains("\"damage\": []"));
+    assert!(good(&project, &["store", "check"]).contains("\"damage\": []"));
     // A person has examined one of them, and allows to repeat it.
-    good(&place, &["runs", "resume", "send", "--quiet", "--packs", packs]);
-    assert!(place.ledger.arrived() > arrived);
-    assert_eq!(standing(&place)[2], ("send".to_owned(), "succeeded".to_owned(), false));
-    assert!(place.ledger.book().wrong.is_empty());
+    good(&project, &["runs", "resume", "send", "--quiet", "--packs", packs]);
+    assert!(project.ledger.arrived() > arrived);
+    assert_eq!(standing(&project)[2], ("send".to_owned(), "succeeded".to_owned(), false));
+    assert!(project.ledger.book().wrong.is_empty());
 }

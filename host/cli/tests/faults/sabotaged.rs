@@ -2,7 +2,7 @@
 
 use crate::{
     killed_anywhere::{After, Case, cases, end, live},
-    process::Place,
+    process::Project,
 };
 
 const HELD_BACK: (&str, &str) = ("FLOWCELL_TEST_HOLD_BACK", "1");
@@ -11,13 +11,13 @@ const HELD_BACK: (&str, &str) = ("FLOWCELL_TEST_HOLD_BACK", "1");
 fn found(flow: &str, settings: &[(&'static str, &'static str)]) -> Vec<String> {
     let case: Case = cases().into_iter().find(|case| case.flow == flow).unwrap();
     let mut wrong = Vec::new();
-    let moments = (3..16).step_by(4).map(After::Events).chain((1..4).map(After::Arrivals));
+    let moments = (3..16).step_by(4).map(After::Events).chain((1..4).map(After::AdmissionReceiver));
     for after in moments {
-        let mut place = Place::new(1, 0);
-        place.settings = settings.to_vec();
-        live(&mut place, &case, after);
-        wrong.extend(end(&mut place, &case).err());
-        wrong.extend(place.check());
+        let mut project = Project::new(1, 0);
+        project.settings = settings.to_vec();
+        live(&mut project, &case, after);
+        wrong.extend(end(&mut project, &case).err());
+        wrong.extend(project.check());
     }
     wrong
 }

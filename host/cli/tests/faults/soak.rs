@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kill_storm::{address, flow, post, serves},
-    process::{Life, Place, scale, told},
+    process::{Life, Project, scale, told},
 };
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -47,17 +47,17 @@ fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
     /// Limit of the open files beyond those at the start. A leak in one round would exceed it.
     const FILES: usize = 12;
 
-    let mut place = Place::new(1, 0);
-    let serving = place.start(&serves());
+    let mut project = Project::new(1, 0);
+    let serving = project.start(&serves());
     let (address, id) = (address(&serving), serving.id());
-    let flow = flow(&place.ledger.origin());
+    let flow = flow(&project.ledger.origin());
     let files = || fs::read_dir(format!("/proc/{id}/fd")).unwrap().count();
     let memory = || {
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
     };
-    let round = |place: &mut Place, number: usize| {
+    let round = |project: &mut Project, number: usize| {
         let runs: Vec<_> = (0..RUNS).map(|run| (format!("r{number}-{run}"), flow.clone())).collect();
         post_all(&address, &runs);
         // Clients that disconnect without closing the stream.
@@ -67,14 +67,14 @@ fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
             stream
         });
         let listeners: Vec<_> = listeners.collect();
-        assert!(place.ledger.await_arrivals((number + 1) * 2 * RUNS, PATIENCE), "{:?}", serving.errors());
+        assert!(project.ledger.await_arrivals((number + 1) * 2 * RUNS, PATIENCE), "{:?}", serving.errors());
         drop(listeners);
-        place.claims.accepted.extend(runs.into_iter().map(|(run, _)| run));
+        project.claims.accepted.extend(runs.into_iter().map(|(run, _)| run));
     };
     let (open, rounds) = (files(), WARM + ROUNDS * scale().max(1));
-    (0..WARM).for_each(|number| round(&mut place, number));
+    (0..WARM).for_each(|number| round(&mut project, number));
     let resident = memory();
-    (WARM..rounds).for_each(|number| round(&mut place, number));
+    (WARM..rounds).for_each(|number| round(&mut project, number));
     let now = memory();
     // Unused connections time out.
     let begun = Instant::now();
@@ -86,9 +86,9 @@ fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
     serving.signal("TERM");
     let (code, _, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");
-    let driven = place.done(&["drive", "--once"]);
+    let driven = project.done(&["drive", "--once"]);
     assert!(driven.status.success(), "{}", told(&driven));
-    assert_eq!(place.check(), Vec::<String>::new());
+    assert_eq!(project.check(), Vec::<String>::new());
 }
 
 /// R11: a server with 512 MiB for its data accepts each run or answers 429. `RLIMIT_DATA` suits here. A limit of the
@@ -99,10 +99,10 @@ fn r11_a_server_with_little_memory_survives_thousands_of_runs() {
     /// Runs, multiplied by `FLOWCELL_TEST_SCALE`: 10,000 at a scale of 10.
     const RUNS: usize = 1_000;
 
-    let mut place = Place::new(1, 0);
+    let mut project = Project::new(1, 0);
     let mut command = Command::new("sh");
     let limited = "ulimit -d 524288 && exec \"$@\"";
-    place.prepare(&mut command).args(["-c", limited, "sh", env!("CARGO_BIN_EXE_flowcell")]).args(serves());
+    project.prepare(&mut command).args(["-c", limited, "sh", env!("CARGO_BIN_EXE_flowcell")]).args(serves());
     // Memory that the allocator reserves without using it would count.
     command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
     let serving = Life::of(&mut command);
@@ -112,10 +112,10 @@ fn r11_a_server_with_little_memory_survives_thousands_of_runs() {
             { "id": "asks", "type": "control.gate", "input": { "prompt": "Well?" } }] });
     let runs: Vec<_> = (0..RUNS * scale().max(1)).map(|run| (format!("r{run}"), flow.clone())).collect();
     post_all(&address, &runs);
-    place.claims.accepted.extend(runs.into_iter().map(|(run, _)| run));
+    project.claims.accepted.extend(runs.into_iter().map(|(run, _)| run));
     serving.signal("TERM");
     let (code, _, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");
-    let found = crate::checker::runs(&place.store()).len();
-    assert_eq!(found, place.claims.accepted.len(), "every run that was accepted is there");
+    let found = crate::checker::runs(&project.store()).len();
+    assert_eq!(found, project.claims.accepted.len(), "every run that was accepted is there");
 }

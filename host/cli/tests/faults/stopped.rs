@@ -2,13 +2,13 @@
 
 use std::{thread, time::Duration};
 
-use crate::process::{PACKS, Place, told};
+use crate::process::{PACKS, Project, told};
 
 const STILL: Duration = Duration::from_millis(2_500);
 
 #[test]
 fn r12_timers_that_are_due_while_a_process_stands_still_fire_once() {
-    let mut place = Place::new(1, 0);
+    let mut project = Project::new(1, 0);
     let flow = "
 flow: { name: timers, outputs: { waited: '{{ each.items }}' } }
 nodes:
@@ -26,49 +26,49 @@ nodes:
     policy: { timeoutMs: 60000 }
 edges: [{ from: one, to: two }]
 ";
-    let flow = flow.replace("ORIGIN", &place.ledger.origin());
-    std::fs::write(place.folder().join("timers.yaml"), flow).unwrap();
-    place.ledger.hold(Some("send"));
-    let life = place.start(&Place::watched("timers.yaml", "r"));
-    assert!(place.ledger.await_arrivals(1, Duration::from_secs(30)), "{:?}", life.errors());
+    let flow = flow.replace("ORIGIN", &project.ledger.origin());
+    std::fs::write(project.folder().join("timers.yaml"), flow).unwrap();
+    project.ledger.hold(Some("send"));
+    let life = project.start(&Project::watched("timers.yaml", "r"));
+    assert!(project.ledger.await_arrivals(1, Duration::from_secs(30)), "{:?}", life.errors());
     life.signal("STOP");
-    place.ledger.hold(None);
+    project.ledger.hold(None);
     thread::sleep(STILL);
     life.signal("CONT");
     let (code, lines, said) = life.end();
     assert_eq!(code, Some(0), "{said}");
-    place.note(&lines);
-    let output = place.done(&["run", "timers.yaml", "--run-id", "r", "--quiet", "--packs", PACKS.to_str().unwrap()]);
+    project.note(&lines);
+    let output = project.done(&["run", "timers.yaml", "--run-id", "r", "--quiet", "--packs", PACKS.to_str().unwrap()]);
     assert!(output.status.success(), "{}", told(&output));
     let outputs: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     for (index, waited) in outputs["waited"].as_array().unwrap().iter().enumerate() {
         assert!(waited.as_u64().unwrap() >= 50 + 300 * index as u64, "{outputs}");
     }
-    let wrong = place.check();
+    let wrong = project.check();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn a_process_that_is_told_to_end_hears_what_became_of_its_calls() {
-    let mut place = Place::new(1, 0);
+    let mut project = Project::new(1, 0);
     let packs = PACKS.to_str().unwrap();
-    let accepted = place.done(&["run", "pay.yaml", "--run-id", "r", "--detach", "--quiet", "--packs", packs]);
+    let accepted = project.done(&["run", "pay.yaml", "--run-id", "r", "--detach", "--quiet", "--packs", packs]);
     assert!(accepted.status.success(), "{}", told(&accepted));
-    place.claims.accepted.insert("r".into());
-    place.ledger.hold(Some(""));
-    let driving = place.start(&["drive", "--packs", packs]);
-    assert!(place.ledger.await_arrivals(1, Duration::from_secs(60)), "{:?}", driving.errors());
+    project.claims.accepted.insert("r".into());
+    project.ledger.hold(Some(""));
+    let driving = project.start(&["drive", "--packs", packs]);
+    assert!(project.ledger.await_arrivals(1, Duration::from_secs(60)), "{:?}", driving.errors());
     driving.signal("TERM");
     // One line reports the start, and one the stop. Only then the call gets its response.
     assert!(driving.await_lines(2, Duration::from_secs(60)), "{:?}", driving.errors());
-    place.ledger.hold(None);
+    project.ledger.hold(None);
     let (code, _, said) = driving.end();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("r  parked  pay"), "{said}");
-    assert_eq!(place.ledger.arrived(), 1, "a call began while the process was to end");
+    assert_eq!(project.ledger.arrived(), 1, "a call began while the process was to end");
     // The reply was recorded before the end, so the call is not ambiguous.
-    let driven = place.done(&["drive", "--once", "--packs", packs]);
+    let driven = project.done(&["drive", "--once", "--packs", packs]);
     assert!(driven.status.success(), "{}", told(&driven));
-    assert_eq!(place.ledger.arrived(), 2);
-    assert_eq!(place.check(), Vec::<String>::new());
+    assert_eq!(project.ledger.arrived(), 2);
+    assert_eq!(project.check(), Vec::<String>::new());
 }

@@ -6,7 +6,7 @@ use std::{fs, process::Command, time::Duration};
 use crate::{
     kill_storm,
     killed_anywhere::{Case, RUN, cases, end},
-    process::{Life, Place, scale},
+    process::{Life, Project, scale},
 };
 
 /// Exit codes of a process that could not write or open its store.
@@ -17,10 +17,10 @@ fn case(flow: &str) -> Case {
 }
 
 /// Ends a process that met a fault. Returns whether the fault occurred, and all violations.
-fn look(place: &mut Place, case: &Case, life: Life, hit: impl Fn(&Place) -> bool) -> (bool, Vec<String>) {
+fn look(project: &mut Project, case: &Case, life: Life, hit: impl Fn(&Project) -> bool) -> (bool, Vec<String>) {
     let (code, lines, said) = life.end();
-    place.note(&lines);
-    let hit = hit(place);
+    project.note(&lines);
+    let hit = hit(project);
     let mut wrong = Vec::new();
     match code {
         Some(0) if !hit => {}
@@ -30,8 +30,8 @@ fn look(place: &mut Place, case: &Case, life: Life, hit: impl Fn(&Place) -> bool
         None if hit => {}
         other => wrong.push(format!("it ended with {other:?}: {said}")),
     }
-    wrong.extend(end(place, case).err());
-    wrong.extend(place.check());
+    wrong.extend(end(project, case).err());
+    wrong.extend(project.check());
     (hit, wrong)
 }
 
@@ -40,12 +40,12 @@ fn sweep(what: &str, case: &Case, step: usize) -> (usize, Vec<String>) {
     let library = crate::guests::bad_machine();
     let (mut faults, mut wrong) = (0, Vec::new());
     for number in (1..).step_by(step) {
-        let mut place = Place::new(1, 0);
-        let mut arguments = Place::watched(&case.flow, RUN);
+        let mut project = Project::new(1, 0);
+        let mut arguments = Project::watched(&case.flow, RUN);
         arguments.extend(case.arguments.iter().map(String::as_str));
         let bad = format!("{what}:{number}");
-        let life = Life::of(place.flowcell(&arguments).env("LD_PRELOAD", &library).env("BAD_DISK", &bad));
-        let (hit, found) = look(&mut place, case, life, |place| place.folder().join("bad-disk").exists());
+        let life = Life::of(project.flowcell(&arguments).env("LD_PRELOAD", &library).env("BAD_DISK", &bad));
+        let (hit, found) = look(&mut project, case, life, |project| project.folder().join("bad-disk").exists());
         wrong.extend(found.into_iter().map(|why| format!("{} with {bad}: {why}", case.flow)));
         if !hit {
             break;
@@ -102,29 +102,29 @@ fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
     let library = crate::guests::bad_machine();
     let (mut faults, mut wrong) = (0, Vec::new());
     for number in (1..).step_by(step) {
-        let mut place = Place::new(1, 0);
+        let mut project = Project::new(1, 0);
         if left {
-            let mut arguments = Place::watched(&case.flow, RUN);
+            let mut arguments = Project::watched(&case.flow, RUN);
             arguments.extend(case.arguments.iter().map(String::as_str));
-            let life = place.start(&arguments);
-            place.ledger.await_arrivals(1, Duration::from_secs(60));
-            place.kill(life);
+            let life = project.start(&arguments);
+            project.ledger.await_arrivals(1, Duration::from_secs(60));
+            project.kill(life);
         }
-        let mut arguments = Place::watched(&case.flow, RUN);
+        let mut arguments = Project::watched(&case.flow, RUN);
         arguments.extend(case.arguments.iter().map(String::as_str));
         let bad = format!("read:{number}");
-        let life = Life::of(place.flowcell(&arguments).env("LD_PRELOAD", &library).env("BAD_DISK", &bad));
+        let life = Life::of(project.flowcell(&arguments).env("LD_PRELOAD", &library).env("BAD_DISK", &bad));
         let (code, lines, said) = life.end();
-        place.note(&lines);
-        let hit = place.folder().join("bad-disk").exists();
+        project.note(&lines);
+        let hit = project.folder().join("bad-disk").exists();
         // SQLite may have all needed pages in memory.
         let clean = matches!(code, Some(0 | 3)) || (hit && said.contains("store") && matches!(code, Some(1 | 2 | 74)));
         let mut found = Vec::new();
         if !clean || said.contains("panicked") {
             found.push(format!("it ended with {code:?}: {said}"));
         }
-        found.extend(end(&mut place, case).err());
-        found.extend(place.check());
+        found.extend(end(&mut project, case).err());
+        found.extend(project.check());
         wrong.extend(found.into_iter().map(|why| format!("{} (left {left}) with {bad}: {why}", case.flow)));
         if !hit {
             break;
@@ -139,12 +139,12 @@ fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
 #[cfg(target_os = "linux")]
 #[test]
 fn r9_a_slow_disk_delays_runs_and_loses_none() {
-    let mut place = Place::new(1, 0);
-    let mut command = place.flowcell(&kill_storm::serves());
+    let mut project = Project::new(1, 0);
+    let mut command = project.flowcell(&kill_storm::serves());
     command.env("LD_PRELOAD", crate::guests::bad_machine()).env("BAD_DISK", "slow:200");
     let serving = Life::of(&mut command);
     let address = kill_storm::address(&serving);
-    let flow = kill_storm::flow(&place.ledger.origin());
+    let flow = kill_storm::flow(&project.ledger.origin());
     let runs = 32 * scale().max(1);
     let accepted: Vec<_> = std::thread::scope(|threads| {
         let posts = (0..runs).map(|run| {
@@ -157,16 +157,16 @@ fn r9_a_slow_disk_delays_runs_and_loses_none() {
         posts.into_iter().filter_map(|post| post.join().unwrap()).collect()
     });
     assert_eq!(accepted.len(), runs, "every run is accepted");
-    place.claims.accepted.extend(accepted);
-    assert!(place.ledger.await_arrivals(2 * runs, Duration::from_secs(120)), "{:?}", serving.errors());
+    project.claims.accepted.extend(accepted);
+    assert!(project.ledger.await_arrivals(2 * runs, Duration::from_secs(120)), "{:?}", serving.errors());
     serving.signal("TERM");
     let (code, _, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");
-    let driven = place.done(&["drive", "--once"]);
+    let driven = project.done(&["drive", "--once"]);
     assert!(driven.status.success(), "{}", crate::process::told(&driven));
-    let wrong = place.check();
+    let wrong = project.check();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(place.ledger.arrived(), 2 * runs, "no call is made twice because the disk is slow");
+    assert_eq!(project.ledger.arrived(), 2 * runs, "no call is made twice because the disk is slow");
 }
 
 #[test]
@@ -176,13 +176,13 @@ fn files_that_may_not_grow_lose_nothing() {
     // Blocks of 512 bytes. With a higher limit, the store would fit while the memory of the sandboxes, which are files
     // too, would not.
     for (blocks, ignored) in (1..150).step_by(12).flat_map(|blocks| [(blocks, true), (blocks, false)]) {
-        let mut place = Place::new(1, 0);
+        let mut project = Project::new(1, 0);
         let script = format!("{} ulimit -f {blocks}; exec \"$@\"", if ignored { "trap '' XFSZ;" } else { "" });
         let mut command = Command::new("sh");
-        place.prepare(&mut command).args(["-c", &script, "sh", env!("CARGO_BIN_EXE_flowcell")]);
-        command.args(Place::watched(&case.flow, RUN));
+        project.prepare(&mut command).args(["-c", &script, "sh", env!("CARGO_BIN_EXE_flowcell")]);
+        command.args(Project::watched(&case.flow, RUN));
         command.args(&case.arguments);
-        let (_, found) = look(&mut place, &case, Life::of(&mut command), |_| true);
+        let (_, found) = look(&mut project, &case, Life::of(&mut command), |_| true);
         wrong.extend(found.into_iter().map(|why| format!("{blocks} blocks, ignored {ignored}: {why}")));
         faults += 1;
     }
@@ -192,14 +192,14 @@ fn files_that_may_not_grow_lose_nothing() {
 
 #[test]
 fn a_store_that_cannot_be_opened_is_left_as_it_is() {
-    let mut place = Place::new(1, 0);
+    let mut project = Project::new(1, 0);
     let case = case("pay.yaml");
-    let database = place.store().join("flowcell.db");
+    let database = project.store().join("flowcell.db");
     fs::create_dir_all(&database).unwrap();
-    let refused = place.done(&["run", &case.flow, "--run-id", RUN, "--quiet"]);
+    let refused = project.done(&["run", &case.flow, "--run-id", RUN, "--quiet"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(crate::process::told(&refused).contains("cannot use the store"), "{}", crate::process::told(&refused));
     fs::remove_dir(&database).unwrap();
-    end(&mut place, &case).unwrap();
-    assert_eq!(place.check(), Vec::<String>::new());
+    end(&mut project, &case).unwrap();
+    assert_eq!(project.check(), Vec::<String>::new());
 }

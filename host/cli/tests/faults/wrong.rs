@@ -8,32 +8,32 @@ use serde_json::{Value, json};
 use crate::{
     checker::{self, Claims, checksum},
     ledger::{Arrival, Book, Fate},
-    process::Place,
+    process::Project,
 };
 
 /// A correct store, with the ledger's records and the reported events.
 struct Sound {
-    place: Place,
+    project: Project,
     events: BTreeMap<(String, u64), Value>,
 }
 
 static SOUND: LazyLock<Sound> = LazyLock::new(|| {
-    let mut place = Place::new(1, 0);
+    let mut project = Project::new(1, 0);
     for flow in ["ask", "pay", "send", "wait"] {
         let name = format!("{flow}.yaml");
         let errand = format!("errand={flow}");
-        let mut arguments = Place::watched(&name, flow);
+        let mut arguments = Project::watched(&name, flow);
         arguments.extend(["-i", &errand]);
         if flow == "ask" {
             arguments.extend(["--answer", "ask=hello"]);
         }
-        let (code, lines, said) = place.start(&arguments).end();
+        let (code, lines, said) = project.start(&arguments).end();
         assert_eq!(code, Some(0), "{said}");
-        place.note(&lines);
+        project.note(&lines);
     }
-    place.claims.answered.insert(("ask".into(), "hello".into()));
-    let events = place.events();
-    Sound { place, events }
+    project.claims.answered.insert(("ask".into(), "hello".into()));
+    let events = project.events();
+    Sound { project, events }
 });
 
 /// A copy that a test falsifies.
@@ -71,12 +71,12 @@ fn found(change: impl FnOnce(&mut Copy)) -> Vec<String> {
     let sound = &*SOUND;
     let folder = tempfile::tempdir().unwrap();
     for file in ["flowcell.db", "flowcell.db-wal"] {
-        fs::copy(sound.place.store().join(file), folder.path().join(file)).unwrap();
+        fs::copy(sound.project.store().join(file), folder.path().join(file)).unwrap();
     }
     let connection = Connection::open(folder.path().join("flowcell.db")).unwrap();
     let path = folder.path().to_owned();
-    let book = sound.place.ledger.book();
-    let claims = sound.place.claims.clone();
+    let book = sound.project.ledger.book();
+    let claims = sound.project.claims.clone();
     let mut copy = Copy { _folder: folder, connection, claims, book, events: sound.events.clone() };
     change(&mut copy);
     checker::check(&path, &copy.claims, &copy.book, &copy.events)
@@ -206,8 +206,8 @@ fn what_is_wrong_about_effects_is_found() {
 
 #[test]
 fn a_call_that_arrives_before_its_record_or_after_its_reply_is_found() {
-    let store = SOUND.place.store();
-    let key = call(&SOUND.place.ledger.book(), "send/send").key.clone();
+    let store = SOUND.project.store();
+    let key = call(&SOUND.project.ledger.book(), "send/send").key.clone();
     let wrong = |store: &Path, key: &str| checker::check_arrival(store, key).unwrap_or_default();
     assert_eq!(wrong(&store, &key), "a call was made again whose reply is recorded");
     assert_eq!(wrong(&store, "unknown"), "a call left that the journal does not know");

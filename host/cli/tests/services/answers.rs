@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     fake::{Fake, Reply},
     kit::told,
-    place::Place,
+    project::Project,
 };
 
 const PROVIDERS: &str = "default: scripted
@@ -21,12 +21,12 @@ fn what_stands_behind_a_name_is_the_operators() {
         { "service": "report", "args": [{ "who": "Ada" }] },
     ]);
     let settings = json!({ "pick": { "tool": "data.pick" }, "report": { "tool": "flow:report" } });
-    let place = Place::new(&calls, &["*"], &settings);
-    place.write("models.yaml", PROVIDERS);
+    let project = Project::new(&calls, &["*"], &settings);
+    project.write("models.yaml", PROVIDERS);
     let report = json!({ "flow": { "name": "report", "outputs": { "text": "{{ say.text }}" } }, "nodes": [
         { "id": "say", "type": "data.template", "input": { "template": "Of {{ flow.input.who }}" } }] });
-    place.write("report.json", report.to_string());
-    let outputs = place.outputs(&["--providers", "models.yaml"]);
+    project.write("report.json", report.to_string());
+    let outputs = project.outputs(&["--providers", "models.yaml"]);
     let results: Vec<&Value> = outputs["answers"].as_array().unwrap().iter().map(|answer| &answer["result"]).collect();
     for agent in &results[..2] {
         assert_eq!((&agent["kind"], &agent["value"]), (&json!("text"), &json!("It rains.")));
@@ -40,7 +40,7 @@ fn what_stands_behind_a_name_is_the_operators() {
 #[test]
 fn what_cannot_be_done_is_an_answer_and_the_node_goes_on() {
     let fake = Fake::start(|_, _| Reply::Refused(400, "no such size"));
-    let mut settings = Place::images(&fake);
+    let mut settings = Project::images(&fake);
     settings["pick"] = json!({ "tool": "data.pick" });
     let cases = [
         (json!(["img", [null, "x", { "size": "1x" }]]), "model_invalid_request", "no such size"),
@@ -56,14 +56,14 @@ fn what_cannot_be_done_is_an_answer_and_the_node_goes_on() {
         (json!(["secret", []]), "denied", "grants: { services: [\"secret\"] }"),
     ];
     let calls = cases.iter().map(|(call, ..)| json!({ "service": call[0], "args": call[1] }));
-    let place = Place::new(&calls.collect(), &["img*", "agent", "pick"], &settings);
-    let outputs = place.outputs(&[]);
+    let project = Project::new(&calls.collect(), &["img*", "agent", "pick"], &settings);
+    let outputs = project.outputs(&[]);
     let answers = outputs["answers"].as_array().unwrap();
     for ((call, code, message), answer) in cases.iter().zip(answers) {
         assert_eq!((&answer["ok"], &answer["error"]["code"]), (&json!(false), &json!(code)), "{call}: {answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains(message), "{call}: {answer}");
     }
-    let events = place.events();
+    let events = project.events();
     let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
     assert_eq!((of("service:call"), of("service:result"), of("service:error")), (cases.len(), 0, cases.len()));
     let denied = events.iter().find(|event| event["error"]["code"] == "denied").unwrap();
@@ -74,8 +74,8 @@ fn what_cannot_be_done_is_an_answer_and_the_node_goes_on() {
 
 #[test]
 fn a_file_of_services_that_is_wrong_says_where() {
-    let place = Place::new(&json!([]), &["img"], &json!({ "img": { "images": { "baseUrl": "nowhere" } } }));
-    let output = place.run(&[]);
+    let project = Project::new(&json!([]), &["img"], &json!({ "img": { "images": { "baseUrl": "nowhere" } } }));
+    let output = project.run(&[]);
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
     assert!(told(&output).contains("services.yaml") && told(&output).contains("services.img"), "{}", told(&output));
 }

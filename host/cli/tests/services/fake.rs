@@ -51,7 +51,7 @@ impl Seen {
 
 fn places(bytes: &[u8], mark: &[u8]) -> Vec<usize> {
     let windows = bytes.windows(mark.len()).enumerate();
-    windows.filter(|(_, window)| *window == mark).map(|(place, _)| place).collect()
+    windows.filter(|(_, window)| *window == mark).map(|(project, _)| project).collect()
 }
 
 /// A response of the endpoint.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fake::{Fake, Reply},
-    place::Place,
+    project::Project,
 };
 
 /// Returns a PNG of one pixel in this colour.
@@ -23,9 +23,9 @@ fn png(colour: u8) -> Vec<u8> {
 fn an_image_is_made_of_a_file_and_saved() {
     let fake = Fake::start(|_, _| Reply::Image(png(2)));
     let calls = json!([{ "service": "img", "args": [["{{ flow.input.photo }}"], "Blend", { "size": "64x64" }] }]);
-    let place = Place::new(&calls, &["img"], &Place::images(&fake));
-    place.write("photo.png", png(1));
-    let outputs = place.outputs(&["-i", "photo=@photo.png", "--out", "made"]);
+    let project = Project::new(&calls, &["img"], &Project::images(&fake));
+    project.write("photo.png", png(1));
+    let outputs = project.outputs(&["-i", "photo=@photo.png", "--out", "made"]);
     let image = &outputs["first"];
     assert_eq!(
         (&image["kind"], &image["mime"], &image["meta"]["model"]),
@@ -36,7 +36,7 @@ fn an_image_is_made_of_a_file_and_saved() {
         (&answer["kind"], &answer["callId"], &answer["ok"]),
         (&json!("flow-service-response"), &json!("0"), &json!(true))
     );
-    assert_eq!(fs::read(place.path().join("made/first.png")).unwrap(), png(2));
+    assert_eq!(fs::read(project.path().join("made/first.png")).unwrap(), png(2));
 
     let [seen] = &fake.seen()[..] else { panic!("it was asked {} times", fake.seen().len()) };
     assert_eq!((seen.path.as_str(), seen.header("authorization")), ("/v1/images/edits", "Bearer test-key"));
@@ -48,7 +48,7 @@ fn an_image_is_made_of_a_file_and_saved() {
         (part("prompt").1, part("size").1, part("model").1),
         (b"Blend".to_vec(), b"64x64".to_vec(), b"fake".to_vec())
     );
-    let events: Vec<_> = place.events().iter().map(|event| event["type"].clone()).collect();
+    let events: Vec<_> = project.events().iter().map(|event| event["type"].clone()).collect();
     assert_eq!(events, ["service:call", "service:result"]);
 }
 
@@ -58,10 +58,11 @@ fn a_prompt_alone_is_json_and_the_image_may_be_behind_a_url() {
         "/v1/images/generations" => Reply::Behind("/made/3.png"),
         _ => Reply::Bytes(png(3)),
     });
-    let place = Place::new(&json!([{ "service": "img", "args": [null, "A cat"] }]), &["img"], &Place::images(&fake));
-    let outputs = place.outputs(&["--out", "made"]);
+    let project =
+        Project::new(&json!([{ "service": "img", "args": [null, "A cat"] }]), &["img"], &Project::images(&fake));
+    let outputs = project.outputs(&["--out", "made"]);
     assert_eq!(outputs["first"]["mime"], "image/png");
-    assert_eq!(fs::read(place.path().join("made/first.png")).unwrap(), png(3));
+    assert_eq!(fs::read(project.path().join("made/first.png")).unwrap(), png(3));
     let seen = fake.seen();
     let asked: Value = serde_json::from_slice(&seen[0].body).unwrap();
     assert_eq!(asked, json!({ "prompt": "A cat", "model": "fake" }));
@@ -77,10 +78,10 @@ fn calls_are_made_at_a_time() {
         Reply::Image(png(seen.prompt().as_bytes()[0]))
     });
     let calls = json!([{ "service": "img", "args": [null, "a"] }, { "service": "img", "args": [null, "b"] }]);
-    let place = Place::new(&calls, &["img"], &Place::images(&fake));
-    place.outputs(&["--out", "made"]);
+    let project = Project::new(&calls, &["img"], &Project::images(&fake));
+    project.outputs(&["--out", "made"]);
     for (number, colour) in [(1, b'a'), (2, b'b')] {
-        let file = place.path().join(format!("made/answers-{number}-result.png"));
+        let file = project.path().join(format!("made/answers-{number}-result.png"));
         assert_eq!(fs::read(file).unwrap(), png(colour));
     }
 }
@@ -93,8 +94,8 @@ fn an_image_that_is_recorded_is_not_made_again() {
         _ => Reply::Image(png(2)),
     });
     let calls = json!([{ "service": "img", "args": [null, "fast"] }, { "service": "img", "args": [null, "slow"] }]);
-    let place = Place::new(&calls, &["img"], &Place::images(&fake));
-    let mut child = place.command(&["--events", "-"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let project = Project::new(&calls, &["img"], &Project::images(&fake));
+    let mut child = project.command(&["--events", "-"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let (mut called, mut ended) = (0, 0);
     // Wait for the recorded end of one call and the start of the other.
@@ -109,7 +110,7 @@ fn an_image_that_is_recorded_is_not_made_again() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let outputs = place.outputs(&[]);
+    let outputs = project.outputs(&[]);
     assert_eq!((&outputs["answers"][0]["ok"], &outputs["answers"][1]["ok"]), (&json!(true), &json!(true)));
     let asked = |prompt: &str| -> Vec<_> {
         let seen = fake.seen().into_iter().filter(|seen| seen.prompt() == prompt);

@@ -8,5 +8,5 @@ mod guests;
 mod images;
 #[path = "../kit/mod.rs"]
 mod kit;
-mod place;
+mod project;
 mod simulated;

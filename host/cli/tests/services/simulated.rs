@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::{
     guests::build,
     kit::{flowcell, told},
-    place::Place,
+    project::Project,
 };
 
-fn answers(place: &Place, more: &[&str]) -> Vec<Value> {
-    let outputs = place.outputs(more);
+fn answers(project: &Project, more: &[&str]) -> Vec<Value> {
+    let outputs = project.outputs(more);
     outputs["answers"].as_array().unwrap().iter().map(|answer| answer["result"].clone()).collect()
 }
 
@@ -23,8 +23,8 @@ fn stand_ins_answer_as_it_is_written() {
         { "service": "agent", "args": ["Hello"] },
         { "service": "agent", "args": [{ "prompt": "Hi", "system": "Be short." }] },
     ]);
-    let place = Place::new(&calls, &["*"], &json!({}));
-    let answers = answers(&place, &["--simulate", "img,agent", "--out", "made"]);
+    let project = Project::new(&calls, &["*"], &json!({}));
+    let answers = answers(&project, &["--simulate", "img,agent", "--out", "made"]);
     let ids: Vec<&str> = answers[..2].iter().map(|answer| answer["fileId"].as_str().unwrap()).collect();
     let meta = json!({ "simulated": true, "prompt": "Blend", "options": { "size": "64x64" } });
     assert_eq!(answers[0], json!({ "kind": "file", "fileId": ids[0], "meta": meta }));
@@ -36,24 +36,24 @@ fn stand_ins_answer_as_it_is_written() {
     assert_eq!(answers[3]["value"], "simulated reply to: Hi");
     assert_eq!(answers[3]["meta"]["inputSummary"], r#"{"prompt":"Hi","system":"Be short."}"#);
     // A simulated image is a real file.
-    let png = fs::read(place.path().join("made/first.png")).unwrap();
+    let png = fs::read(project.path().join("made/first.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.ends_with(b"IEND\xae\x42\x60\x82"), "{png:?}");
 }
 
 #[test]
 fn every_service_can_be_simulated_and_grants_hold() {
     let calls = json!([{ "service": "report", "args": [{ "n": 1 }] }, { "service": "other", "args": [] }]);
-    let place = Place::new(&calls, &["report"], &json!({}));
-    let outputs = place.outputs(&["--simulate", "services"]);
+    let project = Project::new(&calls, &["report"], &json!({}));
+    let outputs = project.outputs(&["--simulate", "services"]);
     assert_eq!(outputs["first"], json!({ "simulated": true, "service": "report", "args": [{ "n": 1 }] }));
     assert_eq!(outputs["answers"][1]["error"]["code"], "denied");
 }
 
 #[test]
 fn only_what_is_there_is_simulated() {
-    let place = Place::new(&json!([]), &["img"], &json!({ "report": { "tool": "flow:report" } }));
-    assert!(place.run(&["--simulate", "report,img,http"]).status.success());
-    let output = place.run(&["--simulate", "modle"]);
+    let project = Project::new(&json!([]), &["img"], &json!({ "report": { "tool": "flow:report" } }));
+    assert!(project.run(&["--simulate", "report,img,http"]).status.success());
+    let output = project.run(&["--simulate", "modle"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
         told(&output).contains("cannot simulate the unknown service `modle`; did you mean `model`?"),
@@ -65,7 +65,7 @@ fn only_what_is_there_is_simulated() {
 #[test]
 fn a_case_gives_what_services_answer() {
     let calls = json!([{ "service": "img", "args": [[], "x"] }, { "service": "agent", "args": ["x"] }]);
-    let place = Place::new(&calls, &["*"], &json!({}));
+    let project = Project::new(&calls, &["*"], &json!({}));
     let cases = json!({ "cases": [
         { "name": "given", "calls": [
             { "service": "img", "result": { "kind": "file", "fileId": "a" } },
@@ -77,9 +77,9 @@ fn a_case_gives_what_services_answer() {
               { "kind": "flow-service-response", "callId": "1", "ok": false,
                 "error": { "code": "model_quota", "message": "no more" } }] } } },
     ] });
-    place.write("ask.test.yaml", cases.to_string());
+    project.write("ask.test.yaml", cases.to_string());
     let test = |more: &[&str]| {
-        let mut command = flowcell(place.path());
+        let mut command = flowcell(project.path());
         command.args(["test", "ask.json", "--packs"]).arg(build("courier", "")).args(more).output().unwrap()
     };
     assert!(test(&[]).status.success(), "{}", told(&test(&[])));
@@ -89,7 +89,7 @@ fn a_case_gives_what_services_answer() {
             { "kind": "flow-service-response", "callId": "0", "ok": true, "result": 1 },
             { "kind": "flow-service-response", "callId": "1", "ok": true, "result": { "kind": "text",
                 "value": "simulated reply to: x", "meta": { "simulated": true, "inputSummary": "x" } } }] } } }] });
-    place.write("ask.test.yaml", cases.to_string());
+    project.write("ask.test.yaml", cases.to_string());
     assert_eq!(test(&[]).status.code(), Some(1));
     assert!(test(&["--simulate", "agent"]).status.success(), "{}", told(&test(&["--simulate", "agent"])));
 }
@@ -97,10 +97,10 @@ fn a_case_gives_what_services_answer() {
 #[test]
 fn a_flow_is_tried_without_cases() {
     let calls = json!([{ "service": "img", "args": [["{{ flow.input.photo }}"], "x"] }]);
-    let place = Place::new(&calls, &["*"], &json!({}));
-    place.write("photo.png", b"\x89PNG\r\n\x1a\n");
+    let project = Project::new(&calls, &["*"], &json!({}));
+    project.write("photo.png", b"\x89PNG\r\n\x1a\n");
     let test = |more: &[&str]| {
-        let mut command = flowcell(place.path());
+        let mut command = flowcell(project.path());
         command.args(["test", "ask.json", "--packs"]).arg(build("courier", "")).args(more).output().unwrap()
     };
     let output = test(&["--simulate", "img", "-i", "photo=@photo.png", "--json"]);

@@ -4,17 +4,17 @@ use serde_json::{Value, json};
 
 use crate::{
     kit::told,
-    place::{Place, calling, saying},
+    project::{Project, calling, saying},
 };
 
 /// Runs an agent whose model makes these calls. Returns the errors of the calls, by tool.
 fn errors_of(calls: &[(&str, Value)], granted: &[&str], config: &Value) -> Vec<String> {
     let input = json!({ "prompt": "go", "tools": ["*"] });
-    let place = Place::new(&input, config, granted, &[calling(calls), saying("done")]);
-    assert_eq!(place.outputs(&[])["result"], "done", "the agent goes on");
+    let project = Project::new(&input, config, granted, &[calling(calls), saying("done")]);
+    assert_eq!(project.outputs(&[])["result"], "done", "the agent goes on");
     let error =
         |event: Value| format!("{} {}", event["tool"].as_str().unwrap(), event["error"]["code"].as_str().unwrap());
-    place.events("agent:tool:error").into_iter().map(error).collect()
+    project.events("agent:tool:error").into_iter().map(error).collect()
 }
 
 /// H17: each call of a model is checked before it is made.
@@ -39,10 +39,10 @@ fn h17_a_thousand_calls_at_once_are_as_many_as_the_agent_may_make() {
     let call = ("data_pick", json!({ "object": {}, "keys": ["a"] }));
     let input = json!({ "prompt": "go", "tools": ["data.pick"] });
     let config = json!({ "permissions": { "default": "allow" }, "maxToolCalls": 20 });
-    let place = Place::new(&input, &config, &["data.*"], &[calling(&vec![call; 1_000]), saying("done")]);
-    assert_eq!(place.outputs(&[])["result"], "done");
-    assert_eq!(place.events("agent:tool:start").len(), 20);
-    assert_eq!(place.events("agent:tool:result").len(), 20);
+    let project = Project::new(&input, &config, &["data.*"], &[calling(&vec![call; 1_000]), saying("done")]);
+    assert_eq!(project.outputs(&[])["result"], "done");
+    assert_eq!(project.events("agent:tool:start").len(), 20);
+    assert_eq!(project.events("agent:tool:result").len(), 20);
 }
 
 /// H17: the result of a tool never changes which calls need an approval.
@@ -56,9 +56,9 @@ fn h17_a_text_that_gives_orders_is_a_text() {
             calling(&[("data_set", json!({ "object": {}, "path": "a", "value": 1 }))]),
             saying("done"),
         ];
-        let place = Place::new(&input, &config, &["data.*"], &replies);
-        assert_eq!(place.run(&[]).status.code(), Some(3));
-        let asked = place.events("agent:tool:permission");
+        let project = Project::new(&input, &config, &["data.*"], &replies);
+        assert_eq!(project.run(&[]).status.code(), Some(3));
+        let asked = project.events("agent:tool:permission");
         assert_eq!(asked.len(), 1, "{asked:?}");
         (asked[0]["tool"].clone(), asked[0]["prompt"].clone())
     };
@@ -74,19 +74,19 @@ fn t5_nothing_is_asked_of_a_model_when_the_budget_is_used_up() {
     let input = json!({ "prompt": "go", "tools": ["data.pick"] });
     let config = json!({ "permissions": { "default": "allow" }, "budget": { "tokens": 1_000 } });
     let replies = [spending.clone(), spending.clone(), spending, saying("done")];
-    let place = Place::new(&input, &config, &["data.*"], &replies);
-    assert_eq!(place.outputs(&[])["stop"], "budget");
-    assert_eq!(place.events("agent:usage").len(), 2, "the second call goes beyond it, and is the last");
+    let project = Project::new(&input, &config, &["data.*"], &replies);
+    assert_eq!(project.outputs(&[])["stop"], "budget");
+    assert_eq!(project.events("agent:usage").len(), 2, "the second call goes beyond it, and is the last");
 }
 
 #[test]
 fn t6_an_approval_counts_once_for_one_call_and_not_for_ever() {
     let input = json!({ "prompt": "go", "tools": ["data.set"] });
     let set = |value: u32| calling(&[("data_set", json!({ "object": {}, "path": "a", "value": value }))]);
-    let place = Place::new(&input, &json!({}), &["data.*"], &[set(1), set(2), saying("done")]);
-    assert_eq!(place.run(&[]).status.code(), Some(3));
-    let first = place.events("agent:tool:permission")[0]["address"].as_str().unwrap().to_owned();
-    let answer = |address: &str, answer: &str| place.done(&["answer", "a", address, answer]);
+    let project = Project::new(&input, &json!({}), &["data.*"], &[set(1), set(2), saying("done")]);
+    assert_eq!(project.run(&[]).status.code(), Some(3));
+    let first = project.events("agent:tool:permission")[0]["address"].as_str().unwrap().to_owned();
+    let answer = |address: &str, answer: &str| project.done(&["answer", "a", address, answer]);
     for wrong in ["agent#99", "agent", "other#1"] {
         let refused = answer(wrong, "allow");
         assert!(told(&refused).contains("gate_closed"), "{wrong}: {}", told(&refused));
@@ -94,35 +94,35 @@ fn t6_an_approval_counts_once_for_one_call_and_not_for_ever() {
     assert!(!answer(&first, "perhaps").status.success(), "only allow and deny are answers");
     assert!(answer(&first, "allow").status.success());
     assert!(told(&answer(&first, "deny")).contains("gate_closed"), "a decision stays");
-    assert_eq!(place.run(&[]).status.code(), Some(3), "the same tool with other arguments is asked about again");
-    assert_eq!(place.events("agent:tool:permission").len(), 2);
-    assert_eq!(place.events("agent:tool:decision").len(), 1);
+    assert_eq!(project.run(&[]).status.code(), Some(3), "the same tool with other arguments is asked about again");
+    assert_eq!(project.events("agent:tool:permission").len(), 2);
+    assert_eq!(project.events("agent:tool:decision").len(), 1);
 }
 
 #[test]
 fn w2_a_printed_command_answers_only_the_question_that_it_was_printed_for() {
     let input = json!({ "prompt": "go", "tools": ["data.set"] });
     let set = |value: u32| calling(&[("data_set", json!({ "object": {}, "path": "a", "value": value }))]);
-    let place = Place::new(&input, &json!({}), &["data.*"], &[set(1), set(2), saying("done")]);
-    let parked = place.done(&["run", "errand.json", "--run-id", "a"]);
+    let project = Project::new(&input, &json!({}), &["data.*"], &[set(1), set(2), saying("done")]);
+    let parked = project.done(&["run", "errand.json", "--run-id", "a"]);
     assert_eq!(parked.status.code(), Some(3));
-    let asked = &place.events("agent:tool:permission")[0];
+    let asked = &project.events("agent:tool:permission")[0];
     let (address, digest) = (asked["address"].as_str().unwrap(), asked["digest"].as_str().unwrap());
     assert!(told(&parked).contains(&format!("--answer '{address}@{digest}=<allow|deny>'")), "{}", told(&parked));
     let resume = |digest: &str| {
-        place.done(&["runs", "resume", "a", "--answer", &format!("{address}@{digest}=allow"), "--quiet"])
+        project.done(&["runs", "resume", "a", "--answer", &format!("{address}@{digest}=allow"), "--quiet"])
     };
     let other = resume(&"0".repeat(32));
     assert!(!other.status.success() && told(&other).contains("gate_closed"), "{}", told(&other));
-    assert!(place.events("agent:tool:decision").is_empty());
-    let retried = place.done(&["runs", "retry", "a", "--answer", &format!("{address}@{digest}=allow"), "--quiet"]);
+    assert!(project.events("agent:tool:decision").is_empty());
+    let retried = project.done(&["runs", "retry", "a", "--answer", &format!("{address}@{digest}=allow"), "--quiet"]);
     assert_eq!(retried.status.code(), Some(2));
     assert!(told(&retried).contains("have other digests"), "{}", told(&retried));
     // The next call asks at another address, so the run is parked again.
     assert_eq!(resume(digest).status.code(), Some(3));
-    assert_eq!(place.events("agent:tool:decision").len(), 1);
+    assert_eq!(project.events("agent:tool:decision").len(), 1);
     assert!(!resume(digest).status.success(), "an answer with a digest is not kept for later questions");
-    assert_eq!(place.events("agent:tool:decision").len(), 1);
+    assert_eq!(project.events("agent:tool:decision").len(), 1);
 }
 
 #[test]
@@ -131,27 +131,27 @@ fn w3_a_question_shows_every_argument_and_marks_what_is_cut() {
     let arguments = json!({ "object": { "aaa": note, "to": "mallory" }, "path": "a", "value": 1_000_000 });
     let input = json!({ "prompt": "go", "tools": ["data.set"] });
     let replies = [calling(&[("data_set", arguments.clone())]), saying("done")];
-    let place = Place::new(&input, &json!({}), &["data.*"], &replies);
-    assert_eq!(place.run(&[]).status.code(), Some(3));
-    let asked = &place.events("agent:tool:permission")[0];
+    let project = Project::new(&input, &json!({}), &["data.*"], &replies);
+    assert_eq!(project.run(&[]).status.code(), Some(3));
+    let asked = &project.events("agent:tool:permission")[0];
     let (prompt, address) = (asked["prompt"].as_str().unwrap(), asked["address"].as_str().unwrap());
     for part in [r#""to":"mallory""#, r#""value":1000000"#, "bytes, sha256 ", "--show"] {
         assert!(prompt.contains(part), "{part}: {prompt}");
     }
     assert_eq!(asked["arguments"], arguments);
-    let shown = place.done(&["answer", "a", address, "--show"]);
+    let shown = project.done(&["answer", "a", address, "--show"]);
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{}", told(&shown)));
     assert_eq!((&shown["arguments"], &shown["digest"]), (&arguments, &asked["digest"]));
     let digest = asked["digest"].as_str().unwrap();
     for wrong in [["--digest", "0f"], ["--attempt", "2"]] {
-        let refused = place.done(&[&["answer", "a", address, "allow"], &wrong[..]].concat());
+        let refused = project.done(&[&["answer", "a", address, "allow"], &wrong[..]].concat());
         assert!(told(&refused).contains("the answer is for"), "{}", told(&refused));
     }
-    let taken = place.done(&["answer", "a", address, "allow", "--digest", digest, "--attempt", "1"]);
+    let taken = project.done(&["answer", "a", address, "allow", "--digest", digest, "--attempt", "1"]);
     assert!(taken.status.success(), "{}", told(&taken));
-    let decided = &place.events("agent:tool:decision")[0];
+    let decided = &project.events("agent:tool:decision")[0];
     assert_eq!((&decided["digest"], &decided["attempt"]), (&asked["digest"], &json!(1)));
-    let late = place.done(&["answer", "a", address, "--show"]);
+    let late = project.done(&["answer", "a", address, "--show"]);
     assert!(!late.status.success() && told(&late).contains("no question is open"), "{}", told(&late));
 }
 
@@ -160,15 +160,15 @@ fn w3_a_question_shows_every_argument_and_marks_what_is_cut() {
 fn t6_an_approval_that_is_too_late_is_a_denial() {
     let input = json!({ "prompt": "go", "tools": ["data.set"] });
     let call = calling(&[("data_set", json!({ "object": {}, "path": "a", "value": 1 }))]);
-    let place = Place::new(&input, &json!({ "approvalTimeoutMs": 1 }), &["data.*"], &[call, saying("done")]);
-    let mut outputs = place.run(&[]);
+    let project = Project::new(&input, &json!({ "approvalTimeoutMs": 1 }), &["data.*"], &[call, saying("done")]);
+    let mut outputs = project.run(&[]);
     while outputs.status.code() == Some(3) {
-        outputs = place.run(&[]);
+        outputs = project.run(&[]);
     }
     assert!(outputs.status.success(), "{}", told(&outputs));
-    let errors = place.events("agent:tool:error");
+    let errors = project.events("agent:tool:error");
     assert_eq!(errors[0]["error"]["code"], "tool_denied", "{errors:?}");
-    assert!(place.events("agent:tool:result").is_empty());
+    assert!(project.events("agent:tool:result").is_empty());
 }
 
 /// A tool whose agent has timed out ends with the agent's run.
@@ -176,17 +176,17 @@ fn t6_an_approval_that_is_too_late_is_a_denial() {
 fn a_tool_that_nobody_waits_for_ends_with_the_run() {
     let input = json!({ "prompt": "go", "tools": ["flow:slow"] });
     let config = json!({ "permissions": { "default": "allow" } });
-    let place = Place::new(&input, &config, &["flow:slow"], &[calling(&[("flow_slow", json!({}))])]);
-    place.write(
+    let project = Project::new(&input, &config, &["flow:slow"], &[calling(&[("flow_slow", json!({}))])]);
+    project.write(
         "slow.yaml",
         "flow: { name: slow }\nnodes: [{ id: wait, type: control.wait, input: { ms: 3600000 } }]\nedges: []\n",
     );
-    let output = place.run(&["--total-timeout", "300ms"]);
+    let output = project.run(&["--total-timeout", "300ms"]);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    let calls = place.events("call:start");
+    let calls = project.events("call:start");
     let call = calls.iter().find(|call| call["about"]["tool"] == "flow:slow").unwrap();
     let run = format!("a.tool-{}", call["key"].as_str().unwrap());
-    let shown = place.done(&["runs", "show", &run]);
+    let shown = project.done(&["runs", "show", &run]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("cancelled") && !shown.contains("waiting"), "{shown}");
 }
@@ -195,7 +195,7 @@ fn a_tool_that_nobody_waits_for_ends_with_the_run() {
 #[test]
 fn y7_what_comes_in_is_never_read_as_an_expression() {
     let text = "{{ 6 * 7 }} ${args.secret} {% raw %} {{ flow.input }}";
-    let place = Place::new(&json!({ "prompt": "Say {{ flow.input.text }}" }), &json!({}), &[], &[]);
-    let outputs = place.outputs(&["--simulate", "model", "-i", &format!("text={}", Value::from(text))]);
+    let project = Project::new(&json!({ "prompt": "Say {{ flow.input.text }}" }), &json!({}), &[], &[]);
+    let outputs = project.outputs(&["--simulate", "model", "-i", &format!("text={}", Value::from(text))]);
     assert_eq!(outputs["result"], format!("simulated reply to: Say {text}"));
 }

@@ -8,4 +8,4 @@ mod hostile;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod mcp;
-mod place;
+mod project;

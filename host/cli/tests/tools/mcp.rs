@@ -12,12 +12,12 @@ use tokio::runtime::Runtime;
 
 use crate::{
     kit::told,
-    place::{Place, calling, saying},
+    project::{Project, calling, saying},
 };
 
-/// A place, and an MCP server with the name `fake`.
+/// A project, and an MCP server with the name `fake`.
 struct World {
-    place: Place,
+    project: Project,
     _fake: Fake,
     _runtime: Runtime,
 }
@@ -29,17 +29,17 @@ impl World {
         let replies: Vec<_> = calls.iter().map(|call| calling(std::slice::from_ref(call))).collect();
         let replies = [replies, vec![saying("done")]].concat();
         let config = json!({ "permissions": { "default": "allow" } });
-        let place = Place::new(&json!({ "prompt": "go", "tools": ["mcp:*"] }), &config, granted, &replies);
+        let project = Project::new(&json!({ "prompt": "go", "tools": ["mcp:*"] }), &config, granted, &replies);
         let address = fake.address().to_string();
         let servers = json!({ "fake": { "url": format!("http://{address}/mcp"), "allowPrivate": [address] } });
-        place.write("mcp.yaml", &servers.to_string());
-        World { place, _fake: fake, _runtime: runtime }
+        project.write("mcp.yaml", &servers.to_string());
+        World { project, _fake: fake, _runtime: runtime }
     }
 
     /// Runs the errand, and kills it at the event that this tool is called.
     fn killed_at(&self, tool: &str) {
         let arguments = ["run", "errand.json", "--run-id", "a", "--quiet", "--events", "-", "--mcp", "mcp.yaml"];
-        let mut command = self.place.command(&arguments);
+        let mut command = self.project.command(&arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let seen = lines.any(|line| {
@@ -59,11 +59,11 @@ fn an_agent_calls_what_it_is_granted_of_a_server() {
     let calls =
         [("mcp_fake_echo", json!({ "text": "hello" })), ("mcp_fake_fail", json!({})), ("mcp_fake_refuse", json!({}))];
     let world = World::new(&["mcp:fake/echo", "mcp:fake/fail"], &calls);
-    assert_eq!(world.place.outputs(&WITH_SERVERS), json!({ "result": "done", "stop": "end" }));
-    let results = world.place.events("agent:tool:result");
+    assert_eq!(world.project.outputs(&WITH_SERVERS), json!({ "result": "done", "stop": "end" }));
+    let results = world.project.events("agent:tool:result");
     assert_eq!(results.len(), 1, "{results:?}");
     assert_eq!((&results[0]["tool"], &results[0]["summary"]), (&json!("mcp:fake/echo"), &json!("hello")));
-    let errors = world.place.events("agent:tool:error");
+    let errors = world.project.events("agent:tool:error");
     assert_eq!(errors.len(), 1, "what is not granted does not get as far: {errors:?}");
     assert_eq!((&errors[0]["tool"], &errors[0]["error"]["code"]), (&json!("mcp:fake/fail"), &json!("tool_failed")));
 }
@@ -72,20 +72,20 @@ fn an_agent_calls_what_it_is_granted_of_a_server() {
 fn a_tool_that_may_have_run_is_not_called_again() {
     let world = World::new(&["mcp:*"], &[("mcp_fake_slow", json!({}))]);
     world.killed_at("mcp:fake/slow");
-    let output = world.place.run(&WITH_SERVERS);
+    let output = world.project.run(&WITH_SERVERS);
     assert_eq!(output.status.code(), Some(3), "{}", told(&output));
     assert!(told(&output).contains("runs resolve"), "{}", told(&output));
-    let resolve = |reply: &str| world.place.done(&["runs", "resolve", "a", "agent", "--reply", reply]);
+    let resolve = |reply: &str| world.project.done(&["runs", "resolve", "a", "agent", "--reply", reply]);
     let refused = resolve(r#"{ "result": "it did" }"#);
     let form = r#"a reply has no member `result`; write the reply of `tools.start-call` as { "output": … }"#;
     assert!(!refused.status.success() && told(&refused).contains(form), "{}", told(&refused));
-    let given = world.place.done(&["runs", "resolve", "a", "agent", "--output", r#"{ "result": "it did" }"#]);
+    let given = world.project.done(&["runs", "resolve", "a", "agent", "--output", r#"{ "result": "it did" }"#]);
     let why = r#"does not match the output schema of `agent.run`: "usage" is a required property"#;
     assert!(given.status.code() == Some(2) && told(&given).contains(why), "{}", told(&given));
     let resolved = resolve(r#"{ "output": "it did" }"#);
     assert!(resolved.status.success(), "{}", told(&resolved));
-    assert_eq!(world.place.outputs(&WITH_SERVERS)["result"], "done");
-    assert_eq!(world.place.events("agent:tool:result")[0]["summary"], "it did");
+    assert_eq!(world.project.outputs(&WITH_SERVERS)["result"], "done");
+    assert_eq!(world.project.events("agent:tool:result")[0]["summary"], "it did");
 }
 
 /// W11d: the tool server and its children end with a killed host.
@@ -96,10 +96,10 @@ fn w11d_a_program_and_what_it_started_end_with_a_host_that_is_killed() {
     // The server and its children never read their input. One child is in its own session.
     let script = "sleep 600 & echo $! > child; setsid sleep 600 & echo $! > other; echo $$ > own; exec sleep 600";
     let server = json!({ "command": "/bin/sh", "args": ["-c", script], "env": ["PATH"] });
-    world.place.write("mcp.yaml", &json!({ "fake": server }).to_string());
-    let mut host = world.place.command(&["run", "errand.json", "--run-id", "a", "--quiet", "--mcp", "mcp.yaml"]);
+    world.project.write("mcp.yaml", &json!({ "fake": server }).to_string());
+    let mut host = world.project.command(&["run", "errand.json", "--run-id", "a", "--quiet", "--mcp", "mcp.yaml"]);
     let mut host = host.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let read = |name: &str| world.place.read(name).filter(|text| text.ends_with('\n'));
+    let read = |name: &str| world.project.read(name).filter(|text| text.ends_with('\n'));
     until(|| read("own").is_some());
     let ids = ["child", "other", "own"].map(|name| read(name).unwrap().trim().to_owned());
     assert!(ids.iter().all(|id| runs(id)), "{ids:?}");
@@ -125,8 +125,8 @@ fn until(what: impl Fn() -> bool) {
 #[test]
 fn a_file_of_servers_that_is_wrong_says_where() {
     let world = World::new(&["mcp:*"], &[]);
-    world.place.write("mcp.yaml", "fake: { command: x, url: y }\n");
-    let output = world.place.run(&WITH_SERVERS);
+    world.project.write("mcp.yaml", "fake: { command: x, url: y }\n");
+    let output = world.project.run(&WITH_SERVERS);
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
     assert!(told(&output).contains("mcp.yaml") && told(&output).contains("mcp.fake"), "{}", told(&output));
 }

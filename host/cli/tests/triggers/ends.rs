@@ -9,7 +9,7 @@ use crate::household::{Household, look, process, write};
 async fn run(household: &Household, flow: &str, id: &str) {
     let library = flowcell::triggers::Owners::library(household, household.host.tenant());
     let flow = library.load(&household.host, flow, None).unwrap();
-    let options = RunOptions { session_id: Some(id.into()), ..RunOptions::default() };
+    let options = RunOptions { run_id: Some(id.into()), ..RunOptions::default() };
     let runner = household.host.runner(&flow, options).unwrap();
     runner.start_session();
     runner.run().await;

@@ -9,7 +9,7 @@ use std::{
 use flowcell::{
     FlowLibrary, FlowRunner, Host, RunId, RunOptions, RunResult,
     contract::Tenant,
-    driving::AdmitError,
+    supervisor::AdmitError,
     triggers::{Owners, Triggers},
 };
 use futures_util::future::BoxFuture;

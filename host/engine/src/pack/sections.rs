@@ -5,7 +5,7 @@ use std::ops::Range;
 use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{Encoding, Instance, Parser, Payload, Validator, WasmFeatures};
 
-use super::Refusal;
+use super::PackErrorKind;
 
 /// The custom section that holds a manifest, in the component or in one of its core modules.
 pub(super) const MANIFEST: &str = "flowcell:manifest";
@@ -25,15 +25,15 @@ pub(super) struct Sections {
 
 impl Sections {
     /// Walks over the component and everything nested in it.
-    pub(super) fn read(bytes: &[u8]) -> Result<Sections, Refusal> {
-        let refuse = |error: wasmparser::BinaryReaderError| Refusal::NotAComponent(error.to_string());
+    pub(super) fn read(bytes: &[u8]) -> Result<Sections, PackErrorKind> {
+        let refuse = |error: wasmparser::BinaryReaderError| PackErrorKind::NotAComponent(error.to_string());
         if bytes.starts_with(b"\x7fELF") {
             let why = "it is native code, which the host never accepts; give it the component, which it compiles \
                        itself";
-            return Err(Refusal::NotAComponent(why.into()));
+            return Err(PackErrorKind::NotAComponent(why.into()));
         }
         if !bytes.starts_with(b"\0asm") {
-            return Err(Refusal::NotAComponent("it does not begin like a WebAssembly file".into()));
+            return Err(PackErrorKind::NotAComponent("it does not begin like a WebAssembly file".into()));
         }
         let mut sections = Sections::default();
         let mut depth = 0_usize;
@@ -41,7 +41,7 @@ impl Sections {
             let payload = payload.map_err(refuse)?;
             match &payload {
                 Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
-                    return Err(Refusal::NotAComponent("it is a core module; build for wasm32-wasip2".into()));
+                    return Err(PackErrorKind::NotAComponent("it is a core module; build for wasm32-wasip2".into()));
                 }
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
@@ -86,11 +86,11 @@ pub(super) fn with_manifest(mut component: Vec<u8>, manifest: &str) -> Vec<u8> {
 }
 
 /// Validates every byte, so that a bad component is refused now and not when a flow first needs it.
-pub(crate) fn validate(bytes: &[u8]) -> Result<(), Refusal> {
+pub(crate) fn validate(bytes: &[u8]) -> Result<(), PackErrorKind> {
     // Component-model async is off here because the engine runs without it.
     let features = (WasmFeatures::default() | WasmFeatures::COMPONENT_MODEL).difference(WasmFeatures::CM_ASYNC);
     Validator::new_with_features(features).validate_all(bytes).map(|_| ()).map_err(|error| {
         let hint = if error.message().contains("async") { "; build it without component-model async" } else { "" };
-        Refusal::NotAComponent(format!("{error}{hint}"))
+        PackErrorKind::NotAComponent(format!("{error}{hint}"))
     })
 }

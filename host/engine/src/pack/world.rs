@@ -2,7 +2,7 @@
 
 use flowcell_contract::BuiltIn;
 
-use super::Refusal;
+use super::PackErrorKind;
 
 /// The interface that every pack exports.
 pub(super) const NODE: &str = "flowcell:node/node@0.1.0";
@@ -44,15 +44,15 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
 ];
 
 /// Checks a component's imports and exports. Versions of the same minor line are accepted.
-pub(super) fn check(imports: &[String], exports: &[String]) -> Result<(), Refusal> {
+pub(super) fn check(imports: &[String], exports: &[String]) -> Result<(), PackErrorKind> {
     if let Some(import) = imports.iter().find(|import| !is_known(import)) {
-        return Err(Refusal::Import(import.clone()));
+        return Err(PackErrorKind::Import(import.clone()));
     }
     let (node, _) = NODE.split_once('@').unwrap_or((NODE, ""));
     let is_node = |export: &String| {
         export.split_once('@').is_some_and(|(name, version)| name == node && version.starts_with("0.1."))
     };
-    if exports.iter().any(is_node) { Ok(()) } else { Err(Refusal::NoNode) }
+    if exports.iter().any(is_node) { Ok(()) } else { Err(PackErrorKind::NoNode) }
 }
 
 fn is_known(import: &str) -> bool {

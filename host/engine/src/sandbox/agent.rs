@@ -6,7 +6,7 @@ use flowcell_contract::{BuiltIn, Call, Failure, Json, Value, code};
 use super::{
     Sandbox,
     capability::{Answer, parsed},
-    denial::Refusal,
+    denial::Denier,
 };
 use crate::{
     bindings::{agent, model, tools, types::Failure as GuestFailure},
@@ -23,7 +23,7 @@ impl model::Host for Sandbox {
     }
 }
 
-impl model::Host for Refusal<'_> {
+impl model::Host for Denier<'_> {
     async fn generate(&mut self, _: String) -> Answer<String> {
         self.answer(BuiltIn::Model)
     }
@@ -50,7 +50,7 @@ impl tools::Host for Sandbox {
     }
 }
 
-impl tools::Host for Refusal<'_> {
+impl tools::Host for Denier<'_> {
     async fn find(&mut self, _: Vec<String>) -> Answer<String> {
         self.answer(BuiltIn::Tools)
     }
@@ -100,7 +100,7 @@ impl agent::Host for Sandbox {
     }
 }
 
-impl agent::Host for Refusal<'_> {
+impl agent::Host for Denier<'_> {
     async fn open(&mut self, _: String) -> Answer<String> {
         self.answer(BuiltIn::Agent)
     }

@@ -2,7 +2,7 @@
 
 use flowcell_contract::{BuiltIn, Failure, Json, Value, code};
 
-use super::{Sandbox, denial::Refusal};
+use super::{Sandbox, denial::Denier};
 use crate::{
     bindings::{
         cache, calls,
@@ -33,7 +33,7 @@ impl log::Host for Sandbox {
     }
 }
 
-impl log::Host for Refusal<'_> {
+impl log::Host for Denier<'_> {
     async fn log(&mut self, _: Level, _: String) -> wasmtime::Result<()> {
         self.stop(BuiltIn::Log)
     }
@@ -53,7 +53,7 @@ impl metrics::Host for Sandbox {
     }
 }
 
-impl metrics::Host for Refusal<'_> {
+impl metrics::Host for Denier<'_> {
     async fn measure(&mut self, _: String, _: f64, _: Vec<(String, String)>) -> wasmtime::Result<()> {
         self.stop(BuiltIn::Metrics)
     }
@@ -91,7 +91,7 @@ impl state::Host for Sandbox {
     }
 }
 
-impl state::Host for Refusal<'_> {
+impl state::Host for Denier<'_> {
     async fn get(&mut self, _: String) -> Answer<Option<state::Entry>> {
         self.answer(BuiltIn::State)
     }
@@ -127,7 +127,7 @@ impl cache::Host for Sandbox {
     }
 }
 
-impl cache::Host for Refusal<'_> {
+impl cache::Host for Denier<'_> {
     async fn get(&mut self, _: String) -> Answer<Option<String>> {
         self.answer(BuiltIn::Cache)
     }

@@ -16,15 +16,15 @@ impl HasData for Live {
     type Data<'a> = &'a mut Sandbox;
 }
 
-/// Marks an interface that the node type did not ask for. [`Refusal`] implements it.
+/// Marks an interface that the node type did not ask for. [`Denier`] implements it.
 pub(crate) struct Denied;
 
 impl HasData for Denied {
-    type Data<'a> = Refusal<'a>;
+    type Data<'a> = Denier<'a>;
 }
 
 /// Denies the calls of one sandbox.
-pub(crate) struct Refusal<'a>(pub(crate) &'a mut Sandbox);
+pub(crate) struct Denier<'a>(pub(crate) &'a mut Sandbox);
 
 /// Returns the failure of a node type that used a capability without asking for it.
 pub(super) fn failure(node: &str, capability: BuiltIn) -> Failure {
@@ -36,7 +36,7 @@ pub(super) fn failure(node: &str, capability: BuiltIn) -> Failure {
     Failure::new(code::DENIED, message)
 }
 
-impl Refusal<'_> {
+impl Denier<'_> {
     fn failure(&self, capability: BuiltIn) -> Failure {
         failure(&self.0.attempt.node_type, capability)
     }

@@ -2,7 +2,7 @@
 
 use flowcell_contract::{BINARY, BuiltIn, Failure, Json, Value, code};
 
-use super::{Sandbox, capability::Answer, denial::Refusal};
+use super::{Sandbox, capability::Answer, denial::Denier};
 use crate::{
     bindings::files::{self, Content, Entry, Form, Kind},
     failure,
@@ -62,7 +62,7 @@ impl files::Host for Sandbox {
     }
 }
 
-impl files::Host for Refusal<'_> {
+impl files::Host for Denier<'_> {
     async fn read(&mut self, _: String, _: Form) -> Answer<Content> {
         self.answer(BuiltIn::Files)
     }

@@ -6,8 +6,8 @@ use wasmtime::ResourceLimiter;
 use crate::{
     Limits,
     failure::Stop,
+    fair_semaphore::{FairSemaphore, Permit},
     machine::MEMORY_INCLUDED,
-    room::{Place, Room},
     text::cut,
 };
 
@@ -16,9 +16,9 @@ pub(crate) struct Meter {
     memory_left: usize,
     memory: usize,
     /// The pool of memory beyond the part that every attempt has.
-    room: Room,
+    semaphore: FairSemaphore,
     tenant: Tenant,
-    more: Option<Place>,
+    more: Option<Permit>,
     table_elements: usize,
     calls_left: u32,
     log_left: usize,
@@ -29,11 +29,11 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(limits: &Limits, tenant: Tenant, room: Room) -> Meter {
+    pub(super) fn new(limits: &Limits, tenant: Tenant, semaphore: FairSemaphore) -> Meter {
         Meter {
             memory_left: limits.memory,
             memory: limits.memory,
-            room,
+            semaphore,
             tenant,
             more: None,
             table_elements: limits.table_elements,
@@ -61,7 +61,7 @@ impl Meter {
             _ if by == 0 => true,
             Some(held) => held.grow(by),
             None => {
-                self.more = self.room.try_take(&self.tenant, by);
+                self.more = self.semaphore.try_take(&self.tenant, by);
                 self.more.is_some()
             }
         }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     fn meter(limits: &Limits) -> Meter {
-        Meter::new(limits, "t".into(), Room::new(0))
+        Meter::new(limits, "t".into(), FairSemaphore::new(0))
     }
 
     #[test]
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn more_memory_than_every_attempt_has_is_taken_from_what_there_is() {
-        let (room, limits) = (Room::new(10 << 20), Limits::default());
-        let meters = || [(), ()].map(|()| Meter::new(&limits, "t".into(), room.clone()));
+        let (semaphore, limits) = (FairSemaphore::new(10 << 20), Limits::default());
+        let meters = || [(), ()].map(|()| Meter::new(&limits, "t".into(), semaphore.clone()));
         let [mut one, mut other] = meters();
         for meter in [&mut one, &mut other] {
             assert!(meter.memory_growing(0, 1 << 20, None).unwrap());

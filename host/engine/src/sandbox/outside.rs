@@ -5,7 +5,7 @@ use flowcell_contract::{Arrival, BINARY, BlobRef, BuiltIn, Call, Failure, Json, 
 use super::{
     Sandbox,
     capability::Answer,
-    denial::Refusal,
+    denial::Denier,
     reply::{Body, Reply},
     services,
 };
@@ -66,7 +66,7 @@ impl http::Host for Sandbox {
     }
 }
 
-impl http::Host for Refusal<'_> {
+impl http::Host for Denier<'_> {
     async fn send(&mut self, _: Request) -> Answer<Response> {
         self.answer(BuiltIn::Http)
     }

@@ -6,7 +6,7 @@ use flowcell_contract::{BuiltIn, Call, Failure, Json, Value, code};
 use super::{
     Sandbox,
     capability::{Answer, parsed},
-    denial::Refusal,
+    denial::Denier,
 };
 use crate::{bindings::services, failure};
 
@@ -37,7 +37,7 @@ impl services::Host for Sandbox {
     }
 }
 
-impl services::Host for Refusal<'_> {
+impl services::Host for Denier<'_> {
     async fn start_call(&mut self, _: String) -> Answer<u32> {
         self.answer(BuiltIn::Services)
     }

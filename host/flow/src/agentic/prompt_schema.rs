@@ -13,33 +13,33 @@ const PROMPT: &str = "prompt";
 /// Schema keywords that forbid or restrict undeclared arguments.
 const CLOSING: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 
-/// A place in a schema: the keys and indices that lead to it.
-type Place = Vec<String>;
+/// A path in a schema: the keys and indices that lead to it.
+type SchemaPath = Vec<String>;
 
 /// Returns the schema of the arguments with `prompt` admitted. A schema that declares `prompt` itself decides what it may be.
 pub(super) fn with_prompt(schema: &Tree) -> Tree {
-    let places = applicable(schema);
+    let paths = applicable(schema);
     let declares =
-        |place: &Place| at(schema, place).and_then(|part| part.member("properties")?.member(PROMPT)).is_some();
-    let is_declared = places.iter().any(declares);
+        |path: &SchemaPath| at(schema, path).and_then(|part| part.member("properties")?.member(PROMPT)).is_some();
+    let is_declared = paths.iter().any(declares);
     let mut schema = schema.clone();
-    for place in &places {
-        if let Some(part) = at_mut(&mut schema, place) {
+    for path in &paths {
+        if let Some(part) = at_mut(&mut schema, path) {
             admit(part, is_declared);
         }
     }
     schema
 }
 
-/// Returns the places of all subschemas that check the arguments themselves, not their members. References are followed.
-fn applicable(schema: &Tree) -> BTreeSet<Place> {
-    let (mut found, mut open, mut anchors) = (BTreeSet::new(), vec![Place::new()], None);
-    while let Some(place) = open.pop() {
-        let Some(Kind::Map(entries)) = at(schema, &place).map(|part| &part.kind) else { continue };
-        if !found.insert(place.clone()) {
+/// Returns the paths of all subschemas that check the arguments themselves, not their members. References are followed.
+fn applicable(schema: &Tree) -> BTreeSet<SchemaPath> {
+    let (mut found, mut open, mut anchors) = (BTreeSet::new(), vec![SchemaPath::new()], None);
+    while let Some(path) = open.pop() {
+        let Some(Kind::Map(entries)) = at(schema, &path).map(|part| &part.kind) else { continue };
+        if !found.insert(path.clone()) {
             continue;
         }
-        let below = |keys: &[&str]| place.iter().cloned().chain(keys.iter().map(|key| (*key).to_owned())).collect();
+        let below = |keys: &[&str]| path.iter().cloned().chain(keys.iter().map(|key| (*key).to_owned())).collect();
         for entry in entries {
             let key = &*entry.key;
             match (key, &entry.value.kind) {
@@ -54,7 +54,7 @@ fn applicable(schema: &Tree) -> BTreeSet<Place> {
                     let Some(target) = target.strip_prefix('#') else { continue };
                     match target.strip_prefix('/') {
                         Some(pointer) => open.push(pointer.split('/').map(unescaped).collect()),
-                        None if target.is_empty() => open.push(Place::new()),
+                        None if target.is_empty() => open.push(SchemaPath::new()),
                         None => {
                             let anchors = anchors.get_or_insert_with(|| anchors_of(schema));
                             open.extend(anchors.get(target).into_iter().flatten().cloned());
@@ -72,18 +72,18 @@ fn unescaped(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-/// Returns the places of all anchors of a schema, by their names.
-fn anchors_of(schema: &Tree) -> HashMap<String, Vec<Place>> {
+/// Returns the paths of all anchors of a schema, by their names.
+fn anchors_of(schema: &Tree) -> HashMap<String, Vec<SchemaPath>> {
     let mut anchors = HashMap::<_, Vec<_>>::new();
-    let mut open = vec![(Place::new(), schema)];
-    while let Some((place, part)) = open.pop() {
-        let below = |key: String| place.iter().cloned().chain([key]).collect::<Place>();
+    let mut open = vec![(SchemaPath::new(), schema)];
+    while let Some((path, part)) = open.pop() {
+        let below = |key: String| path.iter().cloned().chain([key]).collect::<SchemaPath>();
         match &part.kind {
             Kind::Map(entries) => {
                 for entry in entries {
                     match (&*entry.key, entry.value.text()) {
                         ("$anchor" | "$dynamicAnchor", Some(name)) => {
-                            anchors.entry(name.to_owned()).or_default().push(place.clone());
+                            anchors.entry(name.to_owned()).or_default().push(path.clone());
                         }
                         _ => open.push((below(entry.key.to_string()), &entry.value)),
                     }
@@ -96,16 +96,16 @@ fn anchors_of(schema: &Tree) -> HashMap<String, Vec<Place>> {
     anchors
 }
 
-fn at<'t>(schema: &'t Tree, place: &Place) -> Option<&'t Tree> {
-    place.iter().try_fold(schema, |at, key| match &at.kind {
+fn at<'t>(schema: &'t Tree, path: &SchemaPath) -> Option<&'t Tree> {
+    path.iter().try_fold(schema, |at, key| match &at.kind {
         Kind::Map(_) => at.member(key),
         Kind::List(items) => items.get(key.parse::<usize>().ok()?),
         Kind::Scalar(_) => None,
     })
 }
 
-fn at_mut<'t>(schema: &'t mut Tree, place: &Place) -> Option<&'t mut Tree> {
-    place.iter().try_fold(schema, |at, key| match &mut at.kind {
+fn at_mut<'t>(schema: &'t mut Tree, path: &SchemaPath) -> Option<&'t mut Tree> {
+    path.iter().try_fold(schema, |at, key| match &mut at.kind {
         Kind::Map(entries) => entries.iter_mut().find(|entry| *entry.key == *key).map(|entry| &mut entry.value),
         Kind::List(items) => items.get_mut(key.parse::<usize>().ok()?),
         Kind::Scalar(_) => None,

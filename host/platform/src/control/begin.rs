@@ -11,13 +11,13 @@ use flowcell_runtime::{FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::{Ask, Told, refused};
+use super::{Ask, OwnerReply, refused};
 use crate::{
     Host, LoadError, StartError,
     control::Reach,
     drive::{
-        driving::{AdmitError, Begun, Entrance, Overflow, PATIENCE},
         sessions::{Opened, SessionError},
+        supervisor::{AdmissionQueue, AdmitError, Begun, Overflow, PATIENCE},
     },
     host::blocking::blocking,
 };
@@ -33,7 +33,7 @@ pub trait Driver: Send + Sync {
 }
 
 /// A driver that passes handed-over runs to the admission of a drive.
-pub struct Driven(pub Entrance);
+pub struct Driven(pub AdmissionQueue);
 
 impl Driver for Driven {
     fn moved(&self) {
@@ -41,13 +41,13 @@ impl Driver for Driven {
     }
 
     fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>> {
-        let (entrance, overflow) = (self.0.clone(), if follows { Overflow::Refuse } else { Overflow::Store });
-        Box::pin(async move { entrance.admit(Tenant::local(), runner, overflow).await.map(drop) })
+        let (admission, overflow) = (self.0.clone(), if follows { Overflow::Refuse } else { Overflow::Store });
+        Box::pin(async move { admission.admit(Tenant::local(), runner, overflow).await.map(drop) })
     }
 }
 
 /// Handles a request to start, resume or repeat a run.
-pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Ask) -> Told {
+pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Ask) -> OwnerReply {
     let (Ask::Start { reach: asked, .. }
     | Ask::Flow { reach: asked, .. }
     | Ask::Resume { reach: asked, .. }
@@ -72,15 +72,15 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: A
     let run = runner.run_id().clone();
     // An existing run continues only for a caller that follows it.
     if runner.ended().is_some() || !(follows || runner.is_new()) {
-        return Told::Done { run };
+        return OwnerReply::Done { run };
     }
     match owner.admit(runner, follows).await {
-        Ok(()) => Told::Done { run },
+        Ok(()) => OwnerReply::Done { run },
         Err(error) => refused("not_accepted", &error),
     }
 }
 
-fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<Told>> {
+fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<OwnerReply>> {
     let not_accepted = |error: StartError| {
         let code = match &error {
             StartError::Open(OpenError::Unknown(_)) => "run_not_found",
@@ -99,7 +99,7 @@ fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<Told>> {
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
             let answers = answers.into_iter().collect();
             let patience = (!follow).then_some(PATIENCE);
-            let options = RunOptions { session_id: run, input, policy, answers, patience, ..options() };
+            let options = RunOptions { run_id: run, input, policy, answers, patience, ..options() };
             host.runner(&flow, options).map_err(not_accepted)
         }
         Ask::Resume { run, .. } => {
@@ -108,15 +108,15 @@ fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<Told>> {
         Ask::Retry { run, from, keep_answers, new, answers, .. } => {
             let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers };
             let answers = answers.into_iter().collect();
-            let options = RunOptions { session_id: new, answers, ..options() };
-            blocking(|| host.again(&run, repeat, options)).map_err(not_accepted)
+            let options = RunOptions { run_id: new, answers, ..options() };
+            blocking(|| host.retry(&run, repeat, options)).map_err(not_accepted)
         }
         _ => Err(Box::new(refused("bad_request", &"this command starts no run"))),
     }
 }
 
 /// Prepares a run of an agentic flow.
-async fn prepare_session(host: &Host, ask: Ask) -> Result<FlowRunner, Box<Told>> {
+async fn prepare_session(host: &Host, ask: Ask) -> Result<FlowRunner, Box<OwnerReply>> {
     let Ask::Flow { flow, prefix, args, delete, total_timeout_ms, .. } = ask else {
         return Err(Box::new(refused("bad_request", &"this command starts no run")));
     };

@@ -18,7 +18,7 @@ const SOCKET_PATH_BYTES: usize = 103;
 
 /// Connects to the process that listens in a folder.
 pub(super) fn connect(folder: &Path) -> io::Result<UnixStream> {
-    let place = Place::of(folder)?;
+    let place = SocketPath::of(folder)?;
     UnixStream::connect(&place.path)
 }
 
@@ -26,38 +26,38 @@ pub(super) fn connect(folder: &Path) -> io::Result<UnixStream> {
 pub(super) fn bind(folder: &Path) -> io::Result<UnixListener> {
     let path = folder.join(SOCKET);
     let _ = std::fs::remove_file(&path);
-    let place = Place::of(folder)?;
+    let place = SocketPath::of(folder)?;
     let listener = UnixListener::bind(&place.path)?;
     std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
     Ok(listener)
 }
 
 /// A socket path that is short enough for the system.
-struct Place {
+struct SocketPath {
     path: PathBuf,
     /// Keeps the path valid while it is open.
     _folder: Option<File>,
 }
 
-impl Place {
-    fn of(folder: &Path) -> io::Result<Place> {
+impl SocketPath {
+    fn of(folder: &Path) -> io::Result<SocketPath> {
         let path = folder.join(SOCKET);
         if path.as_os_str().as_bytes().len() <= SOCKET_PATH_BYTES {
-            return Ok(Place { path, _folder: None });
+            return Ok(SocketPath { path, _folder: None });
         }
-        Place::through(folder)
+        SocketPath::through(folder)
     }
 
     #[cfg(target_os = "linux")]
-    fn through(folder: &Path) -> io::Result<Place> {
+    fn through(folder: &Path) -> io::Result<SocketPath> {
         let folder = File::open(folder)?;
         let number = std::os::fd::AsRawFd::as_raw_fd(&folder);
         let path = PathBuf::from(format!("/proc/self/fd/{number}/{SOCKET}"));
-        Ok(Place { path, _folder: Some(folder) })
+        Ok(SocketPath { path, _folder: Some(folder) })
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn through(folder: &Path) -> io::Result<Place> {
+    fn through(folder: &Path) -> io::Result<SocketPath> {
         let most = SOCKET_PATH_BYTES - SOCKET.len() - 1;
         let message = format!("the path {} is longer than the {most} bytes that this system allows", folder.display());
         Err(io::Error::new(io::ErrorKind::InvalidInput, message))

@@ -17,7 +17,7 @@ use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{Channel, Event, LiveEvent, RunResult};
 use tokio::runtime::Runtime;
 
-use super::{Ask, Told, socket};
+use super::{Ask, OwnerReply, socket};
 use crate::{Host, drive::channels::Outbox, host::task_inputs::calling};
 
 /// Interval between checks whether the run is driven and the watcher is still connected.
@@ -27,7 +27,7 @@ const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 
 /// Watches a run of the process that owns the store in a folder. It yields the events of the run and its child runs,
 /// from the first to the run's end. A `watch:now` line separates the past events from the new ones.
-pub fn watch_owner(folder: &Path, run: &RunId) -> io::Result<(Told, Events)> {
+pub fn watch_owner(folder: &Path, run: &RunId) -> io::Result<(OwnerReply, Events)> {
     let mut stream = socket::connect(folder)?;
     let line = serde_json::to_string(&Ask::Watch { run: run.clone() }).map_err(io::Error::other)?;
     writeln!(stream, "{line}")?;
@@ -57,7 +57,7 @@ pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runt
     while !watcher.ended && !watcher.has_gone()? {
         match host.hubs().get(host.tenant(), run) {
             Some(hub) => {
-                let relay = Arc::new(Relay::new(run, watcher.next(run)));
+                let relay = Arc::new(EventReceiver::new(run, watcher.next(run)));
                 // If the run has ended meanwhile, the rest comes from its journal.
                 if runtime.block_on(hub.attach(relay.clone())).is_ok() {
                     let told = watcher.relay(host, &relay, runtime);
@@ -119,7 +119,7 @@ impl Watcher<'_> {
     }
 
     /// Sends the events that a relay receives until the run rests or ends.
-    fn relay(&mut self, host: &Host, relay: &Relay, runtime: &Runtime) -> io::Result<()> {
+    fn relay(&mut self, host: &Host, relay: &EventReceiver, runtime: &Runtime) -> io::Result<()> {
         let (most, bytes) = AT_ONCE;
         let mut is_first = true;
         loop {
@@ -196,20 +196,20 @@ fn moved_on(event: &Event, below: &mut BTreeMap<String, Vec<RunId>>) -> Vec<RunI
 }
 
 /// Receives a run's events from a given event number on.
-struct Relay {
+struct EventReceiver {
     outbox: Outbox,
     run: RunId,
     from: u64,
     ended: AtomicBool,
 }
 
-impl Relay {
-    fn new(run: &RunId, from: u64) -> Relay {
-        Relay { outbox: Outbox::default(), run: run.clone(), from, ended: AtomicBool::new(false) }
+impl EventReceiver {
+    fn new(run: &RunId, from: u64) -> EventReceiver {
+        EventReceiver { outbox: Outbox::default(), run: run.clone(), from, ended: AtomicBool::new(false) }
     }
 }
 
-impl Channel for Relay {
+impl Channel for EventReceiver {
     fn on_event(&self, event: &Event) {
         let own = event.run_id == self.run;
         if own && event.kind == "harness:complete" {

@@ -231,8 +231,8 @@ impl FlowSession {
         let root = self.root.clone();
         let rows = vec![if delete { Change::Clear { root } } else { Change::Renew { root } }];
         let writes = if delete { self.emptied()? } else { Vec::new() };
-        let session_id = Some(self.next_run(before)?);
-        let options = RunOptions { session_id, input: args, rows, writes, ..options };
+        let run_id = Some(self.next_run(before)?);
+        let options = RunOptions { run_id, input: args, rows, writes, ..options };
         Ok(self.host.runner(&self.flow, options)?)
     }
 
@@ -247,8 +247,8 @@ impl FlowSession {
         let steps = left.iter().map(|left| left.step.clone()).collect();
         let start = Start { begin: Begin::At(steps), prefix: Some(self.prefix.clone()) };
         let (flow, _) = self.host.load_flow_as(&self.path, &start).map_err(SessionError::Left)?;
-        let session_id = Some(self.next_run(Some(before))?);
-        Ok(self.host.runner(&flow, RunOptions { session_id, input: resume_input(initial, left), ..options })?)
+        let run_id = Some(self.next_run(Some(before))?);
+        Ok(self.host.runner(&flow, RunOptions { run_id, input: resume_input(initial, left), ..options })?)
     }
 
     /// Returns the steps that the last run left: failed steps without a handler, and postponed steps.

@@ -51,7 +51,7 @@ use self::{
     live::Live,
     rate::Rate,
 };
-use crate::{FlowLibrary, Host, drive::driving::AdmitError};
+use crate::{FlowLibrary, Host, drive::supervisor::AdmitError};
 
 /// Interval between looks at folders and the document store.
 pub const LOOK: Duration = Duration::from_secs(5);

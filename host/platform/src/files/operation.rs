@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
 
-use super::{FileError, Files, NewFile};
+use super::{FileError, NewFile, TenantFiles};
 use crate::operate::documents::to_json;
 
 /// An operation on files.
@@ -36,7 +36,7 @@ pub enum Deed {
     },
 }
 
-impl Files<'_> {
+impl TenantFiles<'_> {
     /// Performs an operation and returns its result.
     pub fn operate(&self, deed: &Deed) -> Result<Json, FileError> {
         match deed {

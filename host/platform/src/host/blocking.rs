@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use flowcell_contract::Tenant;
-use flowcell_engine::{Engine, Room};
+use flowcell_engine::{Engine, FairSemaphore};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task,
@@ -32,10 +32,10 @@ pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
 
 /// Runs a tenant's computation once the tenant gets a permit, and charges the tenant for the time. The permit is held
 /// until the work ends.
-pub(crate) fn computing<T>(room: &Room, engine: &Engine, tenant: &Tenant, work: impl FnOnce() -> T) -> T {
+pub(crate) fn computing<T>(semaphore: &FairSemaphore, engine: &Engine, tenant: &Tenant, work: impl FnOnce() -> T) -> T {
     let Some(runtime) = runtime() else { return charged(engine, tenant, work) };
     task::block_in_place(|| {
-        let _place = runtime.block_on(room.take(tenant, 1));
+        let _permit = runtime.block_on(semaphore.take(tenant, 1));
         charged(engine, tenant, work)
     })
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use flowcell_contract::{Blobs, Capability, Catalog, Digest, Failure, Tenant};
-use flowcell_engine::{Compiler, Config, Engine, Limits, Room};
+use flowcell_engine::{Compiler, Config, Engine, FairSemaphore, Limits};
 use flowcell_runtime::{
     LiveRuns,
     memory::SystemTimers,
@@ -303,9 +303,9 @@ impl HostBuilder {
             store,
             shared,
             checked: CheckedFlows::default(),
-            inputs: Room::new(INPUTS),
-            expressions: Room::new(EXPRESSIONS),
-            waiting_expressions: Room::new(WAITING_EXPRESSIONS),
+            inputs: FairSemaphore::new(INPUTS),
+            expressions: FairSemaphore::new(EXPRESSIONS),
+            waiting_expressions: FairSemaphore::new(WAITING_EXPRESSIONS),
             packs: Mutex::new(packs),
         });
         Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate, library: None })

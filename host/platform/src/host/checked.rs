@@ -150,7 +150,7 @@ mod tests {
             assert!(host.checked_before(&other, &lies).is_none(), "{other:?}");
         }
         assert!(host.checked_before(&asks_nothing, &Folder::nowhere()).is_none());
-        assert!(host.of("other".into()).checked_before(&asks_nothing, &lies).is_none());
+        assert!(host.for_tenant("other".into()).checked_before(&asks_nothing, &lies).is_none());
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
         let first = graph(check(&host, &source, folder.path()));
         assert!(Arc::ptr_eq(&first, &graph(check(&host, &source, folder.path()))));
         let strict = Policy { grants: Some(Default::default()), ..Policy::default() };
-        let refused = check(&host.clone().within(Arc::new(strict)), &source, folder.path());
+        let refused = check(&host.clone().with_policy(Arc::new(strict)), &source, folder.path());
         assert!(refused.flow.is_none(), "{:?}", refused.diagnostics);
         assert!(Arc::ptr_eq(&first, &graph(check(&host, &source, folder.path()))));
     }
@@ -188,7 +188,7 @@ mod tests {
     fn one_tenant_forgets_its_own() {
         let (host, folder) = (host(), tempfile::tempdir().unwrap());
         let numbered = |number: usize| flow(&format!("type: control.noop, input: {{ value: {number} }}"));
-        let other = host.of("other".into());
+        let other = host.for_tenant("other".into());
         let kept = graph(check(&other, &numbered(0), folder.path()));
         let first = graph(check(&host, &numbered(0), folder.path()));
         (1..FLOWS).for_each(|number| _ = graph(check(&host, &numbered(number), folder.path())));

@@ -12,7 +12,7 @@ use flowcell_flow::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    host::home::{Callee, Place},
+    host::home::{Callee, FlowLocation},
     world::simulate::{SERVICES, Simulate},
 };
 
@@ -49,7 +49,7 @@ pub(crate) struct Content {
     pub(crate) built_in: BTreeSet<String>,
     /// The flow's place, for names that its runs compute. Runs that older versions accepted have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) home: Option<Place>,
+    pub(crate) home: Option<FlowLocation>,
     /// The flows that a run can call, directly or through others, by the names that callers use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) called: BTreeMap<String, Callee>,

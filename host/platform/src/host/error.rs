@@ -3,7 +3,7 @@
 use std::{fmt, io, path::PathBuf};
 
 use flowcell_contract::{Tenant, code};
-use flowcell_engine::{PackError, Refusal};
+use flowcell_engine::{PackError, PackErrorKind};
 use flowcell_flow::{Diagnostic, Location, Severity, Source};
 use flowcell_runtime::{OpenError, sql::OpenSharedStoreError, sqlite::OpenStoreError};
 use flowcell_schema::TooCostly;
@@ -33,7 +33,7 @@ pub enum Error {
         /// The origin of the pack, for messages.
         origin: String,
         /// The engine's reason.
-        source: Refusal,
+        source: PackErrorKind,
     },
     /// An installed pack cannot be used.
     #[error(transparent)]
@@ -72,7 +72,7 @@ impl Error {
 
 impl From<PackError> for Error {
     fn from(error: PackError) -> Error {
-        Error::Pack { origin: error.origin, source: error.refusal }
+        Error::Pack { origin: error.origin, source: error.kind }
     }
 }
 

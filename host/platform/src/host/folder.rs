@@ -8,7 +8,7 @@ use std::{
 };
 
 use cap_std::{ambient_authority, fs::Dir};
-use flowcell_contract::{Tenant, places::TENANTS_FOLDER};
+use flowcell_contract::{Tenant, host_files::TENANTS_FOLDER};
 use flowcell_flow::{CheckContext, CheckMode, Source};
 
 use crate::host::agentic;

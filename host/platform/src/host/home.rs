@@ -20,7 +20,7 @@ pub(crate) const PINNED_FLOWS: usize = 256;
 
 /// The place of a flow, as its runs record it. A flow that came over the network has no folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct FlowLocation {
     /// The absolute path of the flow's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     folder: Option<String>,
@@ -32,15 +32,15 @@ pub(crate) struct Place {
     library: bool,
 }
 
-impl Place {
+impl FlowLocation {
     /// Returns the place of a folder, independent of the current folder of this process.
-    pub(crate) fn of(folder: &Folder) -> Place {
+    pub(crate) fn of(folder: &Folder) -> FlowLocation {
         let absolute = |path: &Path| {
             let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
             std::path::absolute(here).ok()?.to_str().map(str::to_owned)
         };
-        let Some(path) = folder.path() else { return Place::default() };
-        Place { folder: absolute(&path), project: absolute(folder.project()), library: folder.is_library() }
+        let Some(path) = folder.path() else { return FlowLocation::default() };
+        FlowLocation { folder: absolute(&path), project: absolute(folder.project()), library: folder.is_library() }
     }
 
     /// Opens the folder. `library` is the folder of the tenant's library in this process. It replaces a library's

@@ -17,7 +17,7 @@ use crate::{
         blocking::blocking,
         content::Content,
         folder::{Folder, library_of},
-        home::{Callee, Home, PINNED_FLOWS, Place, granted_flows},
+        home::{Callee, FlowLocation, Home, PINNED_FLOWS, granted_flows},
         loaded::{LoadedFlow, log_kept},
     },
     world::simulate::Simulate,
@@ -185,7 +185,7 @@ impl Host {
     pub(super) fn content_at(&self, flow: &LoadedFlow, home: &Home) -> Content {
         let (place, called) = match home.is_old() {
             true => (None, BTreeMap::new()),
-            false => (Some(Place::of(&home.folder)), home.flows.clone()),
+            false => (Some(FlowLocation::of(&home.folder)), home.flows.clone()),
         };
         Content { home: place, called, simulate: Simulate::clone(&self.simulate), ..self.content(flow) }
     }

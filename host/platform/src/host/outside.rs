@@ -11,8 +11,8 @@ use super::{Host, homes::Homes, tool_runs::CalledFlows};
 use crate::{
     host::home::Home,
     world::{
-        rehearsal::Simulated,
         services::{self, Services},
+        test_run::Simulated,
         tools::{self, Tools},
     },
 };

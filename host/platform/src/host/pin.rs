@@ -110,7 +110,7 @@ impl Host {
                 (Some(blob), None) => self.shared.engine.add_pack(kept(blob)?, &digest.0),
                 (None, None) => return Err(lost(&format!("the store does not have the pack {digest}"))),
             };
-            let pack = pack.map_err(|error| lost(&error.refusal))?;
+            let pack = pack.map_err(|error| lost(&error.kind))?;
             register(&mut catalog, pack, &content.name).map_err(|error| lost(&error))?;
         }
         Ok(flowcell_flow::load_from(&content.source(), &catalog, files, &content.start))

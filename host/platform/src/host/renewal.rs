@@ -141,7 +141,7 @@ mod tests {
         for (packs, expected) in
             [(None, vec![]), (Some(vec![brought]), vec![]), (Some(vec![]), vec![("pack_denied", 2)])]
         {
-            let host = host.clone().within(Arc::new(Policy { packs, ..Policy::default() }));
+            let host = host.clone().with_policy(Arc::new(Policy { packs, ..Policy::default() }));
             let denied = host.denied_packs(&content);
             assert_eq!(denied.iter().map(|found| (found.code, found.location.line)).collect::<Vec<_>>(), expected);
         }

@@ -21,7 +21,7 @@ impl CalledFlows {
     async fn run(&self, flow: &LoadedFlow, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
         let run = RunId::from(format!("{}.tool-{}", outgoing.caller.run_id, outgoing.key));
         let options = RunOptions {
-            session_id: Some(run),
+            run_id: Some(run),
             input,
             parent: Some(outgoing.caller.run_id.clone()),
             wait_for_answers: true,

@@ -15,7 +15,7 @@ use cap_std::{
     fs::{Dir, DirEntry, File, OpenOptions},
 };
 
-use flowcell_contract::places::VERSIONS_FOLDER as VERSIONS;
+use flowcell_contract::host_files::VERSIONS_FOLDER as VERSIONS;
 
 use crate::host::folder::{guard, is_flow_name, limited};
 
@@ -66,7 +66,7 @@ impl Ending {
 }
 
 /// The files of a library whose folder exists.
-pub(super) struct Files {
+pub(super) struct LibraryFiles {
     dir: Dir,
     folder: PathBuf,
 }
@@ -100,18 +100,18 @@ impl fmt::Display for LinkError {
 /// The lock that prevents changes of the library by other callers.
 pub(super) struct Lock(#[expect(dead_code, reason = "closing it gives the lock back")] std::fs::File);
 
-impl Files {
+impl LibraryFiles {
     /// Opens the files of a folder. It returns `None` if the folder does not exist.
-    pub(super) fn open(folder: &Path) -> io::Result<Option<Files>> {
+    pub(super) fn open(folder: &Path) -> io::Result<Option<LibraryFiles>> {
         let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let dir = if_there(Dir::open_ambient_dir(here, ambient_authority()))?;
-        Ok(dir.map(|dir| Files { dir, folder: folder.to_owned() }))
+        Ok(dir.map(|dir| LibraryFiles { dir, folder: folder.to_owned() }))
     }
 
     /// Opens the files of a folder, and creates the folder if needed.
-    pub(super) fn create(folder: &Path) -> io::Result<Files> {
+    pub(super) fn create(folder: &Path) -> io::Result<LibraryFiles> {
         std::fs::create_dir_all(folder)?;
-        Files::open(folder)?.ok_or_else(|| ErrorKind::NotFound.into())
+        LibraryFiles::open(folder)?.ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     /// Waits for the lock of the library.

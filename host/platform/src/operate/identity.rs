@@ -107,7 +107,7 @@ pub struct Caller {
 
 /// An error of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum AuthError {
     /// The request has no token.
     #[error("this server requires a token: send `Authorization: Bearer TOKEN`")]
     Missing,
@@ -122,7 +122,7 @@ pub enum Refused {
 /// Authenticates the callers of a server.
 pub trait Identify: Send + Sync {
     /// Returns the caller with this token. Without a token, it returns the local caller if such callers are accepted.
-    fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused>;
+    fn identify(&self, bearer: Option<&str>) -> Result<Caller, AuthError>;
 
     /// Returns whether a caller is still authenticated, so that its streams may continue.
     fn still_knows(&self, _caller: &Caller) -> bool {
@@ -138,12 +138,12 @@ pub trait Identify: Send + Sync {
     fn tenants(&self) -> Vec<Tenant>;
 
     /// Adds an audit entry about a caller's action, if a log exists. The entry is on stable storage when this returns.
-    fn note(&self, _caller: &Caller, _action: &str, _subject: &str) -> Result<(), Refused> {
+    fn note(&self, _caller: &Caller, _action: &str, _subject: &str) -> Result<(), AuthError> {
         Ok(())
     }
 
     /// Returns the operator's policy for a tenant.
-    fn policy(&self, _tenant: &Tenant) -> Result<Policy, Refused> {
+    fn policy(&self, _tenant: &Tenant) -> Result<Policy, AuthError> {
         Ok(Policy::default())
     }
 }
@@ -152,7 +152,7 @@ pub trait Identify: Send + Sync {
 pub struct Local;
 
 impl Identify for Local {
-    fn identify(&self, _bearer: Option<&str>) -> Result<Caller, Refused> {
+    fn identify(&self, _bearer: Option<&str>) -> Result<Caller, AuthError> {
         Ok(Caller { tenant: Tenant::local(), scopes: Scopes::all(), token: None, policy: Arc::default() })
     }
 

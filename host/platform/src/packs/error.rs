@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use flowcell_contract::{Digest, Failure};
-use flowcell_engine::Refusal;
+use flowcell_engine::PackErrorKind;
 use flowcell_services::code;
 
 use super::{Difference, PackId};
@@ -53,7 +53,7 @@ pub enum InstallError {
         /// The source of the file.
         origin: String,
         /// The reason of the refusal.
-        source: Refusal,
+        source: PackErrorKind,
     },
     /// The source has another pack than the caller asked for.
     #[error("{origin} has {found}, not {wanted}")]

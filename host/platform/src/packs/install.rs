@@ -1,7 +1,7 @@
 //! Checks a fetched pack and installs it.
 
 use flowcell_contract::ManifestError;
-use flowcell_engine::{Inspection, Refusal, inspect, is_reserved};
+use flowcell_engine::{Inspection, PackErrorKind, inspect, is_reserved};
 
 use super::{
     Asks, Difference, InstallError, Lock, Locked, PackId, PackStore, Signature, Signer, Source, Trust, store::Kept,
@@ -52,7 +52,7 @@ impl Arrival {
         let inspection = inspect(&self.bytes).and_then(|inspection| {
             let name = &inspection.manifest.name;
             match is_reserved(name) {
-                true => Err(Refusal::Reserved(name.clone())),
+                true => Err(PackErrorKind::Reserved(name.clone())),
                 false => check_name(name).map(|()| inspection),
             }
         });
@@ -61,13 +61,13 @@ impl Arrival {
 }
 
 /// Refuses a name that a flow or a list of trusted keys cannot contain.
-fn check_name(name: &str) -> Result<(), Refusal> {
+fn check_name(name: &str) -> Result<(), PackErrorKind> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     match plain && (1..=MAX_NAME).contains(&name.len()) {
         true => Ok(()),
         false => {
             let message = format!("`name` must have 1 to {MAX_NAME} letters, digits, `_` and `-`, not {name:?}");
-            Err(Refusal::Manifest(ManifestError { message }))
+            Err(PackErrorKind::Manifest(ManifestError { message }))
         }
     }
 }

@@ -206,7 +206,7 @@ edges: []
         let flow = host.load_source(Source { name: "asks.yaml".into(), text: text.into() }).unwrap();
         let list: Vec<u32> = (0..400).collect();
         let input = Json::from(json!({ "text": "x".repeat(60_000), "list": list }));
-        let options = RunOptions { session_id: Some("r".into()), input, ..RunOptions::default() };
+        let options = RunOptions { run_id: Some("r".into()), input, ..RunOptions::default() };
         let runner = host.runner(&flow, options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         assert_eq!(runtime.block_on(runner.run()).status, RunStatus::Parked);

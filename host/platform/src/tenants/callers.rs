@@ -13,7 +13,7 @@ use super::{TenantError, Tenants};
 use crate::{
     Host,
     operate::{
-        identity::{Caller, Identify, Local, Refused},
+        identity::{AuthError, Caller, Identify, Local},
         policy::Policy,
         record::TENANT,
     },
@@ -61,9 +61,9 @@ impl Callers {
 }
 
 impl Identify for Callers {
-    fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused> {
+    fn identify(&self, bearer: Option<&str>) -> Result<Caller, AuthError> {
         let is_asked = self.asks_for_tokens()
-            || (bearer.is_some() || self.look_is_due()) && self.look().map_err(|_| Refused::Unavailable)?;
+            || (bearer.is_some() || self.look_is_due()) && self.look().map_err(|_| AuthError::Unavailable)?;
         if is_asked { self.tenants.identify(bearer) } else { Local.identify(bearer) }
     }
 
@@ -80,11 +80,11 @@ impl Identify for Callers {
         Identify::tenants(&self.tenants)
     }
 
-    fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), Refused> {
+    fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {
         Identify::note(&self.tenants, caller, action, subject)
     }
 
-    fn policy(&self, tenant: &Tenant) -> Result<Policy, Refused> {
+    fn policy(&self, tenant: &Tenant) -> Result<Policy, AuthError> {
         Identify::policy(&self.tenants, tenant)
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{OPERATOR, TenantError, Tenants, audit::Outcome};
 use crate::{
     FlowLibrary,
-    drive::triggers::operation::{Act, TriggerDesk},
+    drive::triggers::operation::{Act, TriggerAdmin},
     files::operation::Deed,
     operate::{documents::to_json, policy::Policy, vault::Hidden},
 };
@@ -159,7 +159,7 @@ impl Tenants {
                 self.vault().remove(&self.known(tenant)?, OPERATOR, name)?;
                 Ok(done)
             }
-            Operation::File { tenant, deed } => Ok(self.host.of(self.known(tenant)?).files().operate(deed)?),
+            Operation::File { tenant, deed } => Ok(self.host.for_tenant(self.known(tenant)?).files().operate(deed)?),
             Operation::RotateSecretKey { key } => {
                 let rotated = self.vault().rotate(&self.owners()?, OPERATOR, key.as_ref().map(Hidden::text))?;
                 Ok(to_json("rotated", &rotated)?)
@@ -182,8 +182,8 @@ impl Tenants {
         if tenant != Tenant::local() {
             self.tenant(tenant.as_str())?;
         }
-        let host = self.host.of(tenant.clone());
-        let desk = TriggerDesk::new(&host, FlowLibrary::of_tenant(folder, &tenant));
+        let host = self.host.for_tenant(tenant.clone());
+        let desk = TriggerAdmin::new(&host, FlowLibrary::of_tenant(folder, &tenant));
         Ok(match (trigger, act) {
             (None, _) => desk.list()?.into(),
             (Some((flow, id)), None) => desk.show(flow, id)?,

@@ -41,6 +41,6 @@ impl Tenants {
 
     /// Returns the host for a tenant, with its policy.
     pub fn host(&self, tenant: &Tenant) -> Result<Host, TenantError> {
-        Ok(self.host.of(tenant.clone()).within(Arc::new(self.policy(tenant.as_str())?)))
+        Ok(self.host.for_tenant(tenant.clone()).with_policy(Arc::new(self.policy(tenant.as_str())?)))
     }
 }

@@ -6,7 +6,7 @@
 use std::{io, net::IpAddr, sync::Arc};
 
 use flowcell_contract::Tenant;
-use flowcell_engine::Room;
+use flowcell_engine::FairSemaphore;
 use flowcell_services::egress::{Resolve, SystemResolver};
 use futures_util::future::BoxFuture;
 
@@ -18,24 +18,24 @@ type Find = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
 /// A resolver that tenants share.
 pub(crate) struct SharedResolver {
-    room: Room,
+    semaphore: FairSemaphore,
     find: Arc<Find>,
 }
 
 impl Default for SharedResolver {
     /// Uses the system's resolver.
     fn default() -> SharedResolver {
-        SharedResolver { room: Room::new(LOOK_UPS), find: Arc::new(SystemResolver::addresses) }
+        SharedResolver { semaphore: FairSemaphore::new(LOOK_UPS), find: Arc::new(SystemResolver::addresses) }
     }
 }
 
 impl Resolve for SharedResolver {
     fn resolve<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
-            let place = self.room.take(tenant, 1).await;
+            let permit = self.semaphore.take(tenant, 1).await;
             let (find, name) = (self.find.clone(), name.to_owned());
             let found = tokio::task::spawn_blocking(move || {
-                let _place = place;
+                let _permit = permit;
                 find(&name)
             });
             found.await.map_err(io::Error::other)?
@@ -69,14 +69,14 @@ mod tests {
             }
             Ok(vec![IpAddr::from([192, 0, 2, 1])])
         };
-        let resolver = Arc::new(SharedResolver { room: Room::new(8), find: Arc::new(find) });
+        let resolver = Arc::new(SharedResolver { semaphore: FairSemaphore::new(8), find: Arc::new(find) });
         let asks = (0..100).map(|_| {
             let resolver = resolver.clone();
             tokio::spawn(async move { resolver.resolve(&"a".into(), "silent.example").await })
         });
         let asks: Vec<_> = asks.collect();
         tokio::task::yield_now().await;
-        assert_eq!(resolver.room.taken(), 4);
+        assert_eq!(resolver.semaphore.taken(), 4);
         let found = resolver.resolve(&"b".into(), "answers.example").await.unwrap();
         assert_eq!(found, [IpAddr::from([192, 0, 2, 1])]);
         // A cancelled caller returns no permit, since its thread still waits.
@@ -84,7 +84,7 @@ mod tests {
         for ask in asks {
             assert!(ask.await.unwrap_err().is_cancelled());
         }
-        assert_eq!(resolver.room.taken(), 4);
+        assert_eq!(resolver.semaphore.taken(), 4);
         assert!(resolver.resolve(&"b".into(), "answers.example").await.is_ok());
         assert!(begun.load(Ordering::SeqCst) <= 4);
         drop(end);

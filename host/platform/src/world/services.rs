@@ -140,9 +140,9 @@ impl Services {
             Request::read(&outgoing.call).map(|request| format!("service:{}", request.service)).unwrap_or_default();
         Box::pin(async move {
             let within = Duration::from_millis(images.profile().timeout_ms());
-            let places = images.profile().max_calls();
-            let server = Server { name: &name, places, within, code: flowcell_services::code::MODEL_OVERLOADED };
-            let _place = usage.place(&outgoing.caller.tenant, server).await?;
+            let permits = images.profile().max_calls();
+            let server = Server { name: &name, permits, within, code: flowcell_services::code::MODEL_OVERLOADED };
+            let _permit = usage.permit(&outgoing.caller.tenant, server).await?;
             let (most, made) = (|| images.most_it_costs(&args, outgoing.effect), images.make(&args, &outgoing));
             usage.pay(&outgoing.caller.tenant, &PICTURES, most, made).await
         })

@@ -5,27 +5,27 @@
 //! | room | contents |
 //! |---|---|
 //! | `policy` | granted tools, and calls that need no approval |
-//! | `shelf` | all tools, with their names for models |
+//! | `tool_list` | all tools, with their names for models |
 //! | `shown` | the arguments of a call in a question to a person |
 
 mod policy;
-mod shelf;
 mod shown;
+mod tool_list;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use flowcell_contract::{
     Admission, Ask, BuiltIn, Call, Caller, Capability, Catalog, Effect, Failure, Json, Outgoing, Tenant, Value, code,
 };
-use flowcell_engine::Place;
+use flowcell_engine::Permit;
 use flowcell_flow::{Source, graph::Graph};
 use flowcell_services::mcp::McpTools;
 use futures_util::future::BoxFuture;
 
 use crate::operate::usage::{Usage, shares::Server};
 use policy::Action;
-use shelf::{Kind, Named, Tool};
 use shown::Shown;
+use tool_list::{Kind, Named, Tool};
 
 /// The name of the capability, in calls and in grants.
 pub(crate) const INTERFACE: &str = BuiltIn::Tools.name();
@@ -78,13 +78,13 @@ pub(crate) struct Tools {
 }
 
 /// A parsed call of a tool.
-struct Wish {
+struct ToolCall {
     tool: Tool,
     input: Json,
 }
 
 impl Tools {
-    fn wish(&self, call: &Call, caller: &Caller) -> Result<Wish, Failure> {
+    fn parse_call(&self, call: &Call, caller: &Caller) -> Result<ToolCall, Failure> {
         let args = call.args.json();
         let wrong = |why: &str| Failure::new(code::INVALID_INPUT, why);
         let name = args.get("tool").and_then(Json::as_str).ok_or_else(|| wrong("`tool` must name a tool"))?;
@@ -103,7 +103,7 @@ impl Tools {
         // Grants and rules apply to the tool that was found, not to the name in the call.
         let tool = self.find(name).filter(|tool| policy::is_granted(caller, &tool.named));
         let tool = tool.ok_or_else(|| policy::not_granted(caller, name))?;
-        Ok(Wish { tool, input })
+        Ok(ToolCall { tool, input })
     }
 
     /// Returns the tools that match the patterns and are granted and not denied.
@@ -123,7 +123,7 @@ impl Tools {
     }
 
     async fn perform_call(self, outgoing: Outgoing) -> Result<Value, Failure> {
-        let Wish { tool, input } = self.wish(&outgoing.call, &outgoing.caller)?;
+        let ToolCall { tool, input } = self.parse_call(&outgoing.call, &outgoing.caller)?;
         if self.simulated {
             let told = [("simulated", Json::from(true)), ("tool", Json::from(tool.asked)), ("input", input)];
             return Ok(answer(Json::object(told)));
@@ -140,24 +140,24 @@ impl Tools {
     async fn output(&self, tool: Tool, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
         match tool.kind {
             Kind::Node(node) => {
-                let source = shelf::flow_of_node(&node, &outgoing.caller);
+                let source = tool_list::flow_of_node(&node, &outgoing.caller);
                 let output = self.flows.run_source(&source, input, outgoing).await?;
                 Ok(output.get("output").cloned().unwrap_or_default())
             }
             Kind::Flow(name) => self.flows.run_flow(&name, input, outgoing).await,
             Kind::Mcp { server, tool } => {
                 let (tenant, within) = (&outgoing.caller.tenant, Duration::MAX);
-                let _place = self.place(tenant, &server, &format!("mcp:{server}")).await?;
+                let _permit = self.permit(tenant, &server, &format!("mcp:{server}")).await?;
                 self.mcp.call(tenant, &server, &tool, input, within, outgoing.progress.clone()).await
             }
         }
     }
 
     /// Waits for a permit of an MCP server. Calls and lists of tools have separate permits.
-    async fn place(&self, tenant: &Tenant, server: &str, name: &str) -> Result<Option<Place>, Failure> {
-        let Some((places, within)) = self.mcp.places(server) else { return Ok(None) };
-        let server = Server { name, places, within, code: flowcell_services::code::MCP_CONNECT };
-        self.usage.place(tenant, server).await
+    async fn permit(&self, tenant: &Tenant, server: &str, name: &str) -> Result<Option<Permit>, Failure> {
+        let Some((permits, within)) = self.mcp.places(server) else { return Ok(None) };
+        let server = Server { name, permits, within, code: flowcell_services::code::MCP_CONNECT };
+        self.usage.permit(tenant, server).await
     }
 
     /// Returns the effect of a call of the named tool, if it exists.
@@ -184,7 +184,7 @@ impl Capability for Tools {
         if !matches!(&*call.function, "call" | "start-call") {
             return Err(Failure::new(code::DENIED, format!("`tools` has no function `{}`", call.function)));
         }
-        let Wish { tool, input } = self.wish(call, caller)?;
+        let ToolCall { tool, input } = self.parse_call(call, caller)?;
         let Shown { text: shown, cuts } = Shown::new(&input);
         let ask = match policy::action(caller, &tool.named, &input) {
             Action::Allow => None,

@@ -42,18 +42,18 @@ struct Live {
 }
 
 /// The input and config of an attempt, until the record of the attempt's end has their digest.
-enum Given {
+enum PendingInput {
     /// The values, shared with the attempt.
     Parts(Value, Value),
     /// The form that is recorded.
     Known(Option<Received>),
 }
 
-impl Given {
+impl PendingInput {
     fn record(self) -> Option<Received> {
         match self {
-            Given::Parts(input, config) => Received::digest_of(&input, &config),
-            Given::Known(received) => received,
+            PendingInput::Parts(input, config) => Received::digest_of(&input, &config),
+            PendingInput::Known(received) => received,
         }
     }
 }
@@ -69,7 +69,7 @@ pub(super) struct Attempts {
     evicted: HashMap<TaskKey, Number>,
     /// The times at which to check whether an attempt still waits, in order.
     checks: VecDeque<(u64, TaskKey, Number)>,
-    given: HashMap<TaskKey, Given>,
+    given: HashMap<TaskKey, PendingInput>,
 }
 
 impl Attempts {
@@ -153,7 +153,7 @@ impl Attempts {
     pub(super) fn evict(&mut self, task: TaskKey, attempt: Number) {
         self.withdraw(task);
         if let Some(given) = self.given.remove(&task) {
-            self.given.insert(task, Given::Known(given.record()));
+            self.given.insert(task, PendingInput::Known(given.record()));
         }
         self.keep_evicted(task, attempt);
     }
@@ -179,9 +179,9 @@ impl Attempts {
         let long = attempt.as_ref().ok().filter(|attempt| Received::takes_long(&attempt.input, &attempt.config));
         let long = long.filter(|_| !is_kept).map(|attempt| off_thread(attempt.input.clone(), attempt.config.clone()));
         let given = match attempt {
-            Ok(_) if is_kept => Given::Known(Some(Received::Nothing)),
-            Ok(attempt) => Given::Parts(attempt.input.clone(), attempt.config.clone()),
-            Err(_) => Given::Known(None),
+            Ok(_) if is_kept => PendingInput::Known(Some(Received::Nothing)),
+            Ok(attempt) => PendingInput::Parts(attempt.input.clone(), attempt.config.clone()),
+            Err(_) => PendingInput::Known(None),
         };
         self.given.insert(task, given);
         long
@@ -189,7 +189,7 @@ impl Attempts {
 
     /// Replaces the input of an attempt by its recorded form.
     pub(super) fn set_received(&mut self, task: TaskKey, received: Option<Received>) {
-        self.given.insert(task, Given::Known(received));
+        self.given.insert(task, PendingInput::Known(received));
     }
 
     /// Writes the recorded input of an attempt onto the fact that ends or pauses it.

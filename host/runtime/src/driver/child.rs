@@ -14,7 +14,7 @@ use crate::{
     fact::{RunEnd, TaskKey},
     hub::{Channel, Command, Hub},
     limits::MAX_REPEATS,
-    live::Place,
+    live::LivePermit,
     outcome,
     ports::{Pin, Record},
     state::RunState,
@@ -106,7 +106,7 @@ impl Caller<'_> {
 pub(super) fn drive(
     mut driver: Driver,
     begin: Begin,
-    place: Place,
+    place: LivePermit,
     (task, attempt): (TaskKey, u32),
     commands: mpsc::Sender<Command>,
 ) -> JoinHandle<()> {

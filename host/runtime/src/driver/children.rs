@@ -13,7 +13,7 @@ use crate::{
     command::{HubError, RunCommand},
     fact::TaskKey,
     hub::{Command, Hub},
-    live::Place,
+    live::LivePermit,
     result::{Idle, Waiting},
 };
 
@@ -52,12 +52,12 @@ pub(super) struct Children {
     driven: HashMap<TaskKey, Child>,
     queued: HashMap<TaskKey, Queued>,
     /// The run's own place among the live runs, while it is driven.
-    place: Option<Place>,
+    place: Option<LivePermit>,
 }
 
 impl Children {
     /// Takes the place in which the run itself is driven.
-    pub(super) fn take(&mut self, place: Place) {
+    pub(super) fn take(&mut self, place: LivePermit) {
         self.place = Some(place);
     }
 
@@ -172,9 +172,9 @@ impl Children {
         (task, attempt): (TaskKey, u32),
         call: &FlowCall,
         run: &RunId,
-        enter: impl FnOnce() -> Place,
+        enter: impl FnOnce() -> LivePermit,
         commands: &mpsc::Sender<Command>,
-    ) -> Option<Result<Place, Failure>> {
+    ) -> Option<Result<LivePermit, Failure>> {
         let mut waiting = self.place.get_or_insert_with(enter).below(run);
         if let Some(place) = (&mut waiting).now_or_never() {
             return Some(place);

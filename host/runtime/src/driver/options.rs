@@ -9,7 +9,7 @@ use super::early::EarlyAnswers;
 use crate::ports::Record;
 
 /// Outputs of nodes of the flow itself that do not run.
-pub(crate) type Given = HashMap<NodeIx, Value>;
+pub(crate) type FixtureOutputs = HashMap<NodeIx, Value>;
 
 /// The identity of a driven run.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub(crate) struct DriveOptions {
     /// Answers that were given before the questions are asked.
     pub(crate) answers: EarlyAnswers,
     /// Outputs of nodes that do not run.
-    pub(crate) given: Given,
+    pub(crate) given: FixtureOutputs,
     /// The time that the driver stays while only timers move the run on. `None`: no limit.
     pub(crate) patience_ms: Option<u64>,
     /// True if the run parks once only people and events can move it on.

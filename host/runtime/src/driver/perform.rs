@@ -25,7 +25,7 @@ use crate::{
     fact::{AgentFact, CallRecord, Fact, ScopeId, TaskKey, Write},
     hub::{Channel, Command},
     limits::{EVICT_MS, MAX_DEPTH},
-    live::Place,
+    live::LivePermit,
     outstanding::{Outstanding, Timer},
     ports::{StageError, Unit},
     publish::Projector,
@@ -428,7 +428,7 @@ impl Driver {
     }
 
     /// Starts the run that a task calls. Without a place the call fails.
-    fn start_child(&mut self, (task, attempt): (TaskKey, u32), call: &FlowCall, place: Result<Place, Failure>) {
+    fn start_child(&mut self, (task, attempt): (TaskKey, u32), call: &FlowCall, place: Result<LivePermit, Failure>) {
         let opened = place.and_then(|place| Ok((place, self.caller().open(task, call)?)));
         match opened {
             Ok((place, (driver, hub, begin))) => {

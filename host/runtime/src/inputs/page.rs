@@ -6,7 +6,7 @@ use flowcell_contract::{Failure, Json, RunId, Tenant, VALUE_BYTES, Value};
 use flowcell_flow::graph::Graph;
 use serde::Serialize;
 
-use super::{InputDigest, MadeCall, Place, Rendered, Visited, each_attempt};
+use super::{InputDigest, MadeCall, Rendered, TaskPosition, Visited, each_attempt};
 use crate::{
     fact::Received,
     paging::{Filling, Most},
@@ -156,7 +156,7 @@ impl TaskInputs {
         (tenant, run): (&Tenant, &RunId),
         (address, window): (&str, Window),
     ) -> Result<TaskInputs, StoreError> {
-        let place = Place::of(address);
+        let place = TaskPosition::of(address);
         let mut inputs = TaskInputs::none(run.clone(), address);
         if !graph.nodes.iter().any(|node| node.id.as_str() == place.node) {
             inputs.absence = Absence::UnknownNode;

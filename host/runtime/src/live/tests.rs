@@ -15,25 +15,25 @@ fn live(most: Option<u32>) -> Arc<LiveRuns> {
     live
 }
 
-fn root(live: &Arc<LiveRuns>, tenant: &str, run: &str) -> Place {
+fn root(live: &Arc<LiveRuns>, tenant: &str, run: &str) -> LivePermit {
     live.enter(&tenant.into(), &run.into())
 }
 
 /// Asks for a place below a run: there is one, there will be none, or it waits.
-fn below(parent: &Place) -> Result<Result<Place, Failure>, Waiting> {
+fn below(parent: &LivePermit) -> Result<Result<LivePermit, Failure>, Waiting> {
     let mut waiting = parent.below(&"child".into());
     (&mut waiting).now_or_never().ok_or(waiting)
 }
 
-fn placed(parent: &Place) -> Place {
+fn placed(parent: &LivePermit) -> LivePermit {
     below(parent).ok().unwrap().unwrap()
 }
 
-fn waits(parent: &Place) -> Waiting {
+fn waits(parent: &LivePermit) -> Waiting {
     below(parent).err().unwrap()
 }
 
-fn refused(parent: &Place) -> String {
+fn refused(parent: &LivePermit) -> String {
     below(parent).ok().unwrap().err().unwrap().code
 }
 

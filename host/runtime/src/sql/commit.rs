@@ -16,14 +16,14 @@ use super::{
 };
 use crate::{
     ports::{Entry, Record, StoredStatus},
-    rows::{Place, checksum, cut::ExternalizedRow},
+    rows::{UnitPosition, checksum, cut::ExternalizedRow},
 };
 
 /// The row of a run, and the end of its journal.
 #[derive(Clone, Copy)]
 pub(super) struct At {
     row: i64,
-    place: Place,
+    place: UnitPosition,
 }
 
 /// The rows of runs that the writer has written to.
@@ -121,7 +121,7 @@ impl Commit<'_> {
         let found = self.connection.rows(&sql, tops.keys().map(|row| Arg::from(*row)).collect()).await?;
         let mut holding = HashMap::new();
         for row in found {
-            let place = Place { next_seq: row.number(2)?, checksum: row.number(3)? as u32 };
+            let place = UnitPosition { next_seq: row.number(2)?, checksum: row.number(3)? as u32 };
             holding.insert(row.int(0)?, (row.int(1)?, place));
         }
         let mut lost = false;
@@ -173,7 +173,7 @@ impl Commit<'_> {
             let sql = "SELECT id, next_seq, tail FROM flowcell_runs WHERE tenant = ? AND hash = ?";
             let row = self.connection.row(sql, args![entry.tenant.as_str(), hash(parent.as_str())]).await?;
             if let Some(row) = row {
-                let place = Place { next_seq: row.number(1)?, checksum: row.number(2)? as u32 };
+                let place = UnitPosition { next_seq: row.number(1)?, checksum: row.number(2)? as u32 };
                 self.rows.insert((entry.tenant.clone(), parent), At { row: row.int(0)?, place });
                 found = true;
             }
@@ -205,7 +205,7 @@ impl Commit<'_> {
                 self.shared.claims.lose(&fence.top);
                 return Err(SqlError::Again);
             }
-            let place = Place { next_seq: row.number(3)?, checksum: row.number(4)? as u32 };
+            let place = UnitPosition { next_seq: row.number(3)?, checksum: row.number(4)? as u32 };
             self.rows.insert(key(entry), At { row: row.int(0)?, place });
         }
         Ok(())
@@ -276,7 +276,7 @@ impl Commit<'_> {
             blobs.add(&entry.tenant, body.blobs);
             let facts = unit.facts.len() as u64;
             units.push(args![at.row, unit.first_seq, facts, unit.ts, body.text, body.cuts, u64::from(sum)]);
-            let after = At { row: at.row, place: Place { next_seq: unit.next_seq(), checksum: sum } };
+            let after = At { row: at.row, place: UnitPosition { next_seq: unit.next_seq(), checksum: sum } };
             ends.insert(run, after);
             let before = at.place.next_seq;
             let change = changes.entry(at.row).or_insert(Change { before, at: after, standing: None });

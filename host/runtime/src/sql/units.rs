@@ -15,7 +15,7 @@ use super::{
 use crate::{
     limits::READ_BYTES,
     ports::{Entry, Journal, Record, Runs, StoreError, Unit},
-    rows::{Place, UnitRow, damaged, removed},
+    rows::{UnitPosition, UnitRow, damaged, removed},
 };
 
 /// The number of rows of one read.
@@ -57,7 +57,7 @@ async fn units_now(
     let Some(row) = connection.row(sql, args![tenant.as_str(), hash(run.as_str())]).await? else {
         return Ok(Ok(Vec::new()));
     };
-    let (id, end) = (row.int(0)?, Place { next_seq: row.number(1)?, checksum: row.number(2)? as u32 });
+    let (id, end) = (row.int(0)?, UnitPosition { next_seq: row.number(1)?, checksum: row.number(2)? as u32 });
     let mut at = place_before(connection, id, from).await?;
     let mut cut_out = CutOut::new(tenant);
     let (mut units, mut bytes) = (Vec::new(), 0);
@@ -102,13 +102,15 @@ fn unit_row(row: &Row) -> Result<UnitRow, SqlError> {
 }
 
 /// Returns the position before the unit that holds a fact.
-async fn place_before(connection: &mut Connection, id: i64, fact: u64) -> Result<Place, SqlError> {
+async fn place_before(connection: &mut Connection, id: i64, fact: u64) -> Result<UnitPosition, SqlError> {
     // Bounded by `first_seq < ?` so that the server seeks in the index instead of scanning from its end.
     let sql = "SELECT first_seq + facts, checksum FROM flowcell_units
         WHERE run = ? AND first_seq < ? AND first_seq + facts <= ? ORDER BY first_seq DESC LIMIT 1";
     let fact = fact.min(i64::MAX as u64);
     let found = connection.row(sql, args![id, fact, fact]).await?;
-    found.map_or(Ok(Place::default()), |row| Ok(Place { next_seq: row.number(0)?, checksum: row.number(1)? as u32 }))
+    found.map_or(Ok(UnitPosition::default()), |row| {
+        Ok(UnitPosition { next_seq: row.number(0)?, checksum: row.number(1)? as u32 })
+    })
 }
 
 /// Returns the live runs that a run has called, in the order of their start.

@@ -12,7 +12,7 @@ use std::{
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::{
-    places, private,
+    private, unit_index,
     units::{Row, text, unwritable},
 };
 use crate::{
@@ -95,7 +95,7 @@ fn hold(transaction: &Transaction<'_>) -> Result<usize, rusqlite::Error> {
         |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?));
     let live = select.query_map([], found)?.collect::<Result<Vec<_>, _>>()?;
     for (tenant, run, id) in &live {
-        let Some(end) = places::end(transaction, *id)? else { continue };
+        let Some(end) = unit_index::end(transaction, *id)? else { continue };
         Row::find(transaction, tenant, run)?.append(transaction, end.next_seq, 1, now, &body)?;
         let sql =
             "UPDATE runs SET standing = 'parked', due = NULL, attention = 1, updated = ?, next_seq = ? WHERE id = ?";

@@ -9,14 +9,13 @@ use serde::Serialize;
 use super::{
     Reader, SqliteStore,
     blobs::{CutOut, keep_values},
-    places,
     queue::Item,
-    runs,
+    runs, unit_index,
 };
 use crate::{
     limits::{INLINE_BYTES, READ_BYTES},
     ports::{Entry, Journal, Record, Runs, StoreError, Unit},
-    rows::{Place, UnitRow, checksum, cut::ExternalizedRow, damaged, removed},
+    rows::{UnitPosition, UnitRow, checksum, cut::ExternalizedRow, damaged, removed},
 };
 
 /// The row of a run, and the end of its journal.
@@ -54,7 +53,7 @@ impl Row {
     pub(super) fn find(connection: &Connection, tenant: &str, run: &str) -> Result<Row, rusqlite::Error> {
         let sql = "SELECT id FROM runs WHERE tenant = ? AND run = ?";
         let id = connection.prepare_cached(sql)?.query_row(params![tenant, run], |row| row.get(0))?;
-        Ok(Row { id, tail: places::end(connection, id)?.unwrap_or_default().checksum })
+        Ok(Row { id, tail: unit_index::end(connection, id)?.unwrap_or_default().checksum })
     }
 
     /// Appends an open unit.
@@ -83,7 +82,7 @@ impl Row {
         let unit = params![self.id, first_seq, facts, ts, checksum, body.text, body.cuts];
         let place = connection.prepare_cached(sql)?.insert(unit)?;
         self.tail = checksum;
-        places::appended(connection, place)
+        unit_index::appended(connection, place)
     }
 }
 
@@ -113,7 +112,7 @@ fn unit_row(row: &rusqlite::Row<'_>) -> Result<UnitRow, rusqlite::Error> {
 /// The units of one read.
 struct Page<'a> {
     run: &'a RunId,
-    at: Place,
+    at: UnitPosition,
     cut_out: CutOut<'a>,
     units: Vec<Arc<Unit>>,
     bytes: usize,
@@ -182,8 +181,8 @@ impl Journal for Reader {
         // Rows and blobs as they were at one time, regardless of concurrent removals.
         let transaction = connection.transaction()?;
         let Some((id, least)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
-        let late = places::late(&transaction, id)?;
-        let before = places::before(&transaction, id, &late, from)?;
+        let late = unit_index::late(&transaction, id)?;
+        let before = unit_index::before(&transaction, id, &late, from)?;
         let mut page =
             Page { run, at: before, cut_out: CutOut::new(&transaction, tenant), units: Vec::new(), bytes: 0 };
         let sql = format!(

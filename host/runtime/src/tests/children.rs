@@ -19,7 +19,7 @@ fn calls(times: usize, child: &PlannedBody, most: u32, options: RunOptions) -> (
     let world = world(&scripted, Some(lower(child, FlowPolicy::default())));
     world.live.bound(&Tenant::local(), Some(most));
     let live = world.live.clone();
-    let options = RunOptions { session_id: Some("run-1".into()), ..options };
+    let options = RunOptions { run_id: Some("run-1".into()), ..options };
     let flow = Pinned { graph: Arc::new(scripted.graph), pin: Pin("planned".into()) };
     (FlowRunner::new(flow, Arc::new(world), options).unwrap(), live)
 }

@@ -58,7 +58,7 @@ fn run(plans: Vec<Plan>, wrong: Vec<i64>, swings: bool) -> RunResult {
     let true_time = VirtualTimers(Arc::new(AtomicU64::new(BEGIN)));
     world.timers = Arc::new(Jumping { true_time, wrong, swings, looks: AtomicUsize::new(0) });
     let flow = Pinned { graph: Arc::new(scripted.graph), pin: Pin("planned".into()) };
-    let options = RunOptions { session_id: Some("run-1".into()), ..RunOptions::default() };
+    let options = RunOptions { run_id: Some("run-1".into()), ..RunOptions::default() };
     block(FlowRunner::new(flow, Arc::new(world), options).unwrap().run())
 }
 

@@ -118,7 +118,7 @@ impl Story {
     }
 
     fn world(&self) -> Arc<World> {
-        let mut world = World::in_memory(self.workers.clone(), Arc::new(Shelf(self.graphs.clone())));
+        let mut world = World::in_memory(self.workers.clone(), Arc::new(FlowMap(self.graphs.clone())));
         world.timers = Arc::new(self.clock.clone());
         world.journal = self.disk.clone();
         world.state = self.disk.clone();
@@ -133,7 +133,7 @@ impl Story {
         let nodes = self.graphs["planned"].nodes.iter();
         let yes = Json::object([("content", Json::from("yes"))]);
         let options = RunOptions {
-            session_id: Some("run-1".into()),
+            run_id: Some("run-1".into()),
             channels: vec![self.witness.clone()],
             answers: nodes.map(|node| (node.id.to_string(), yes.clone())).collect(),
             // The random graphs are not to blame for the deaths of the process.
@@ -358,9 +358,9 @@ impl Journal for AsText {
     }
 }
 
-struct Shelf(HashMap<String, Arc<Graph>>);
+struct FlowMap(HashMap<String, Arc<Graph>>);
 
-impl Flows for Shelf {
+impl Flows for FlowMap {
     fn resolve(&self, name: &str, _: &Pin) -> Result<Pinned, flowcell_contract::Failure> {
         let pin = Pin(name.into());
         Ok(Pinned { graph: self.pinned(&pin)?, pin })

@@ -100,7 +100,7 @@ fn start(main: &PlannedBody, child: Option<&PlannedBody>, policy: FlowPolicy, op
     let child = child.map(|child| lower(child, FlowPolicy::default()));
     let scripted = lower(main, policy);
     let world = world(&scripted, child);
-    let options = RunOptions { session_id: Some("run-1".into()), ..options };
+    let options = RunOptions { run_id: Some("run-1".into()), ..options };
     let flow = Pinned { graph: Arc::new(scripted.graph), pin: Pin("planned".into()) };
     FlowRunner::new(flow, Arc::new(world), options).unwrap()
 }

@@ -47,9 +47,9 @@ async fn count(calls: &dyn Calls) -> StepResult {
     Ok(Step::Done(Json::object([("count", Json::from(value))]).into()))
 }
 
-pub(crate) struct Shelf(pub(crate) Arc<Graph>);
+pub(crate) struct FlowMap(pub(crate) Arc<Graph>);
 
-impl Flows for Shelf {
+impl Flows for FlowMap {
     fn resolve(&self, name: &str, caller: &Pin) -> Result<Pinned, Failure> {
         NoFlows.resolve(name, caller)
     }
@@ -71,7 +71,7 @@ pub(crate) const ASKS: &str = "  - { id: count, type: t.count }\n  - { id: ask, 
 pub(crate) const COUNTS: &str = "  - { id: count, type: t.count }";
 
 pub(crate) fn options(run: &str) -> RunOptions {
-    RunOptions { session_id: Some(run.into()), ..RunOptions::default() }
+    RunOptions { run_id: Some(run.into()), ..RunOptions::default() }
 }
 
 pub(crate) fn answered(run: &str) -> RunOptions {

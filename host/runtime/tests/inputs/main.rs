@@ -102,9 +102,9 @@ fn answer(attempt: &Attempt) -> StepResult {
 }
 
 /// Flows by their names, which are their pins.
-struct Shelf(HashMap<&'static str, Arc<Graph>>);
+struct FlowMap(HashMap<&'static str, Arc<Graph>>);
 
-impl Flows for Shelf {
+impl Flows for FlowMap {
     fn resolve(&self, name: &str, _: &Pin) -> Result<Pinned, Failure> {
         let pin = Pin(name.into());
         Ok(Pinned { graph: self.pinned(&pin)?, pin })
@@ -148,7 +148,7 @@ fn graph(text: &str) -> Arc<Graph> {
 }
 
 /// A process, and the journal that outlives it.
-struct Place {
+struct Process {
     nodes: Arc<Nodes>,
     flow: Arc<Graph>,
     journal: Arc<dyn Journal>,
@@ -156,15 +156,15 @@ struct Place {
     stands: bool,
 }
 
-impl Place {
-    fn new(flow: &str) -> Place {
+impl Process {
+    fn new(flow: &str) -> Process {
         let world = World::in_memory(Arc::new(Nodes::default()), Arc::new(NoFlows));
-        Place { nodes: Arc::default(), flow: graph(flow), journal: world.journal, stands: false }
+        Process { nodes: Arc::default(), flow: graph(flow), journal: world.journal, stands: false }
     }
 
     /// The world of a new process.
     fn world(&self) -> Arc<World> {
-        let shelf = Shelf(HashMap::from([("f", self.flow.clone()), ("child", graph(CHILD))]));
+        let shelf = FlowMap(HashMap::from([("f", self.flow.clone()), ("child", graph(CHILD))]));
         let mut world = World::in_memory(self.nodes.clone(), Arc::new(shelf));
         world.journal = self.journal.clone();
         world.timers = Arc::new(Clock { now: AtomicU64::new(1), stands: self.stands });
@@ -173,7 +173,7 @@ impl Place {
 
     fn begin(&self, run: &str) -> FlowRunner {
         let flow = Pinned { graph: self.flow.clone(), pin: Pin("f".into()) };
-        let options = RunOptions { session_id: Some(run.into()), ..RunOptions::default() };
+        let options = RunOptions { run_id: Some(run.into()), ..RunOptions::default() };
         FlowRunner::new(flow, self.world(), options).unwrap()
     }
 
@@ -319,18 +319,18 @@ fn what_is_shown_is_what_the_component_was_given() {
         ),
     ];
     for (name, flow, status, expected) in cases {
-        let place = Place::new(&flow);
-        assert_eq!(place.run("r"), status, "{name}");
-        let mut shown = place.shown(&*place.journal, "r");
+        let process = Process::new(&flow);
+        assert_eq!(process.run("r"), status, "{name}");
+        let mut shown = process.shown(&*process.journal, "r");
         assert_eq!(shown.len(), expected.len(), "{name}: {shown:?}");
         // Attempts that end at the same time have no order.
         shown.sort();
         let mut expected = expected;
         expected.sort_unstable();
         assert_eq!(shown, expected, "{name}");
-        let as_text = Changed::of(&*place.journal, "r", |facts| facts);
-        assert_eq!(place.shown(&as_text, "r").len(), expected.len(), "{name}");
-        assert!(!place.shown(&as_text, "r").iter().any(|line| line.ends_with("Differs")), "{name}");
+        let as_text = Changed::of(&*process.journal, "r", |facts| facts);
+        assert_eq!(process.shown(&as_text, "r").len(), expected.len(), "{name}");
+        assert!(!process.shown(&as_text, "r").iter().any(|line| line.ends_with("Differs")), "{name}");
     }
 }
 
@@ -341,32 +341,32 @@ fn a_long_input_has_its_digest_when_its_attempt_ends() {
         "  - {{ id: a, type: t.noop, input: {{ x: '{long}' }} }}
   - {{ id: b, type: t.ask, input: {{ x: ['{{{{ a }}}}', '{{{{ a.x }}}}'] }} }}"
     );
-    let place = Place { stands: true, ..Place::new(&flow(&nodes, "{ from: a, to: b }")) };
-    assert_eq!(place.run("r"), RunStatus::Parked);
-    assert_eq!(place.shown(&*place.journal, "r"), ["a 1.0 succeeded Matches", "b 1.0 paused Matches"]);
+    let process = Process { stands: true, ..Process::new(&flow(&nodes, "{ from: a, to: b }")) };
+    assert_eq!(process.run("r"), RunStatus::Parked);
+    assert_eq!(process.shown(&*process.journal, "r"), ["a 1.0 succeeded Matches", "b 1.0 paused Matches"]);
 }
 
 #[test]
 fn a_flow_below_is_a_run_of_its_own() {
-    let place = Place::new(&flow("  - { id: a, type: t.flow, input: { of: x, float: 1.1 } }", ""));
-    assert_eq!(place.run("r"), RunStatus::Succeeded);
-    let child = place.journal.children_of(&Tenant::local(), &"r".into()).unwrap().remove(0);
-    assert_eq!(place.shown(&*place.journal, child.as_str()), ["inner 1.0 succeeded Matches"]);
+    let process = Process::new(&flow("  - { id: a, type: t.flow, input: { of: x, float: 1.1 } }", ""));
+    assert_eq!(process.run("r"), RunStatus::Succeeded);
+    let child = process.journal.children_of(&Tenant::local(), &"r".into()).unwrap().remove(0);
+    assert_eq!(process.shown(&*process.journal, child.as_str()), ["inner 1.0 succeeded Matches"]);
 }
 
 #[test]
 fn an_attempt_of_another_process_is_shown_before_and_after_its_end() {
-    let place = Place::new(&flow(
+    let process = Process::new(&flow(
         "  - { id: a, type: t.ask, input: { x: '{{ flow.input }}' } }
   - { id: h, type: t.noop, input: { y: '{{ a.content }}' } }",
         "{ from: a, to: h }",
     ));
-    assert_eq!(place.run("r"), RunStatus::Parked);
-    assert_eq!(place.shown(&*place.journal, "r"), ["a 1.0 paused Matches"]);
-    assert_eq!(place.resume("r", "a"), RunStatus::Succeeded);
+    assert_eq!(process.run("r"), RunStatus::Parked);
+    assert_eq!(process.shown(&*process.journal, "r"), ["a 1.0 paused Matches"]);
+    assert_eq!(process.resume("r", "a"), RunStatus::Succeeded);
     let expected = ["a 1.0 paused Matches", "a 1.1 succeeded Matches", "h 1.0 succeeded Matches"];
-    assert_eq!(place.shown(&*place.journal, "r"), expected);
-    let inputs = place.inputs(&*place.journal, "r", "a", WHOLE);
+    assert_eq!(process.shown(&*process.journal, "r"), expected);
+    let inputs = process.inputs(&*process.journal, "r", "a", WHOLE);
     assert_eq!(inputs.attempts.len(), 2);
     assert!(matches!(inputs.attempts[1].input, Input::Same { .. }), "a pause changes nothing");
 }
@@ -374,43 +374,43 @@ fn an_attempt_of_another_process_is_shown_before_and_after_its_end() {
 #[test]
 fn a_process_that_died_leaves_an_attempt_that_has_not_ended() {
     let flow = flow("  - { id: a, type: t.hang, input: { x: '{{ flow.input }}' } }", "");
-    let place = Place { stands: true, ..Place::new(&flow) };
+    let process = Process { stands: true, ..Process::new(&flow) };
     block(async {
         let begun = async {
-            while place.nodes.0.lock().unwrap().is_empty() {
+            while process.nodes.0.lock().unwrap().is_empty() {
                 tokio::task::yield_now().await;
             }
         };
-        future::select(Box::pin(place.begin("r").run()), Box::pin(begun)).await;
+        future::select(Box::pin(process.begin("r").run()), Box::pin(begun)).await;
     });
-    assert_eq!(place.shown(&*place.journal, "r"), ["a 1.0 running NotEnded"]);
+    assert_eq!(process.shown(&*process.journal, "r"), ["a 1.0 running NotEnded"]);
 }
 
 #[test]
 fn what_was_kept_from_another_run_was_given_to_nobody() {
-    let place = Place::new(&flow(
+    let process = Process::new(&flow(
         "  - { id: a, type: t.noop, input: { x: '{{ flow.input.n }}' } }
   - { id: b, type: t.noop, input: { y: '{{ a.x }}' } }",
         "{ from: a, to: b }",
     ));
-    place.run("r");
+    process.run("r");
     let repeat = Repeat { from: Some("b".into()), keep_answers: false };
-    let options = RunOptions { session_id: Some("again".into()), ..RunOptions::default() };
-    block(FlowRunner::again(place.world(), &"r".into(), repeat, options).unwrap().run());
+    let options = RunOptions { run_id: Some("again".into()), ..RunOptions::default() };
+    block(FlowRunner::retry(process.world(), &"r".into(), repeat, options).unwrap().run());
     let expected = ["a 1.0 succeeded NotRun", "b 1.0 succeeded Matches"];
-    assert_eq!(place.shown(&*place.journal, "again"), expected);
+    assert_eq!(process.shown(&*process.journal, "again"), expected);
 }
 
 #[test]
 fn a_journal_without_digests_says_so_and_one_that_was_changed_differs() {
-    let place = Place::new(&flow(
+    let process = Process::new(&flow(
         "  - { id: a, type: t.noop, input: { x: '{{ flow.input.n }}' } }
   - { id: b, type: t.noop, input: { y: '{{ a.x }}' } }
   - { id: c, type: t.noop, input: { z: 1 } }",
         "{ from: a, to: b }, { from: b, to: c }",
     ));
-    place.run("r");
-    let older = Changed::of(&*place.journal, "r", |facts| {
+    process.run("r");
+    let older = Changed::of(&*process.journal, "r", |facts| {
         let mut facts: serde_json::Value = serde_json::from_str(&facts).unwrap();
         for fact in facts.as_array_mut().unwrap() {
             let members = fact.as_object_mut().and_then(|fact| fact.values_mut().next()?.as_object_mut());
@@ -419,62 +419,62 @@ fn a_journal_without_digests_says_so_and_one_that_was_changed_differs() {
         facts.to_string()
     });
     let expected = ["a", "b", "c"].map(|node| format!("{node} 1.0 succeeded NotRecorded"));
-    assert_eq!(place.shown(&older, "r"), expected);
+    assert_eq!(process.shown(&older, "r"), expected);
     // The output of `a` is another one: what `b` was given cannot be made from it.
     let changed =
-        Changed::of(&*place.journal, "r", |facts| facts.replace(r#""output":{"x":7}"#, r#""output":{"x":8}"#));
+        Changed::of(&*process.journal, "r", |facts| facts.replace(r#""output":{"x":7}"#, r#""output":{"x":8}"#));
     let expected = ["a 1.0 succeeded Matches", "b 1.0 succeeded Differs", "c 1.0 succeeded Matches"];
-    assert_eq!(place.shown(&changed, "r"), expected);
-    let shown = serde_json::to_value(place.inputs(&changed, "r", "b", WHOLE)).unwrap();
+    assert_eq!(process.shown(&changed, "r"), expected);
+    let shown = serde_json::to_value(process.inputs(&changed, "r", "b", WHOLE)).unwrap();
     assert_eq!(shown["attempts"][0]["inputDigest"], "differs");
     assert_eq!(shown["attempts"][0]["input"], serde_json::json!({ "y": 8 }));
 }
 
 #[test]
 fn many_attempts_come_in_pages_and_each_has_one_at_least() {
-    let place = Place::new(&flow(
+    let process = Process::new(&flow(
         "  - { id: l, type: t.loop, input: { times: 300, while: 'l.last != null' },
       body: { nodes: [{ id: i, type: t.noop, input: { at: '{{ l.iteration }}', big: '{{ flow.input.text }}' } }] } }",
         "",
     ));
-    assert_eq!(place.run("r"), RunStatus::Succeeded);
+    assert_eq!(process.run("r"), RunStatus::Succeeded);
     let (mut from, mut seen) = (0, Vec::new());
     loop {
-        let page = place.inputs(&*place.journal, "r", "l", Window { from, limit: 7, bytes: 16 << 20 });
+        let page = process.inputs(&*process.journal, "r", "l", Window { from, limit: 7, bytes: 16 << 20 });
         assert!((1..=7).contains(&page.attempts.len()));
         seen.extend(page.attempts.iter().map(|attempt| attempt.resumes));
         let Some(next) = page.next else { break };
         from = next;
     }
     assert_eq!(seen, (0..=300).collect::<Vec<_>>());
-    let page = place.inputs(&*place.journal, "r", "l", Window { from: 5, limit: 100, bytes: 1 });
+    let page = process.inputs(&*process.journal, "r", "l", Window { from: 5, limit: 100, bytes: 1 });
     assert_eq!((page.attempts.len(), page.next), (1, Some(6)));
     // A pass is found among many. For an address without a pass, the answer lists the passes of the node.
-    let page = place.inputs(&*place.journal, "r", "l[250].i", WHOLE);
+    let page = process.inputs(&*process.journal, "r", "l[250].i", WHOLE);
     assert_eq!(serde_json::to_value(&page).unwrap()["attempts"][0]["input"]["at"], 250);
-    let page = place.inputs(&*place.journal, "r", "i", WHOLE);
+    let page = process.inputs(&*process.journal, "r", "i", WHOLE);
     assert_eq!((page.node_type, page.elsewhere.len(), &*page.elsewhere[0]), (None, 5, "l[0].i"));
-    assert_eq!(place.inputs(&*place.journal, "r", "nothing", WHOLE).elsewhere, Vec::<String>::new());
+    assert_eq!(process.inputs(&*process.journal, "r", "nothing", WHOLE).elsewhere, Vec::<String>::new());
 }
 
 #[test]
 fn passes_are_named_by_their_numbers_and_not_by_who_ended_first() {
     let list = (0..12).map(|index| if index == 0 { "1000" } else { "0" }).collect::<Vec<_>>().join(", ");
     let each = format!("  - {{ id: l, type: t.each, input: {{ list: [{list}] }},\n      body: {{ nodes: [");
-    let place = Place::new(&flow(&(each + "{ id: i, type: t.late, input: { turns: '{{ l.item }}' } }] } }"), ""));
-    assert_eq!(place.run("r"), RunStatus::Succeeded);
-    let ends = place.shown(&*place.journal, "r");
+    let process = Process::new(&flow(&(each + "{ id: i, type: t.late, input: { turns: '{{ l.item }}' } }] } }"), ""));
+    assert_eq!(process.run("r"), RunStatus::Succeeded);
+    let ends = process.shown(&*process.journal, "r");
     assert!(ends[0] != "l[0].i 1.0 succeeded Matches", "{ends:?}");
-    let page = place.inputs(&*place.journal, "r", "i", WHOLE);
+    let page = process.inputs(&*process.journal, "r", "i", WHOLE);
     assert_eq!(page.elsewhere, ["l[0].i", "l[1].i", "l[2].i", "l[3].i", "l[4].i"]);
 }
 
 #[test]
 fn an_input_that_cannot_be_rendered_shows_the_members_that_can() {
-    let place =
-        Place::new(&flow("  - { id: a, type: t.noop, input: { ok: 1, x: '{{ flow.input.none | required }}' } }", ""));
-    assert_eq!(place.run("r"), RunStatus::Failed);
-    let shown = serde_json::to_value(place.inputs(&*place.journal, "r", "a", WHOLE)).unwrap();
+    let process =
+        Process::new(&flow("  - { id: a, type: t.noop, input: { ok: 1, x: '{{ flow.input.none | required }}' } }", ""));
+    assert_eq!(process.run("r"), RunStatus::Failed);
+    let shown = serde_json::to_value(process.inputs(&*process.journal, "r", "a", WHOLE)).unwrap();
     assert_eq!(shown["attempts"][0]["input"], serde_json::json!({ "ok": 1 }));
     assert_eq!(shown["attempts"][0]["inputError"]["code"], "binding_error");
 }

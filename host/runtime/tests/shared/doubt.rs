@@ -11,16 +11,16 @@ use flowcell_runtime::{
 };
 
 use super::{
+    backend::Backend,
     flows::tenant,
-    place::Place,
     proxy::{Does, Proxy},
     servers::Server,
     units::{entry, everything, unit},
     wait_for,
 };
 
-fn server(place: &Place) -> (&'static Server, &str) {
-    let Place::Server(server, database) = place else { panic!("no server") };
+fn server(backend: &Backend) -> (&'static Server, &str) {
+    let Backend::Server(server, database) = backend else { panic!("no server") };
     (server, database)
 }
 
@@ -34,8 +34,8 @@ fn write(store: &SharedStore, seq: u64, durable: &Arc<Durable>) {
 }
 
 /// R15: the connection breaks before the commit arrives, or after it has.
-pub(crate) fn r15_a_commit_whose_end_nobody_knows_is_done_once(place: &Place) {
-    let (server, database) = server(place);
+pub(crate) fn r15_a_commit_whose_end_nobody_knows_is_done_once(backend: &Backend) {
+    let (server, database) = server(backend);
     let proxy = Proxy::to(server.port);
     let store = SharedStore::open(&server.url_by(proxy.port, database), Options::default()).unwrap();
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
@@ -76,8 +76,8 @@ fn end_connections(server: &Server, database: &str) {
 }
 
 /// R16: a server that restarts, fails over or ends sessions; PostgreSQL also takes nothing for a while.
-pub(crate) fn r16_connections_that_are_ended_cost_nothing(place: &Place) {
-    let (server, database) = server(place);
+pub(crate) fn r16_connections_that_are_ended_cost_nothing(backend: &Backend) {
+    let (server, database) = server(backend);
     let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
     for seq in 0..20 {
@@ -102,8 +102,8 @@ pub(crate) fn r16_connections_that_are_ended_cost_nothing(place: &Place) {
 }
 
 /// R16: locks of others.
-pub(crate) fn r16_rows_that_somebody_else_has_locked_are_waited_for(place: &Place) {
-    let (server, database) = server(place);
+pub(crate) fn r16_rows_that_somebody_else_has_locked_are_waited_for(backend: &Backend) {
+    let (server, database) = server(backend);
     let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
     write(&store, 0, &durable);
@@ -117,8 +117,8 @@ pub(crate) fn r16_rows_that_somebody_else_has_locked_are_waited_for(place: &Plac
 }
 
 /// R17: nothing arrives any more. The process stops driving before its lease is over; when the server is back, it goes on.
-pub(crate) fn r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards(place: &Place) {
-    let (server, database) = server(place);
+pub(crate) fn r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards(backend: &Backend) {
+    let (server, database) = server(backend);
     let proxy = Proxy::to(server.port);
     let lease = Duration::from_millis(3_000);
     let options = Options { lease, patience: Duration::from_millis(500), ..Options::default() };

@@ -9,14 +9,14 @@ use flowcell_runtime::{
 };
 
 use super::{
+    backend::{Backend, Store},
     flows::{ASKS, graph, options, tenant},
-    place::{Place, Store},
     units::everything,
     wait_for,
 };
 
-fn open(place: &Place) -> Arc<Store> {
-    Arc::new(place.open_with(Options::default()))
+fn open(backend: &Backend) -> Arc<Store> {
+    Arc::new(backend.open_with(Options::default()))
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -46,8 +46,8 @@ fn reply_to(gate: &str, answer: Json) -> RunCommand {
 }
 
 /// R18: the same message, and the same answer, from everywhere.
-pub(crate) fn r18_a_message_that_is_sent_a_hundred_times_is_taken_in_once(place: &Place) {
-    let stores: Vec<_> = (0..4).map(|_| open(place)).collect();
+pub(crate) fn r18_a_message_that_is_sent_a_hundred_times_is_taken_in_once(backend: &Backend) {
+    let stores: Vec<_> = (0..4).map(|_| open(backend)).collect();
     let driving = stores[0].clone();
     let driver = thread::spawn(move || {
         let world = driving.world(ASKS);
@@ -78,8 +78,8 @@ pub(crate) fn r18_a_message_that_is_sent_a_hundred_times_is_taken_in_once(place:
 }
 
 /// Any process that finds a message for a parked run can record it. The next driver of the run acts on it.
-pub(crate) fn a_run_that_nobody_drives_takes_messages_in_too(place: &Place) {
-    let (one, two) = (open(place), open(place));
+pub(crate) fn a_run_that_nobody_drives_takes_messages_in_too(backend: &Backend) {
+    let (one, two) = (open(backend), open(backend));
     assert_eq!(block_on(runner(&one, options("r")).run()).status, RunStatus::Parked);
     let world = one.world(ASKS);
     one.server.as_ref().unwrap().serve(&world).unwrap();

@@ -17,14 +17,14 @@ use flowcell_runtime::{
 };
 
 use super::{
+    backend::{Backend, Store},
     flows::{COUNTS, graph, options, tenant},
-    place::{Place, Store},
     units::{entry, everything, record, standing, unit},
     wait_for,
 };
 
-fn open(place: &Place) -> Arc<Store> {
-    Arc::new(place.open_with(Options::default()))
+fn open(backend: &Backend) -> Arc<Store> {
+    Arc::new(backend.open_with(Options::default()))
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -32,8 +32,8 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// R18: a hundred times the same start, in four processes.
-pub(crate) fn r18_of_many_that_begin_the_same_run_one_does(place: &Place) {
-    let stores: Vec<_> = (0..4).map(|_| open(place)).collect();
+pub(crate) fn r18_of_many_that_begin_the_same_run_one_does(backend: &Backend) {
+    let stores: Vec<_> = (0..4).map(|_| open(backend)).collect();
     let begin = |index: usize| {
         let store = stores[index % 4].clone();
         thread::spawn(move || {
@@ -53,8 +53,8 @@ pub(crate) fn r18_of_many_that_begin_the_same_run_one_does(place: &Place) {
     assert_eq!(starts.count(), 1);
 }
 
-pub(crate) fn work_is_shared_out_once(place: &Place) {
-    let stores: Vec<_> = (0..4).map(|_| open(place)).collect();
+pub(crate) fn work_is_shared_out_once(backend: &Backend) {
+    let stores: Vec<_> = (0..4).map(|_| open(backend)).collect();
     for run in 0..40 {
         stores[0].append(standing(&format!("r{run}"), unit(0), StoredStatus::Active));
     }
@@ -95,8 +95,8 @@ pub(crate) fn work_is_shared_out_once(place: &Place) {
 }
 
 /// Its processes may have died because of another run.
-pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(place: &Place) {
-    let store = open(place);
+pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(backend: &Backend) {
+    let store = open(backend);
     store.append(standing("r", unit(0), StoredStatus::Active));
     store.settle();
     store.let_go();
@@ -109,19 +109,19 @@ pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(place: &Place)
 }
 
 /// A process goes on with a tree of runs, and begins one at the third level before it has written to the second.
-pub(crate) fn a_run_begins_below_one_that_another_process_has_written(place: &Place) {
+pub(crate) fn a_run_begins_below_one_that_another_process_has_written(backend: &Backend) {
     let below = |run: &str, parent: &str, depth: u32| {
         let record = Record { parent: Some(parent.into()), root: "r".into(), depth, ..record(run) };
         Entry { record: Some(record), ..entry(run, unit(0)) }
     };
-    let first = open(place);
+    let first = open(backend);
     first.append(entry("r", unit(0)));
     first.append(below("r.c", "r", 1));
     first.settle();
     first.let_go();
     first.settle();
     drop(first);
-    let second = open(place);
+    let second = open(backend);
     second.hold("r");
     second.journal.find(&tenant(), &"r.c".into()).unwrap();
     second.append(below("r.c.g", "r.c", 2));
@@ -134,8 +134,8 @@ pub(crate) fn a_run_begins_below_one_that_another_process_has_written(place: &Pl
 }
 
 /// Another process reads the writes of a process by their numbers.
-pub(crate) fn events_are_read_in_any_process(place: &Place) {
-    let (one, two) = (open(place), open(place));
+pub(crate) fn events_are_read_in_any_process(backend: &Backend) {
+    let (one, two) = (open(backend), open(backend));
     let reader = thread::spawn(move || {
         let mut seen = Vec::new();
         wait_for("all units", || {

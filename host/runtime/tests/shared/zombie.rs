@@ -11,8 +11,8 @@ use flowcell_runtime::{
 };
 
 use super::{
+    backend::Backend,
     flows::{ASKS, answered, graph, options, tenant},
-    place::Place,
     process::Process,
     units::{entry, everything, unit},
     wait_for,
@@ -20,13 +20,13 @@ use super::{
 
 const LEASE: Duration = Duration::from_millis(3_000);
 
-fn url(place: &Place) -> String {
-    let Place::Server(server, database) = place else { panic!("no server") };
+fn url(backend: &Backend) -> String {
+    let Backend::Server(server, database) = backend else { panic!("no server") };
     server.url(database)
 }
 
-fn open(place: &Place) -> Arc<SharedStore> {
-    Arc::new(SharedStore::open(&url(place), Options { lease: LEASE, ..Options::default() }).unwrap())
+fn open(backend: &Backend) -> Arc<SharedStore> {
+    Arc::new(SharedStore::open(&url(backend), Options { lease: LEASE, ..Options::default() }).unwrap())
 }
 
 /// Appends a unit and waits for its end. Returns true if it is durable.
@@ -38,11 +38,11 @@ fn write(store: &SharedStore, run: &str, seq: u64, durable: &Arc<Durable>) -> bo
 }
 
 /// R14: SIGSTOP past the lease, a takeover, and SIGCONT. Tells what went wrong.
-fn stop_and_go_on(place: &Place, unfenced: bool) -> Result<(), String> {
-    let mut zombie = Process::start(&url(place), LEASE, unfenced);
+fn stop_and_go_on(backend: &Backend, unfenced: bool) -> Result<(), String> {
+    let mut zombie = Process::start(&url(backend), LEASE, unfenced);
     assert_eq!(zombie.tell("claim r"), "claimed");
     assert_eq!(zombie.tell("write r 0"), "durable");
-    let store = open(place);
+    let store = open(backend);
     assert!(store.claim(&tenant(), &"r".into()).is_none(), "the run is driven");
     zombie.signal("STOP");
     let lease = wait_for("the end of the lease", || store.claim(&tenant(), &"r".into()));
@@ -65,21 +65,21 @@ fn stop_and_go_on(place: &Place, unfenced: bool) -> Result<(), String> {
     Ok(())
 }
 
-pub(crate) fn r14_a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing(place: &Place) {
-    stop_and_go_on(place, false).unwrap();
+pub(crate) fn r14_a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing(backend: &Backend) {
+    stop_and_go_on(backend, false).unwrap();
 }
 
 /// R34: the test above sees what fences are for.
-pub(crate) fn r34_without_fences_a_stopped_process_is_noticed_to_write(place: &Place) {
-    assert_eq!(stop_and_go_on(place, true).unwrap_err(), "the stopped process says `durable`");
+pub(crate) fn r34_without_fences_a_stopped_process_is_noticed_to_write(backend: &Backend) {
+    assert_eq!(stop_and_go_on(backend, true).unwrap_err(), "the stopped process says `durable`");
 }
 
 /// The epoch alone refuses a write, even if the process believes that it owns the run.
-pub(crate) fn what_somebody_else_has_claimed_is_not_written(place: &Place) {
-    let store = open(place);
+pub(crate) fn what_somebody_else_has_claimed_is_not_written(backend: &Backend) {
+    let store = open(backend);
     let (lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
     assert!(write(&store, "r", 0, &durable));
-    place.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
+    backend.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
     assert!(!write(&store, "r", 1, &durable));
     assert_eq!(everything(&*store, "r").len(), 1);
     // Later writes are refused too, until the run is claimed again.
@@ -94,8 +94,8 @@ pub(crate) fn what_somebody_else_has_claimed_is_not_written(place: &Place) {
 }
 
 /// Progress of a driver that the store refused has not happened.
-pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(place: &Place) {
-    let store = place.open_with(Options { lease: LEASE, ..Options::default() });
+pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(backend: &Backend) {
+    let store = backend.open_with(Options { lease: LEASE, ..Options::default() });
     let block_on = |runner: FlowRunner| {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(runner.run())
     };
@@ -108,21 +108,21 @@ pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(place: &Place) 
     assert_eq!(parked.status, RunStatus::Parked);
     let before = everything(&*store.journal, "r");
     let lost = prepare();
-    place.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
+    backend.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
     assert_eq!(block_on(lost).status, RunStatus::Running);
     assert_eq!(everything(&*store.journal, "r"), before);
     let lost = prepare();
-    place.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
+    backend.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
     let asked = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert!(asked.block_on(lost.ask(RunCommand::Cancel)).is_err());
     assert_eq!(block_on(prepare()).status, RunStatus::Succeeded);
 }
 
-pub(crate) fn a_run_of_somebody_who_died_is_taken_over(place: &Place) {
-    let mut process = Process::start(&url(place), LEASE, false);
+pub(crate) fn a_run_of_somebody_who_died_is_taken_over(backend: &Backend) {
+    let mut process = Process::start(&url(backend), LEASE, false);
     assert_eq!(process.tell("claim r"), "claimed");
     assert_eq!(process.tell("write r 0"), "durable");
-    let store = open(place);
+    let store = open(backend);
     assert!(store.work(&tenant(), 0, 10).unwrap().is_empty());
     process.signal("KILL");
     let found = wait_for("the run", || store.work(&tenant(), 0, 10).unwrap().pop());
@@ -134,8 +134,8 @@ pub(crate) fn a_run_of_somebody_who_died_is_taken_over(place: &Place) {
 }
 
 /// Two processes write state from the same version. One is refused, and so is every run that may have seen its write.
-pub(crate) fn what_was_seen_and_never_written_takes_its_readers_with_it(place: &Place) {
-    let (one, two) = (open(place), open(place));
+pub(crate) fn what_was_seen_and_never_written_takes_its_readers_with_it(backend: &Backend) {
+    let (one, two) = (open(backend), open(backend));
     let set = |store: &SharedStore, run: &str, value: u64, durable: &Arc<Durable>| {
         let write = Write { key: "k".into(), value: Value::from(Json::from(value)), expected: None };
         let writes = Some(store.stage(&tenant(), &"f".into(), vec![write]).unwrap());
@@ -150,10 +150,10 @@ pub(crate) fn what_was_seen_and_never_written_takes_its_readers_with_it(place: &
     two.force();
     wait_for("the first write", || (ends[2].next_seq() > 0).then_some(()));
     // As if it had been seen before that.
-    place.execute("", "UPDATE flowcell_state SET version = 5");
-    place.execute("", "UPDATE flowcell_state SET version = 1");
+    backend.execute("", "UPDATE flowcell_state SET version = 5");
+    backend.execute("", "UPDATE flowcell_state SET version = 1");
     set(&one, "a", 1, &ends[0]);
-    place.execute("", "UPDATE flowcell_state SET version = 5");
+    backend.execute("", "UPDATE flowcell_state SET version = 5");
     one.append(Entry { durable: ends[1].clone(), ..entry("b", unit(0)) });
     one.force();
     wait_for("refusal", || (ends[0].is_refused() && ends[1].is_refused()).then_some(()));

@@ -9,7 +9,7 @@ use flowcell_runtime::{
     sqlite::Reader,
 };
 
-use super::{COUNTS, Shelf, everything, graph, large::entry, open, options, run, tenant};
+use super::{COUNTS, FlowMap, everything, graph, large::entry, open, options, run, tenant};
 
 fn document(reader: &Reader, flows: &dyn Flows, run: &str) -> Result<Json, ExportError> {
     let mut out = Vec::new();
@@ -34,7 +34,7 @@ fn a_document_has_the_record_the_units_the_events_and_the_children() {
     // In its turn, and so after all of that.
     store.sweep(&tenant()).unwrap();
     let reader = Reader::open(folder.path()).unwrap();
-    let whole = document(&reader, &Shelf(graph(COUNTS)), "r").unwrap();
+    let whole = document(&reader, &FlowMap(graph(COUNTS)), "r").unwrap();
     let at = |pointer: &str| whole.pointer(pointer).unwrap_or_else(|| panic!("no {pointer}")).clone();
     assert_eq!(at("/v").as_u64(), Some(1));
     assert_eq!([at("/run/runId"), at("/run/status"), at("/record/flow")], ["r", "succeeded", "f"].map(Json::from));

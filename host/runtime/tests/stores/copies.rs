@@ -11,16 +11,16 @@ use flowcell_runtime::{
 };
 
 use super::{
+    backend::{Backend, Store},
     flows::{COUNTS, options, tenant},
-    place::{Place, Store},
     sessions::{ROOT, begun, session},
     suite::run,
     units::{entry, everything, outputs, record, standing, text, unit},
 };
 
 /// A store with something of everything.
-fn filled(place: &Place) -> Store {
-    let store = place.open();
+fn filled(backend: &Backend) -> Store {
+    let store = backend.open();
     let large = Json::array([text(INLINE_BYTES), text(INLINE_BYTES + 1), Json::from("ü\u{0}")]);
     let units = outputs((0..20_u64).map(Json::from).chain([large.clone()]));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
@@ -74,17 +74,17 @@ fn told(store: &Store) -> Vec<String> {
     told
 }
 
-fn places() -> Vec<Place> {
-    let servers = [Dialect::MySql, Dialect::Postgres].into_iter().filter_map(Place::server);
-    [Place::sqlite()].into_iter().chain(servers).collect()
+fn backends() -> Vec<Backend> {
+    let servers = [Dialect::MySql, Dialect::Postgres].into_iter().filter_map(Backend::server);
+    [Backend::sqlite()].into_iter().chain(servers).collect()
 }
 
 #[test]
 fn a_copy_tells_what_the_original_does() {
-    for from in places() {
+    for from in backends() {
         let original = filled(&from);
         let expected = told(&original);
-        for to in places() {
+        for to in backends() {
             let made = to.open();
             let amount = copy(whole(&original), whole(&made)).unwrap();
             assert_eq!(
@@ -105,16 +105,16 @@ fn a_copy_tells_what_the_original_does() {
 
 #[test]
 fn damage_is_found_wherever_it_is() {
-    for place in places() {
-        let store = filled(&place);
-        place.execute(
+    for backend in backends() {
+        let store = filled(&backend);
+        backend.execute(
             "UPDATE units SET ts = ts + 1 WHERE first_seq = 3; DELETE FROM blobs WHERE length(bytes) = 65539;
                 UPDATE blobs SET bytes = x'31' WHERE length(bytes) = 6",
             "UPDATE flowcell_units SET ts = ts + 1 WHERE first_seq = 3",
         );
         if store.server.is_some() {
-            place.execute("", "DELETE FROM flowcell_blobs WHERE size = 65539");
-            place.execute("", "UPDATE flowcell_blobs SET bytes = '1' WHERE size = 6");
+            backend.execute("", "DELETE FROM flowcell_blobs WHERE size = 65539");
+            backend.execute("", "UPDATE flowcell_blobs SET bytes = '1' WHERE size = 6");
         }
         let damage = check(whole(&store)).unwrap().damage;
         let has = |what: &str| damage.iter().any(|told| told.contains(what));
@@ -127,8 +127,8 @@ fn damage_is_found_wherever_it_is() {
 
 #[test]
 fn r31_a_backup_is_a_store() {
-    let place = Place::sqlite();
-    let store = filled(&place);
+    let backend = Backend::sqlite();
+    let store = filled(&backend);
     let folder = tempfile::tempdir().unwrap();
     store.sqlite.as_ref().unwrap().back_up(folder.path()).unwrap();
     let copy = SqliteStore::open(folder.path(), stop_process).unwrap();
@@ -139,8 +139,8 @@ fn r31_a_backup_is_a_store() {
 
 #[test]
 fn t11_a_copy_that_is_brought_back_knows_not_how_far_triggers_had_come() {
-    let place = Place::sqlite();
-    let store = filled(&place);
+    let backend = Backend::sqlite();
+    let store = filled(&backend);
     let marks =
         |store: &Store| [MARK, "token"].map(|kind| store.documents.get(&tenant(), kind, "k").unwrap().is_some());
     for kind in [MARK, "token"] {
@@ -149,19 +149,19 @@ fn t11_a_copy_that_is_brought_back_knows_not_how_far_triggers_had_come() {
     let saved = tempfile::tempdir().unwrap();
     store.sqlite.as_ref().unwrap().back_up(saved.path()).unwrap();
     drop(store);
-    let Place::Folder(folder) = &place else { unreachable!() };
+    let Backend::Folder(folder) = &backend else { unreachable!() };
     let bring_back = || std::fs::copy(saved.path().join("flowcell.db"), folder.path().join("flowcell.db")).unwrap();
     // Nothing has come after it yet.
     bring_back();
-    let store = place.open();
+    let store = backend.open();
     assert_eq!(marks(&store), [true, true]);
     run(&store, COUNTS, options("later"));
     drop(store);
     bring_back();
-    let store = place.open();
+    let store = backend.open();
     assert_eq!(marks(&store), [false, true]);
     assert!(check(whole(&store)).unwrap().damage.is_empty());
     assert!(store.documents.write(&tenant(), MARK, "k", Some(&Json::Null), 0).unwrap());
     drop(store);
-    assert_eq!(marks(&place.open()), [true, true]);
+    assert_eq!(marks(&backend.open()), [true, true]);
 }

@@ -4,25 +4,25 @@ use flowcell_contract::Json;
 use flowcell_runtime::{limits::INLINE_BYTES, sql::Dialect};
 
 use super::{
+    backend::Backend,
     flows::{ASKS, COUNTS, options, tenant},
-    place::Place,
     suite::{next, prepare, run},
     units::{entry, everything, outputs, text},
 };
 
-pub(crate) fn r6_damage_is_noticed_and_harms_no_other_run(place: &Place) {
-    if !place.lasts() {
+pub(crate) fn r6_damage_is_noticed_and_harms_no_other_run(backend: &Backend) {
+    if !backend.lasts() {
         return;
     }
-    let store = place.open();
+    let store = backend.open();
     for name in ["a", "b"] {
         run(&store, COUNTS, options(name));
     }
-    let store = next(place, store);
+    let store = next(backend, store);
     let whole = everything(&*store.journal, "b");
-    place.execute(
+    backend.execute(
         "UPDATE units SET body = replace(body, 'TaskSucceeded', 'TaskSucceedee') WHERE run = (SELECT id FROM runs WHERE run = 'a')",
-        &damage("body", "TaskSucceeded", "TaskSucceedee", "a", place),
+        &damage("body", "TaskSucceeded", "TaskSucceedee", "a", backend),
     );
     let told = store.journal.read(&tenant(), &"a".into(), 0, 1_000).unwrap_err().to_string();
     assert!(told.starts_with("the journal of run `a` is damaged: the checksum at event"), "{told}");
@@ -31,28 +31,28 @@ pub(crate) fn r6_damage_is_noticed_and_harms_no_other_run(place: &Place) {
 }
 
 /// A statement that replaces words in a column of the units of a run.
-fn damage(column: &str, from: &str, to: &str, run: &str, place: &Place) -> String {
+fn damage(column: &str, from: &str, to: &str, run: &str, backend: &Backend) -> String {
     let of = format!("WHERE run IN (SELECT id FROM flowcell_runs WHERE run = '{run}')");
-    match place {
-        Place::Server(server, _) if server.dialect == Dialect::Postgres => format!(
+    match backend {
+        Backend::Server(server, _) if server.dialect == Dialect::Postgres => format!(
             "UPDATE flowcell_units SET {column} = convert_to(replace(convert_from({column}, 'UTF8'), '{from}', '{to}'), 'UTF8') {of}"
         ),
         _ => format!("UPDATE flowcell_units SET {column} = replace({column}, '{from}', '{to}') {of}"),
     }
 }
 
-pub(crate) fn a_journal_that_has_lost_its_end_is_noticed(place: &Place) {
-    if !place.lasts() {
+pub(crate) fn a_journal_that_has_lost_its_end_is_noticed(backend: &Backend) {
+    if !backend.lasts() {
         return;
     }
-    let store = place.open();
+    let store = backend.open();
     run(&store, ASKS, options("a"));
-    let store = next(place, store);
+    let store = next(backend, store);
     let whole = everything(&*store.journal, "a");
     let end = whole.last().unwrap().next_seq();
     for (kept, lost) in whole.iter().enumerate().rev().take(3) {
         let here = lost.first_seq;
-        place.execute(
+        backend.execute(
             &format!("DELETE FROM units WHERE first_seq >= {here}"),
             &format!("DELETE FROM flowcell_units WHERE first_seq >= {here}"),
         );
@@ -66,16 +66,16 @@ pub(crate) fn a_journal_that_has_lost_its_end_is_noticed(place: &Place) {
     }
 }
 
-pub(crate) fn large_values_that_are_damaged_are_told(place: &Place) {
-    if !place.lasts() {
+pub(crate) fn large_values_that_are_damaged_are_told(backend: &Backend) {
+    if !backend.lasts() {
         return;
     }
-    let store = place.open();
+    let store = backend.open();
     store.append(entry("r", outputs([Json::object([("a", text(INLINE_BYTES))])]).remove(0)));
-    let store = next(place, store);
+    let store = next(backend, store);
     let told = || store.journal.read(&tenant(), &"r".into(), 0, 1).unwrap_err().to_string();
-    place.execute("UPDATE blobs SET bytes = x'31'", "UPDATE flowcell_blobs SET bytes = '1'");
+    backend.execute("UPDATE blobs SET bytes = x'31'", "UPDATE flowcell_blobs SET bytes = '1'");
     assert!(told().contains("at event 0: the blob ") && told().ends_with("has another content"), "{}", told());
-    place.execute("DELETE FROM blobs", "DELETE FROM flowcell_blobs");
+    backend.execute("DELETE FROM blobs", "DELETE FROM flowcell_blobs");
     assert!(told().ends_with("is missing"), "{}", told());
 }

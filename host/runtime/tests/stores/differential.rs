@@ -13,8 +13,8 @@ use flowcell_runtime::{
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::{
+    backend::{Backend, Store},
     flows::tenant,
-    place::{Place, Store},
     units::{entry, outputs, record},
 };
 
@@ -77,15 +77,15 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 
 /// A store, and where its journals end.
 struct Subject {
-    place: Place,
+    backend: Backend,
     store: Option<Store>,
     ends: BTreeMap<usize, u64>,
 }
 
 impl Subject {
-    fn new(place: Place) -> Subject {
-        let store = Some(place.open());
-        Subject { place, store, ends: BTreeMap::new() }
+    fn new(backend: Backend) -> Subject {
+        let store = Some(backend.open());
+        Subject { backend, store, ends: BTreeMap::new() }
     }
 
     fn store(&self) -> &Store {
@@ -146,10 +146,10 @@ impl Subject {
             }
             Operation::Force => self.store().journal.force(),
             Operation::Reopen => {
-                if self.place.lasts() {
+                if self.backend.lasts() {
                     self.store().let_go();
                     self.store = None;
-                    self.store = Some(self.place.open());
+                    self.store = Some(self.backend.open());
                 }
             }
         }
@@ -210,8 +210,9 @@ fn hash(content: u8) -> Arc<str> {
 /// The other stores are compared with memory. Lists, which memory does not have, are compared with the first store that
 /// has them.
 fn compare(operations: &[Operation]) {
-    let servers = [Dialect::MySql, Dialect::Postgres].into_iter().filter_map(Place::server);
-    let mut subjects: Vec<_> = [Place::Memory, Place::sqlite()].into_iter().chain(servers).map(Subject::new).collect();
+    let servers = [Dialect::MySql, Dialect::Postgres].into_iter().filter_map(Backend::server);
+    let mut subjects: Vec<_> =
+        [Backend::Memory, Backend::sqlite()].into_iter().chain(servers).map(Subject::new).collect();
     for operation in operations {
         let told: Vec<_> = subjects.iter_mut().map(|subject| subject.apply(operation)).collect();
         assert!(told.iter().all(|other| *other == told[0]), "{operation:?}: {told:?}");

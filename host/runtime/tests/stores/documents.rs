@@ -9,8 +9,8 @@ use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::DocumentStore;
 
 use super::{
+    backend::{Backend, Store},
     flows::tenant,
-    place::{Place, Store},
 };
 
 fn put(store: &Store, tenant: &Tenant, kind: &str, key: &str, value: u64) {
@@ -22,8 +22,8 @@ fn keys(documents: &dyn DocumentStore, kind: &str, after: &str, limit: usize) ->
     found.into_iter().map(|document| document.key).collect()
 }
 
-pub(crate) fn documents_are_listed_in_the_order_of_their_keys(place: &Place) {
-    let store = place.open();
+pub(crate) fn documents_are_listed_in_the_order_of_their_keys(backend: &Backend) {
+    let store = backend.open();
     let documents = &*store.documents;
     for (at, key) in ["b", "B", "é", "a ", "a"].into_iter().enumerate() {
         put(&store, &tenant(), "token", key, at as u64);
@@ -40,8 +40,8 @@ pub(crate) fn documents_are_listed_in_the_order_of_their_keys(place: &Place) {
     assert_eq!(documents.get(&Tenant::from("other"), "token", "a").unwrap(), None);
 }
 
-pub(crate) fn of_several_writers_that_expect_the_same_version_one_succeeds(place: &Place) {
-    let store = place.open();
+pub(crate) fn of_several_writers_that_expect_the_same_version_one_succeeds(backend: &Backend) {
+    let store = backend.open();
     let documents = &*store.documents;
     let write = |value: Option<u64>, seen| {
         documents.write(&tenant(), "token", "k", value.map(Json::from).as_ref(), seen).unwrap()
@@ -61,8 +61,8 @@ pub(crate) fn of_several_writers_that_expect_the_same_version_one_succeeds(place
     assert!(write(Some(1), 0));
 }
 
-pub(crate) fn a_writer_reads_its_write_beside_other_readers(place: &Place) {
-    let store = place.open();
+pub(crate) fn a_writer_reads_its_write_beside_other_readers(backend: &Backend) {
+    let store = backend.open();
     let documents = &*store.documents;
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -92,13 +92,13 @@ fn put_over(store: &Store, seen: u64) {
     assert!(store.documents.write(&tenant(), "token", "k", Some(&Json::from(seen)), seen).unwrap());
 }
 
-pub(crate) fn documents_outlive_their_process(place: &Place) {
-    if !place.lasts() {
+pub(crate) fn documents_outlive_their_process(backend: &Backend) {
+    if !backend.lasts() {
         return;
     }
-    let store = place.open();
+    let store = backend.open();
     put(&store, &tenant(), "token", "k", 7);
     drop(store);
-    let found = place.open().documents.get(&tenant(), "token", "k").unwrap().unwrap();
+    let found = backend.open().documents.get(&tenant(), "token", "k").unwrap().unwrap();
     assert_eq!(found.value, Json::from(7_u64));
 }

@@ -8,9 +8,9 @@ use std::{
 use flowcell_runtime::ports::{Filter, StoredStatus};
 
 use super::{
+    backend::Backend,
     differential::scale,
     flows::tenant,
-    place::Place,
     units::{standing, unit},
 };
 
@@ -23,8 +23,8 @@ const BOUND: Duration = Duration::from_secs(10);
 
 #[test]
 fn r27_a_hundred_thousand_runs_that_wait_are_found_piece_by_piece() {
-    let place = Place::sqlite();
-    let store = place.open();
+    let backend = Backend::sqlite();
+    let store = backend.open();
     let runs = RUNS * scale().max(1);
     for run in 0..runs {
         let parked = StoredStatus::Parked { due: Some(u64::from(run)), needs_attention: false };
@@ -35,7 +35,7 @@ fn r27_a_hundred_thousand_runs_that_wait_are_found_piece_by_piece() {
     store.let_go();
     drop(store);
     let begun = Instant::now();
-    let store = place.open();
+    let store = backend.open();
     let store = store.runs();
     let runnable = store.runnable(&tenant(), u64::MAX >> 1, PAGE).unwrap();
     assert_eq!(runnable.len(), PAGE, "as many as were asked for");

@@ -4,8 +4,8 @@ use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::{Change, Entry, StepState, StepStatus};
 
 use super::{
+    backend::{Backend, Store},
     flows::tenant,
-    place::{Place, Store},
     units::{entry, unit},
 };
 
@@ -44,8 +44,8 @@ fn told(store: &Store) -> Vec<(String, StepStatus, Option<String>)> {
 }
 
 /// Two sessions, and the state of each.
-fn filled(place: &Place) -> Store {
-    let store = place.open();
+fn filled(backend: &Backend) -> Store {
+    let store = backend.open();
     let args = Json::object([("prompt", Json::from("ü\u{0}")), ("n", Json::from(1_u64))]);
     let first = vec![session(ROOT, None), begun(ROOT, StepStatus::Running, args)];
     write(&store, 0, first);
@@ -55,8 +55,8 @@ fn filled(place: &Place) -> Store {
     store
 }
 
-pub(crate) fn rows_are_written_with_their_unit(place: &Place) {
-    let store = filled(place);
+pub(crate) fn rows_are_written_with_their_unit(backend: &Backend) {
+    let store = filled(backend);
     let found = states(&store);
     assert_eq!(
         (found[0].args.to_text(), found[0].is_struct_output),
@@ -79,8 +79,8 @@ pub(crate) fn rows_are_written_with_their_unit(place: &Place) {
     assert_eq!(store.sessions.session(&tenant(), ROOT).unwrap().unwrap().updated, 2);
 }
 
-pub(crate) fn states_go_with_their_sessions(place: &Place) {
-    let store = filled(place);
+pub(crate) fn states_go_with_their_sessions(backend: &Backend) {
+    let store = filled(backend);
     write(&store, 2, vec![Change::Renew { root: ROOT.into() }]);
     assert!(states(&store).is_empty());
     assert_eq!(store.sessions.sessions(&tenant(), ROOT).unwrap().len(), 2);
@@ -88,11 +88,11 @@ pub(crate) fn states_go_with_their_sessions(place: &Place) {
     assert!(states(&store).is_empty() && store.sessions.sessions(&tenant(), ROOT).unwrap().is_empty());
     fill_again(&store);
     // Sessions that are removed without the store lose their states, too.
-    place.execute(
+    backend.execute(
         "PRAGMA foreign_keys = ON; DELETE FROM sessions WHERE id = 'p-f-second'",
         "DELETE FROM flowcell_sessions WHERE id = 'p-f-second'",
     );
-    if place.lasts() {
+    if backend.lasts() {
         assert_eq!(told(&store).len(), 1);
     }
 }
@@ -107,28 +107,28 @@ fn fill_again(store: &Store) {
     write(store, 4, rows);
 }
 
-pub(crate) fn rows_are_there_for_the_next_process(place: &Place) {
-    if !place.lasts() {
+pub(crate) fn rows_are_there_for_the_next_process(backend: &Backend) {
+    if !backend.lasts() {
         return;
     }
-    let store = filled(place);
+    let store = filled(backend);
     let before = (states(&store), store.sessions.sessions(&tenant(), ROOT).unwrap());
     store.let_go();
     drop(store);
-    let store = place.open();
+    let store = backend.open();
     assert_eq!((states(&store), store.sessions.sessions(&tenant(), ROOT).unwrap()), before);
 }
 
-pub(crate) fn what_a_state_names_is_not_swept(place: &Place) {
-    let store = place.open();
+pub(crate) fn what_a_state_names_is_not_swept(backend: &Backend) {
+    let store = backend.open();
     let blob = store.blobs.put(&tenant(), b"a file".as_slice().into(), "text/plain");
     let args = Json::object([("file", Json::from(blob.file_id.clone()))]);
     write(&store, 0, vec![session(ROOT, None), begun(ROOT, StepStatus::Completed, args)]);
     store.let_go();
     drop(store);
-    let store = place.open();
+    let store = backend.open();
     store.sweep().unwrap();
-    if place.lasts() {
+    if backend.lasts() {
         assert!(store.blobs.get(&tenant(), &blob).unwrap().is_some());
     }
 }

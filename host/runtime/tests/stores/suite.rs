@@ -11,8 +11,8 @@ use flowcell_runtime::{
 };
 
 use super::{
+    backend::{Backend, Store},
     flows::{ASKS, COUNTS, answered, graph, options, tenant},
-    place::{Place, Store},
     units::{entry, everything, outputs, record, standing, text, unit},
 };
 
@@ -26,42 +26,42 @@ pub(crate) fn run(store: &Store, nodes: &str, options: RunOptions) -> RunResult 
 }
 
 /// The store of the next process. A store in memory has no next process.
-pub(crate) fn next(place: &Place, store: Store) -> Store {
-    if !place.lasts() {
+pub(crate) fn next(backend: &Backend, store: Store) -> Store {
+    if !backend.lasts() {
         return store;
     }
     store.let_go();
     drop(store);
-    place.open()
+    backend.open()
 }
 
-pub(crate) fn a_parked_run_goes_on_in_another_process_and_a_finished_one_is_not_repeated(place: &Place) {
-    let store = place.open();
+pub(crate) fn a_parked_run_goes_on_in_another_process_and_a_finished_one_is_not_repeated(backend: &Backend) {
+    let store = backend.open();
     let parked = run(&store, ASKS, options("r"));
     assert_eq!(parked.status, RunStatus::Parked);
-    let store = next(place, store);
+    let store = next(backend, store);
     let ended = run(&store, ASKS, answered("r"));
     assert_eq!(ended.status, RunStatus::Succeeded);
     let kinds: Vec<_> =
         ended.events.iter().map(|event| event.kind).filter(|kind| kind.starts_with("harness")).collect();
     assert_eq!(kinds, ["harness:start", "harness:parked", "harness:resumed", "harness:complete"]);
-    let store = next(place, store);
+    let store = next(backend, store);
     let again = run(&store, ASKS, answered("r"));
     assert_eq!((again.status, &again.outputs, again.events.len()), (ended.status, &ended.outputs, ended.events.len()));
     let state = store.state.get(&tenant(), "f", "count").unwrap();
     assert_eq!(state.map(|(value, version)| (value.text().to_owned(), version)), Some(("1".to_owned(), 1)));
 }
 
-pub(crate) fn the_same_id_with_another_input_is_refused(place: &Place) {
-    let store = place.open();
+pub(crate) fn the_same_id_with_another_input_is_refused(backend: &Backend) {
+    let store = backend.open();
     run(&store, COUNTS, options("r"));
     let other = RunOptions { input: Json::object([("a", Json::from(2_u64))]), ..options("r") };
     let refused = prepare(&store, COUNTS, other).err().unwrap();
     assert_eq!(refused.to_string(), "the run `r` exists, and its input is another");
 }
 
-pub(crate) fn a_run_is_driven_by_one(place: &Place) {
-    let store = place.open();
+pub(crate) fn a_run_is_driven_by_one(backend: &Backend) {
+    let store = backend.open();
     let lease = store.leases.claim(&tenant(), &"r".into()).unwrap();
     assert!(matches!(prepare(&store, COUNTS, options("r")), Err(OpenError::Driven(_))));
     assert!(prepare(&store, COUNTS, options("other")).is_ok());
@@ -70,11 +70,11 @@ pub(crate) fn a_run_is_driven_by_one(place: &Place) {
     assert!(store.leases.claim(&tenant(), &"r".into()).is_some());
 }
 
-pub(crate) fn units_are_read_from_anywhere(place: &Place) {
-    let store = place.open();
+pub(crate) fn units_are_read_from_anywhere(backend: &Backend) {
+    let store = backend.open();
     let units = outputs((0..300_u64).map(Json::from));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
-    let store = next(place, store);
+    let store = next(backend, store);
     for (from, limit) in [(0, 1_000), (0, 7), (150, 1_000), (150, 120), (299, 5), (300, 5), (u64::MAX >> 1, 1)] {
         let read = store.journal.read(&tenant(), &"r".into(), from, limit).unwrap();
         let expected: Vec<_> = units.iter().skip(from.min(1_000) as usize).take(limit).cloned().map(Arc::new).collect();
@@ -86,35 +86,35 @@ pub(crate) fn units_are_read_from_anywhere(place: &Place) {
     assert_eq!(store.journal.find(&tenant(), &"none".into()).unwrap(), None);
 }
 
-pub(crate) fn large_values_are_put_back_to_the_byte(place: &Place) {
-    let store = place.open();
+pub(crate) fn large_values_are_put_back_to_the_byte(backend: &Backend) {
+    let store = backend.open();
     let items: Vec<_> = (0..4).map(|item| text(INLINE_BYTES + item)).collect();
     let list = Json::array(items.iter().cloned().chain((0..20_000_u64).map(Json::from)));
     let deep = Json::parse(&format!("{}{}", "[".repeat(127), "]".repeat(127))).unwrap();
     let odd = Json::from("\u{0}\u{1}\\\"🦀ü".repeat(INLINE_BYTES / 4));
     let units = outputs(items.into_iter().chain([list.clone(), list, deep, odd, text(INLINE_BYTES - 2)]));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
-    let store = next(place, store);
+    let store = next(backend, store);
     assert_eq!(everything(&*store.journal, "r").iter().map(|unit| (**unit).clone()).collect::<Vec<_>>(), units);
 }
 
-pub(crate) fn units_that_are_large_together_are_read_one_after_another(place: &Place) {
-    let store = place.open();
+pub(crate) fn units_that_are_large_together_are_read_one_after_another(backend: &Backend) {
+    let store = backend.open();
     let units = outputs((0..5).map(|_| text(READ_BYTES / 2)));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
-    let store = next(place, store);
+    let store = next(backend, store);
     let mut pages = Vec::new();
     flowcell_runtime::each_unit(&*store.journal, &tenant(), &"r".into(), |unit| pages.push((*unit).clone())).unwrap();
     assert_eq!(pages, units);
-    assert_eq!(everything(&*store.journal, "r").len(), if place.lasts() { 2 } else { 5 });
+    assert_eq!(everything(&*store.journal, "r").len(), if backend.lasts() { 2 } else { 5 });
 }
 
 fn write(key: &str, value: Json, expected: Option<u64>) -> Write {
     Write { key: key.into(), value: Value::from(value), expected }
 }
 
-pub(crate) fn state_has_versions(place: &Place) {
-    let store = place.open();
+pub(crate) fn state_has_versions(backend: &Backend) {
+    let store = backend.open();
     let stage = |writes| store.state.stage(&tenant(), &"f".into(), writes);
     let staged = stage(vec![
         write("a", Json::from("1"), None),
@@ -131,7 +131,7 @@ pub(crate) fn state_has_versions(place: &Place) {
     store.append(Entry { writes: Some(staged), ..entry("r", unit(0)) });
     let more = stage(vec![write("a", Json::from("3"), Some(2))]).unwrap();
     store.append(Entry { writes: Some(more), ..entry("r", unit(1)) });
-    let store = next(place, store);
+    let store = next(backend, store);
     let (value, version) = store.state.get(&tenant(), "f", "a").unwrap().unwrap();
     assert_eq!((value.text(), version), ("\"3\"", 3));
     assert_eq!(store.state.get(&tenant(), "g", "a").unwrap(), None);
@@ -139,8 +139,8 @@ pub(crate) fn state_has_versions(place: &Place) {
 }
 
 /// Keys differ if a byte of them does: in case, in accents, in spaces at the end, in the zero.
-pub(crate) fn keys_are_bytes(place: &Place) {
-    let store = place.open();
+pub(crate) fn keys_are_bytes(backend: &Backend) {
+    let store = backend.open();
     let long = "é".repeat(256);
     let keys = ["a", "A", "a ", "á", "a\u{0}", "", "🦀", "a\u{301}", "%", long.as_str()];
     let writes = keys.iter().map(|key| write(key, Json::from(*key), Some(0))).collect();
@@ -151,7 +151,7 @@ pub(crate) fn keys_are_bytes(place: &Place) {
         store.append(entry(run, unit(0)));
     }
     store.settle();
-    let store = next(place, store);
+    let store = next(backend, store);
     for key in keys {
         let found = store.state.get(&tenant(), "f", key).unwrap().unwrap();
         assert_eq!((found.0.json(), found.1), (&Json::from(key), 1), "{key:?}");
@@ -164,18 +164,18 @@ pub(crate) fn keys_are_bytes(place: &Place) {
     }
 }
 
-pub(crate) fn large_state_is_put_back(place: &Place) {
-    let store = place.open();
+pub(crate) fn large_state_is_put_back(backend: &Backend) {
+    let store = backend.open();
     let large = Json::object([("a", text(2 * INLINE_BYTES)), ("b", Json::array([Json::from("ü"), Json::Null]))]);
     let staged = store.state.stage(&tenant(), &"f".into(), vec![write("k", large.clone(), None)]).unwrap();
     store.append(Entry { writes: Some(staged), ..entry("r", outputs([large.clone()]).remove(0)) });
-    let store = next(place, store);
+    let store = next(backend, store);
     let (value, version) = store.state.get(&tenant(), "f", "k").unwrap().unwrap();
     assert_eq!((value.text(), version), (large.to_text().as_str(), 1));
 }
 
-pub(crate) fn the_cache_forgets_in_time(place: &Place) {
-    let store = place.open();
+pub(crate) fn the_cache_forgets_in_time(backend: &Backend) {
+    let store = backend.open();
     let value = |text: &str| Value::from(Json::from(text));
     store.cache.set(&tenant(), "a", value("1"), Some(100));
     store.cache.set(&tenant(), "b", value("2"), None);
@@ -218,13 +218,13 @@ fn all_standings(store: &Store) {
     store.append(Entry { record: Some(below), ..entry("active.child", unit(0)) });
 }
 
-pub(crate) fn lists_tell_how_runs_stand(place: &Place) {
-    if !place.lasts() {
+pub(crate) fn lists_tell_how_runs_stand(backend: &Backend) {
+    if !backend.lasts() {
         return;
     }
-    let store = place.open();
+    let store = backend.open();
     all_standings(&store);
-    let store = next(place, store);
+    let store = next(backend, store);
     let list = |filter: Filter| {
         let rows = store.runs().runs(&tenant(), &filter).unwrap();
         rows.into_iter().map(|row| format!("{} {} {}", row.run_id, row.status, row.created)).collect::<Vec<_>>()
@@ -263,13 +263,13 @@ pub(crate) fn lists_tell_how_runs_stand(place: &Place) {
     assert_eq!(ended(0, Some("cancelled"), 10), [""; 0]);
 }
 
-pub(crate) fn work_is_what_is_active_or_due(place: &Place) {
-    if !place.lasts() {
+pub(crate) fn work_is_what_is_active_or_due(backend: &Backend) {
+    if !backend.lasts() {
         return;
     }
-    let store = place.open();
+    let store = backend.open();
     all_standings(&store);
-    let store = next(place, store);
+    let store = next(backend, store);
     let runnable = |now, limit| store.runs().runnable(&tenant(), now, limit).unwrap();
     assert_eq!(runnable(49, 10), ["active".into()] as [flowcell_contract::RunId; 1]);
     assert_eq!(runnable(50, 10), ["active".into(), "due".into()] as [flowcell_contract::RunId; 2]);
@@ -279,8 +279,8 @@ pub(crate) fn work_is_what_is_active_or_due(place: &Place) {
     assert_eq!(store.runs().next_due(&tenant()).unwrap(), Some(50));
 }
 
-pub(crate) fn a_forgotten_run_leaves_a_tombstone(place: &Place) {
-    let store = place.open();
+pub(crate) fn a_forgotten_run_leaves_a_tombstone(backend: &Backend) {
+    let store = backend.open();
     run(&store, COUNTS, options("r"));
     let below = Record { parent: Some("r".into()), depth: 1, ..record("r") };
     // Not the next process: the run was released when it ended.
@@ -297,13 +297,13 @@ pub(crate) fn a_forgotten_run_leaves_a_tombstone(place: &Place) {
     assert!(everything(&*store.journal, "r.child").is_empty());
     assert_eq!(store.journal.find(&tenant(), &"r.child".into()).unwrap(), None);
     assert_eq!(everything(&*store.journal, "other").len(), 1);
-    if place.lasts() {
+    if backend.lasts() {
         assert_eq!(store.runs().runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).unwrap().len(), 1);
     }
 }
 
-pub(crate) fn what_is_named_in_whatever_way_stays(place: &Place) {
-    let store = place.open();
+pub(crate) fn what_is_named_in_whatever_way_stays(backend: &Backend) {
+    let store = backend.open();
     let put = |bytes: &[u8]| store.blobs.put(&tenant(), bytes.into(), "text/plain");
     let pack = put(b"a pack");
     let pinned = put(format!("{{\"packs\":{{\"p\":\"{}\"}}}}", pack.file_id).as_bytes());
@@ -317,10 +317,10 @@ pub(crate) fn what_is_named_in_whatever_way_stays(place: &Place) {
         assert!(store.blobs.get(&tenant(), blob).unwrap().is_some());
     }
     assert!(store.blobs.get(&Tenant::from("other"), &pack).unwrap().is_none());
-    if !place.lasts() {
+    if !backend.lasts() {
         return;
     }
-    let store = next(place, store);
+    let store = next(backend, store);
     let swept = store.sweep().unwrap();
     assert_eq!((swept.blobs, swept.bytes), (1, b"an orphan".len() as u64));
     assert!(named.iter().all(|blob| store.blobs.get(&tenant(), blob).unwrap().is_some()));

@@ -9,22 +9,22 @@ use std::{
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use flowcell_contract::{RunId, Tenant};
-use flowcell_engine::Room;
+use flowcell_engine::FairSemaphore;
 use flowcell_runtime::ports::Runs;
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, watch};
 use tracing::Instrument;
 
 use super::{
-    failures::Failures,
-    fault::Fault,
+    api_error::ApiError,
+    auth_rate_limiter::AuthRateLimiter,
     identity::{Caller, Identify},
     limits::Limits,
-    live::Audiences,
-    owners::Households,
+    live::Broadcasts,
     permit::{HOOK_BYTES, REQUEST_BYTES, RESPONSE_BYTES, RequestPermit},
+    tenant_directory::TenantDirectory,
 };
-use flowcell_platform::{Host, driving::Entrance, triggers::Triggers};
+use flowcell_platform::{Host, supervisor::AdmissionQueue, triggers::Triggers};
 
 /// Requests that the server answers at the same time. No tenant may hold more permits than it leaves free for others.
 pub(crate) const REQUESTS: u64 = 1_024;
@@ -49,26 +49,26 @@ pub(crate) async fn finish<T: Send + 'static>(change: impl Future<Output = T> + 
 pub(crate) struct App {
     pub(crate) host: Host,
     pub(crate) identity: Arc<dyn Identify>,
-    households: Arc<Households>,
+    directory: Arc<TenantDirectory>,
     pub(crate) triggers: Arc<Triggers>,
-    pub(crate) entrance: Entrance,
-    pub(crate) audiences: Arc<Audiences>,
-    pub(crate) subscribers: Room,
+    pub(crate) admission: AdmissionQueue,
+    pub(crate) broadcasts: Arc<Broadcasts>,
+    pub(crate) subscribers: FairSemaphore,
     pub(crate) heartbeat: Duration,
-    pub(crate) requests: Room,
-    pub(crate) failures: Failures,
+    pub(crate) requests: FairSemaphore,
+    pub(crate) failures: AuthRateLimiter,
     /// Permits for work that computes while a request waits.
-    pub(crate) checks: Room,
+    pub(crate) checks: FairSemaphore,
     /// Permits for requests that read whole journals.
-    pub(crate) journals: Room,
+    pub(crate) journals: FairSemaphore,
     /// Permits for the bytes of request bodies.
-    pub(crate) bodies: Room,
+    pub(crate) bodies: FairSemaphore,
     /// Permits for the bytes of posts to triggers. Addresses share them.
-    pub(crate) posts: Room,
+    pub(crate) posts: FairSemaphore,
     /// Permits for the bytes of responses other than pages.
-    pub(crate) responses: Room,
+    pub(crate) responses: FairSemaphore,
     /// Permits for open WebSockets.
-    pub(crate) sockets: Room,
+    pub(crate) sockets: FairSemaphore,
     pub(crate) document: OnceLock<Arc<Value>>,
     /// Becomes true when the server ends; then streams end, too.
     pub(crate) ends: watch::Sender<bool>,
@@ -77,28 +77,28 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(
-        households: Arc<Households>,
+        directory: Arc<TenantDirectory>,
         triggers: Arc<Triggers>,
-        audiences: Arc<Audiences>,
+        broadcasts: Arc<Broadcasts>,
         limits: &Limits,
     ) -> App {
         App {
-            host: households.host.clone(),
-            identity: households.identity.clone(),
-            entrance: households.entrance.clone(),
-            households,
+            host: directory.host.clone(),
+            identity: directory.identity.clone(),
+            admission: directory.admission.clone(),
+            directory,
             triggers,
-            audiences,
-            subscribers: Room::new(limits.subscribers),
+            broadcasts,
+            subscribers: FairSemaphore::new(limits.subscribers),
             heartbeat: limits.heartbeat,
-            requests: Room::new(REQUESTS),
-            failures: Failures::default(),
-            checks: Room::new(CHECKS),
-            journals: Room::new(JOURNALS),
-            bodies: Room::new(REQUEST_BYTES),
-            posts: Room::new(HOOK_BYTES),
-            responses: Room::new(RESPONSE_BYTES),
-            sockets: Room::new(limits.sockets),
+            requests: FairSemaphore::new(REQUESTS),
+            failures: AuthRateLimiter::default(),
+            checks: FairSemaphore::new(CHECKS),
+            journals: FairSemaphore::new(JOURNALS),
+            bodies: FairSemaphore::new(REQUEST_BYTES),
+            posts: FairSemaphore::new(HOOK_BYTES),
+            responses: FairSemaphore::new(RESPONSE_BYTES),
+            sockets: FairSemaphore::new(limits.sockets),
             document: OnceLock::new(),
             ends: watch::Sender::new(false),
             starting: std::array::from_fn(|_| Mutex::default()),
@@ -107,32 +107,32 @@ impl App {
 
     /// Returns the folder with the flows of a tenant.
     pub(crate) fn flows_of(&self, tenant: &Tenant) -> PathBuf {
-        self.households.flows_of(tenant)
+        self.directory.flows_of(tenant)
     }
 
     /// Returns the host of the caller's tenant, with the tenant's policy.
     pub(crate) fn host_of(&self, caller: &Caller) -> Host {
-        self.host.of(caller.tenant.clone()).within(caller.policy.clone())
+        self.host.for_tenant(caller.tenant.clone()).with_policy(caller.policy.clone())
     }
 
     /// Writes an action of the caller to the audit log. Callers without a token are not logged.
-    pub(crate) async fn note(self: Arc<App>, caller: &Caller, action: String, subject: String) -> Result<(), Fault> {
+    pub(crate) async fn note(self: Arc<App>, caller: &Caller, action: String, subject: String) -> Result<(), ApiError> {
         if caller.token.is_none() {
             return Ok(());
         }
         let caller = caller.clone();
         let noted = tokio::task::spawn_blocking(move || self.identity.note(&caller, &action, &subject));
-        Ok(noted.await.map_err(Fault::internal)??)
+        Ok(noted.await.map_err(ApiError::internal)??)
     }
 
     /// Refuses new runs from now on.
     pub(crate) fn drain(&self) {
-        self.households.draining.store(true, Ordering::Release);
+        self.directory.draining.store(true, Ordering::Release);
     }
 
     /// Returns true if the server refuses new runs because it is stopping.
     pub(crate) fn is_draining(&self) -> bool {
-        self.households.draining.load(Ordering::Acquire)
+        self.directory.draining.load(Ordering::Acquire)
     }
 
     /// Waits until no other request starts a run with this id, and locks the id.
@@ -156,8 +156,8 @@ pub(crate) struct Request {
 
 impl Request {
     /// Returns the query interface of the store. It is an internal error if the host has no durable store.
-    pub(crate) fn runs(&self) -> Result<&dyn Runs, Fault> {
-        self.host.runs().ok_or_else(|| Fault::internal("the host has no durable store"))
+    pub(crate) fn runs(&self) -> Result<&dyn Runs, ApiError> {
+        self.host.runs().ok_or_else(|| ApiError::internal("the host has no durable store"))
     }
 
     /// Returns true if the caller's token is still valid. Long requests check this repeatedly.
@@ -166,7 +166,7 @@ impl Request {
     }
 
     /// Writes an action of the caller to the audit log.
-    pub(crate) async fn note(&self, action: &str, subject: String) -> Result<(), Fault> {
+    pub(crate) async fn note(&self, action: &str, subject: String) -> Result<(), ApiError> {
         self.app.clone().note(&self.caller, action.to_owned(), subject).await
     }
 
@@ -177,11 +177,11 @@ impl Request {
 }
 
 impl FromRequestParts<Arc<App>> for Request {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Request, Fault> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Request, ApiError> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        let caller = caller.ok_or_else(|| Fault::internal("a route without a scope needs a caller"))?;
+        let caller = caller.ok_or_else(|| ApiError::internal("a route without a scope needs a caller"))?;
         let place = parts.extensions.get::<Arc<RequestPermit>>().map(Arc::downgrade).unwrap_or_default();
         Ok(Request { app: app.clone(), host: app.host_of(&caller), caller, place })
     }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
-    fault::{Fault, FaultBody},
-    intake::Place,
+    intake::PathParam,
 };
 use flowcell_platform::shape;
 
@@ -23,7 +23,7 @@ pub(crate) struct Nodes {
 
 /// List the node types
 #[utoipa::path(get, path = "/v1/nodes", tag = "flows",
-    responses((status = 200, body = Nodes), (status = "default", body = FaultBody)))]
+    responses((status = 200, body = Nodes), (status = "default", body = ErrorBody)))]
 pub(crate) async fn list(request: Request) -> Json<Nodes> {
     let nodes = request.host.catalog().types().map(|node| shape::node_type(node)).collect();
     Json(Nodes { nodes })
@@ -31,9 +31,9 @@ pub(crate) async fn list(request: Request) -> Json<Nodes> {
 
 /// Describe a node type, such as `control.if`, or with a version `acme.greet@1.2`
 #[utoipa::path(get, path = "/v1/nodes/{type}", tag = "flows", params(("type" = String, Path,)),
-    responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
-pub(crate) async fn show(request: Request, Place(wanted): Place<String>) -> Result<Json<Value>, Fault> {
-    let missing = |why: String| Fault::not_found("node_type_not_found", why);
+    responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
+pub(crate) async fn show(request: Request, PathParam(wanted): PathParam<String>) -> Result<Json<Value>, ApiError> {
+    let missing = |why: String| ApiError::not_found("node_type_not_found", why);
     match request.host.catalog().lookup(&TypeRef::parse(&wanted)) {
         Lookup::Found(node) => Ok(Json(shape::node_type(&node))),
         Lookup::OtherVersions(versions) => {

@@ -14,7 +14,7 @@ use tokio::{
 use tower::ServiceExt;
 
 use super::{
-    failures::Peer,
+    auth_rate_limiter::ClientAddr,
     intake::Patience,
     limits::Limits,
     permit::Guarded,
@@ -90,7 +90,7 @@ impl Talks {
             async move {
                 let busy = busy.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
                 let mut request = request.map(Body::new);
-                request.extensions_mut().insert(Peer(caller));
+                request.extensions_mut().insert(ClientAddr(caller));
                 request.extensions_mut().insert(Patience(limits.body_time));
                 let answer: Result<Response, Infallible> = router.oneshot(request).await;
                 let answer = answer.unwrap_or_else(|never| match never {});

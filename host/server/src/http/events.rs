@@ -11,7 +11,7 @@ use axum::{
     },
 };
 use flowcell_contract::RunId;
-use flowcell_engine::Place;
+use flowcell_engine::Permit;
 use flowcell_runtime::paging::{Most, PAGE_BYTES};
 use futures_util::stream::{self, Stream};
 use serde::Deserialize;
@@ -23,11 +23,11 @@ use tokio::{
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
     connection::over,
-    fault::{Fault, FaultBody},
-    intake::{Asked, Place as At, known_id},
-    live::{Page, Subscriber, Told, page},
+    intake::{Asked, PathParam, known_id},
+    live::{Frame, Page, Subscriber, page},
     runs::limit,
 };
 
@@ -66,32 +66,36 @@ pub(crate) struct EventPage {
 
 /// List the events of a run by page
 #[utoipa::path(get, path = "/v1/runs/{id}/events", tag = "events", params(("id" = String, Path,), Which),
-    responses((status = 200, body = EventPage), (status = "default", body = FaultBody)))]
-pub(crate) async fn list(request: Request, At(id): At<String>, Asked(which): Asked<Which>) -> Result<Response, Fault> {
+    responses((status = 200, body = EventPage), (status = "default", body = ErrorBody)))]
+pub(crate) async fn list(
+    request: Request,
+    PathParam(id): PathParam<String>,
+    Asked(which): Asked<Which>,
+) -> Result<Response, ApiError> {
     let run = known_id(&id)?;
     let most = Most { items: limit(which.limit, PAGE, MAX_PAGE)?, bytes: PAGE_BYTES };
     let from = which.from.unwrap_or(0);
-    let mut place = request.app.audiences.room(request.tenant(), most).await;
+    let mut permit = request.app.broadcasts.page_permit(request.tenant(), most).await;
     let read = request.blocking(move |request| {
         request.row(&run)?;
         page(&mut request.host.events(&run)?, from, most)
     });
     let page = read.await?;
-    place.shrink(page.bytes);
-    Ok(written(page, place))
+    permit.shrink(page.bytes);
+    Ok(written(page, permit))
 }
 
 /// Sends a page as JSON text, piece by piece. Its permit is held until the last piece is sent.
-fn written(page: Page, place: Place) -> Response {
+fn written(page: Page, permit: Permit) -> Response {
     let mut pieces = vec![Bytes::from_static(b"{\"events\":[")];
-    for (index, told) in page.told.into_iter().enumerate() {
+    for (index, frame) in page.frames.into_iter().enumerate() {
         pieces.extend((index > 0).then_some(Bytes::from_static(b",")));
-        pieces.push(told.text);
+        pieces.push(frame.text);
     }
     pieces.push(format!("],\"next\":{}}}", page.next).into());
     let length = pieces.iter().map(Bytes::len).sum::<usize>();
     let held = move |piece| {
-        let _held = &place;
+        let _held = &permit;
         Ok::<Bytes, Infallible>(piece)
     };
     let headers = [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, length.to_string())];
@@ -115,7 +119,7 @@ pub(crate) struct Watching {
     request: Request,
     /// The interval at which the caller's token is checked again.
     looks: Interval,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl Watching {
@@ -123,10 +127,10 @@ impl Watching {
     ///
     /// Returns 429 if too many streams are open, and 404 if the run does not exist. Returns 400 if `from` is after the
     /// run's next event.
-    pub(crate) async fn begin(request: Request, run: RunId, from: u64) -> Result<Watching, Fault> {
+    pub(crate) async fn begin(request: Request, run: RunId, from: u64) -> Result<Watching, ApiError> {
         let app = request.app.clone();
-        let full = || Fault::crowded("too_many_subscribers", "too many streams of events are open");
-        let place = app.subscribers.try_take(request.tenant(), 1).ok_or_else(full)?;
+        let full = || ApiError::crowded("too_many_subscribers", "too many streams of events are open");
+        let permit = app.subscribers.try_take(request.tenant(), 1).ok_or_else(full)?;
         let host = request.host.clone();
         let asking = request.clone();
         let (run, (row, coming)) = request
@@ -137,12 +141,12 @@ impl Watching {
             .await?;
         if from > coming {
             let why = format!("the run has {coming} events so far; `from` must be at most that number, not {from}");
-            return Err(Fault::bad_request(why));
+            return Err(ApiError::bad_request(why));
         }
         let heard = from == coming && ENDED.contains(&&*row.status);
-        let subscriber = Subscriber::new(host, &app.audiences, run, from, coming, heard);
+        let subscriber = Subscriber::new(host, &app.broadcasts, run, from, coming, heard);
         let looks = interval_at(Instant::now() + app.heartbeat, app.heartbeat);
-        Ok(Watching { subscriber, ends: app.ends.subscribe(), request: asking, looks, _place: place })
+        Ok(Watching { subscriber, ends: app.ends.subscribe(), request: asking, looks, _permit: permit })
     }
 
     /// Returns true if all events were sent before.
@@ -152,10 +156,10 @@ impl Watching {
 
     /// Returns the next event. Returns `None` if the run has ended, if the server ends, or if the caller's token is no
     /// longer valid.
-    pub(crate) async fn next(&mut self) -> Option<Told> {
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
             tokio::select! {
-                told = self.subscriber.next() => return told,
+                frame = self.subscriber.next() => return frame,
                 () = over(&mut self.ends) => return None,
                 _ = self.looks.tick() => if !self.request.is_known() { return None },
             }
@@ -172,20 +176,20 @@ impl Watching {
     params(("id" = String, Path,), From, ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, content_type = "text/event-stream", body = String),
         (status = 204, description = "the run has ended, and no event is left"),
-        (status = "default", body = FaultBody)))]
+        (status = "default", body = ErrorBody)))]
 pub(crate) async fn stream(
     request: Request,
-    At(id): At<String>,
+    PathParam(id): PathParam<String>,
     Asked(asked): Asked<From>,
     headers: HeaderMap,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     let run = known_id(&id)?;
     let from = match headers.get("last-event-id") {
         None => asked.from.unwrap_or(0),
         Some(last) => {
             let last = last.to_str().ok().and_then(|last| last.parse::<u64>().ok());
             last.map(|last| last.saturating_add(1))
-                .ok_or_else(|| Fault::bad_request("`Last-Event-ID` must be the number of an event"))?
+                .ok_or_else(|| ApiError::bad_request("`Last-Event-ID` must be the number of an event"))?
         }
     };
     let heartbeat = request.app.heartbeat;
@@ -198,10 +202,10 @@ pub(crate) async fn stream(
 
 fn sent(watching: Watching) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(watching, |mut watching| async {
-        let told = watching.next().await?;
-        let event = Event::default().data(String::from_utf8_lossy(&told.text));
-        let event = if told.kind.is_empty() { event } else { event.event(&*told.kind) };
-        let event = match told.seq {
+        let frame = watching.next().await?;
+        let event = Event::default().data(String::from_utf8_lossy(&frame.text));
+        let event = if frame.kind.is_empty() { event } else { event.event(&*frame.kind) };
+        let event = match frame.seq {
             Some(seq) => event.id(seq.to_string()),
             None => event,
         };

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
-    fault::{Fault, FaultBody},
-    intake::{Asked, Place, check_kind, read},
+    intake::{Asked, PathParam, check_kind, read},
     page::{self, After, BY_BYTES, streamed},
     permit::unread,
 };
@@ -74,9 +74,9 @@ const BYTES: &str = "application/octet-stream";
 pub(crate) struct Upload(Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for Upload {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request(request: axum::extract::Request, _: &S) -> Result<Upload, Fault> {
+    async fn from_request(request: axum::extract::Request, _: &S) -> Result<Upload, ApiError> {
         // Web pages may send some media types without a preflight request. So only this type is accepted, for every
         // file.
         check_kind(request.headers(), BYTES)?;
@@ -84,8 +84,8 @@ impl<S: Send + Sync> FromRequest<S> for Upload {
     }
 }
 
-impl From<FileError> for Fault {
-    fn from(error: FileError) -> Fault {
+impl From<FileError> for ApiError {
+    fn from(error: FileError) -> ApiError {
         let status = match &error {
             FileError::Unknown(_) => StatusCode::NOT_FOUND,
             FileError::Name | FileError::Mime | FileError::Metadata | FileError::Content => {
@@ -93,19 +93,19 @@ impl From<FileError> for Fault {
             }
             FileError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             FileError::Quota { .. } | FileError::Changed(_) => StatusCode::CONFLICT,
-            FileError::Document(_) | FileError::Bytes(_) => return Fault::internal(error),
+            FileError::Document(_) | FileError::Bytes(_) => return ApiError::internal(error),
         };
-        Fault::new(status, error.code(), error)
+        ApiError::new(status, error.code(), error)
     }
 }
 
 /// List the files
 #[utoipa::path(get, path = "/v1/files", tag = "files", params(After),
-    responses((status = 200, body = FileList), (status = "default", body = FaultBody)))]
-pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, Fault> {
+    responses((status = 200, body = FileList), (status = "default", body = ErrorBody)))]
+pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, ApiError> {
     let after = cursor.map(|cursor| match cursor.split_once('.') {
         Some((id, name)) => Ok((name.to_owned(), id.to_owned())),
-        None => Err(Fault::bad_request("`cursor` must be the `next` of the previous page")),
+        None => Err(ApiError::bad_request("`cursor` must be the `next` of the previous page")),
     });
     let after = after.transpose()?;
     let read = move |request: &Request| {
@@ -126,12 +126,12 @@ pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>
 /// The body is the unencoded content, at most 32 MiB. It may have any media type.
 #[utoipa::path(post, path = "/v1/files", tag = "files", params(About),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 201, body = FileView), (status = "default", body = FaultBody)))]
+    responses((status = 201, body = FileView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn put(
     request: Request,
-    about: Result<Asked<About>, Fault>,
+    about: Result<Asked<About>, ApiError>,
     Upload(bytes): Upload,
-) -> Result<(StatusCode, Json<FileView>), Fault> {
+) -> Result<(StatusCode, Json<FileView>), ApiError> {
     let Asked(About { name, mime, metadata }) = about?;
     let metadata = metadata.as_deref().map(flowcell_contract::Json::parse).transpose();
     let metadata = metadata.map_err(|_| FileError::Metadata)?.unwrap_or_default();
@@ -142,8 +142,8 @@ pub(crate) async fn put(
 
 /// Show a file, without its content
 #[utoipa::path(get, path = "/v1/files/{fileId}", tag = "files", params(("fileId" = String, Path,)),
-    responses((status = 200, body = FileView), (status = "default", body = FaultBody)))]
-pub(crate) async fn show(request: Request, Place(id): Place<String>) -> Result<Json<FileView>, Fault> {
+    responses((status = 200, body = FileView), (status = "default", body = ErrorBody)))]
+pub(crate) async fn show(request: Request, PathParam(id): PathParam<String>) -> Result<Json<FileView>, ApiError> {
     let row = request.blocking(move |request| Ok(request.host.files().find(&id)?)).await?;
     Ok(Json(row.into()))
 }
@@ -151,15 +151,15 @@ pub(crate) async fn show(request: Request, Place(id): Place<String>) -> Result<J
 /// Read the content of a file
 #[utoipa::path(get, path = "/v1/files/{fileId}/content", tag = "files", params(("fileId" = String, Path,)),
     responses((status = 200, description = "the bytes, with the file's media type", content_type = "*/*"),
-        (status = "default", body = FaultBody)))]
-pub(crate) async fn content(request: Request, Place(id): Place<String>) -> Result<Response, Fault> {
+        (status = "default", body = ErrorBody)))]
+pub(crate) async fn content(request: Request, PathParam(id): PathParam<String>) -> Result<Response, ApiError> {
     let read = request.blocking(move |request| {
         let bytes = request.host.files().find(&id)?.size;
         let place = request.app.responses.try_take(request.tenant(), bytes).ok_or_else(unread)?;
         Ok((request.host.files().get(&id)?, place))
     });
     let ((row, bytes), place) = read.await?;
-    let mime = HeaderValue::from_str(&row.mime).map_err(Fault::internal)?;
+    let mime = HeaderValue::from_str(&row.mime).map_err(ApiError::internal)?;
     // These headers keep browsers from showing an uploaded file as a page of this server.
     let headers = [
         (header::CONTENT_TYPE, mime),
@@ -171,8 +171,8 @@ pub(crate) async fn content(request: Request, Place(id): Place<String>) -> Resul
 
 /// Remove a file; runs that use it keep it
 #[utoipa::path(delete, path = "/v1/files/{fileId}", tag = "files", params(("fileId" = String, Path,)),
-    responses((status = 204, description = "removed"), (status = "default", body = FaultBody)))]
-pub(crate) async fn remove(request: Request, Place(id): Place<String>) -> Result<StatusCode, Fault> {
+    responses((status = 204, description = "removed"), (status = "default", body = ErrorBody)))]
+pub(crate) async fn remove(request: Request, PathParam(id): PathParam<String>) -> Result<StatusCode, ApiError> {
     request.blocking(move |request| Ok(request.host.files().remove(&id)?)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -7,8 +7,8 @@ use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
-    fault::{Fault, FaultBody},
     intake::Body,
 };
 use flowcell_platform::{
@@ -38,22 +38,22 @@ pub(crate) struct Checked {
 
 /// Check a flow without running it
 #[utoipa::path(post, path = "/v1/validate", tag = "flows", request_body = Unchecked,
-    responses((status = 200, body = Checked), (status = "default", body = FaultBody)))]
-pub(crate) async fn validate(request: Request, Body(body): Body<Unchecked>) -> Result<Json<Checked>, Fault> {
+    responses((status = 200, body = Checked), (status = "default", body = ErrorBody)))]
+pub(crate) async fn validate(request: Request, Body(body): Body<Unchecked>) -> Result<Json<Checked>, ApiError> {
     let checked = check(&request, source(&body.flow)?).await?;
     let diagnostics = checked.diagnostics.iter().map(shape::finding).collect();
     Ok(Json(Checked { valid: checked.flow.is_some(), diagnostics }))
 }
 
 /// Returns the source text of a flow in a body: the JSON object itself, or the text in a JSON string.
-pub(crate) fn source(flow: &RawValue) -> Result<Source, Fault> {
+pub(crate) fn source(flow: &RawValue) -> Result<Source, ApiError> {
     let text = flow.get();
     if text.starts_with('{') {
         return Ok(Source { name: "flow.json".into(), text: text.to_owned() });
     }
     match serde_json::from_str::<String>(text) {
         Ok(text) => Ok(Source { name: "flow.yaml".into(), text }),
-        Err(_) => Err(Fault::bad_request("`flow` must be an object or a text")),
+        Err(_) => Err(ApiError::bad_request("`flow` must be an object or a text")),
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn name(flow: &RawValue) -> Option<String> {
 }
 
 /// Checks a flow from a request. It cannot refer to files of the server. Its triggers name flows of the tenant's library.
-pub(crate) async fn check(request: &Request, source: Source) -> Result<CheckedFlow, Fault> {
+pub(crate) async fn check(request: &Request, source: Source) -> Result<CheckedFlow, ApiError> {
     let folder = Folder::nowhere_beside(request.app.flows_of(request.tenant()));
     if let Some(known) = request.host.checked_before(&source, &folder) {
         return Ok(known);

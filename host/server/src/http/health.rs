@@ -7,8 +7,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::App,
-    fault::{Fault, FaultBody},
 };
 
 /// The health of the server.
@@ -37,9 +37,9 @@ pub(crate) async fn healthz() -> Json<Health> {
 }
 
 /// Check that the server accepts new runs: 503 while it stops
-#[utoipa::path(get, path = "/readyz", tag = "server", responses((status = 200, body = Health), (status = 503, body = FaultBody)))]
-pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Json<Health>, Fault> {
-    if app.is_draining() { Err(Fault::draining()) } else { Ok(Json(Health { status: "ok" })) }
+#[utoipa::path(get, path = "/readyz", tag = "server", responses((status = 200, body = Health), (status = 503, body = ErrorBody)))]
+pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiError> {
+    if app.is_draining() { Err(ApiError::draining()) } else { Ok(Json(Health { status: "ok" })) }
 }
 
 /// Show the versions of Flowcell, its engine and this interface

@@ -13,9 +13,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::App,
-    fault::{Fault, FaultBody},
-    intake::{Place, read},
+    intake::{PathParam, read},
 };
 use flowcell_platform::triggers::hook::{POST_BYTES, Taken};
 
@@ -35,12 +35,12 @@ pub(crate) struct HookView {
         ("webhook-id" = Option<String>, Header,), ("webhook-timestamp" = Option<String>, Header,),
         ("webhook-signature" = Option<String>, Header,)),
     request_body(content = Object, content_type = "application/json"),
-    responses((status = 202, body = HookView), (status = 200, body = HookView), (status = "default", body = FaultBody)))]
+    responses((status = 202, body = HookView), (status = 200, body = HookView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn receive(
     State(app): State<Arc<App>>,
-    Place((tenant, flow, trigger)): Place<(String, String, String)>,
+    PathParam((tenant, flow, trigger)): PathParam<(String, String, String)>,
     request: Request,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
     let body = read(request, POST_BYTES).await?;
     let tenant = Tenant::from(tenant);

@@ -12,7 +12,7 @@ use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use serde_json::{error::Category, json};
 
-use super::{fault::Fault, permit::RequestPermit};
+use super::{api_error::ApiError, permit::RequestPermit};
 
 /// The maximum size of a body in bytes: a flow of 4 MiB as a JSON string, plus the rest of the request.
 pub(crate) const BODY_BYTES: usize = 8 * 1024 * 1024;
@@ -37,18 +37,18 @@ pub(crate) struct Body<T>(pub(crate) T);
 pub(crate) struct Raw<T>(pub(crate) T, pub(crate) Bytes);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Body<T>, Fault> {
+    async fn from_request(request: Request, state: &S) -> Result<Body<T>, ApiError> {
         let Raw(body, _) = Raw::from_request(request, state).await?;
         Ok(Body(body))
     }
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Raw<T>, Fault> {
+    async fn from_request(request: Request, _: &S) -> Result<Raw<T>, ApiError> {
         check_kind(request.headers(), "application/json")?;
         let bytes = read(request, BODY_BYTES).await?;
         // An empty body counts as an object without members.
@@ -61,16 +61,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
 }
 
 /// Returns 413 if the JSON text has too many values, since each of them takes memory.
-pub(crate) fn check_values(text: &[u8]) -> Result<(), Fault> {
+pub(crate) fn check_values(text: &[u8]) -> Result<(), ApiError> {
     if !Json::has_too_many_values(text) {
         return Ok(());
     }
     let why = format!("a body may have at most {JSON_VALUES} JSON values; send larger lists as a file");
-    Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why))
+    Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why))
 }
 
 /// Returns 415 if the header `Content-Type` names another type than `wanted`. A missing header is accepted.
-pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Result<(), Fault> {
+pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Result<(), ApiError> {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let kind = kind.to_str().unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
@@ -78,15 +78,15 @@ pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Resul
         return Ok(());
     }
     let why = format!("the body has the media type `{essence}`; send it with `content-type: {wanted}`");
-    Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", why))
+    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", why))
 }
 
 /// Reads the whole body. Returns 413 if it has more than `most` bytes, 408 if it does not arrive in time, and 400 if it
 /// breaks off. Returns 429 if the other bodies of the tenant, or of the address, take all the memory that it may have.
-pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> {
+pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, ApiError> {
     let large = || {
         let why = format!("a body may have at most {most} bytes");
-        Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
     };
     // A body whose announced length is too large is refused at once.
     if request.body().size_hint().lower() > most as u64 {
@@ -95,7 +95,7 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> 
     let patience = Patience::with(&request);
     let late = || {
         let why = format!("the body did not arrive within {} s", patience.as_secs_f32());
-        Fault::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
     };
     let permit = request.extensions().get::<Arc<RequestPermit>>().cloned();
     if let Some(permit) = &permit {
@@ -104,14 +104,14 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> 
         let full = || {
             let why =
                 "the bodies of this tenant's other requests leave no memory for this one; wait for their responses";
-            Fault::busy("too_many_requests", why)
+            ApiError::busy("too_many_requests", why)
         };
         tokio::time::timeout(patience, permit.take_body(bytes)).await.map_err(|_| full())?;
     }
     let read = tokio::time::timeout(patience, to_bytes(request.into_body(), most)).await.map_err(|_| late())?;
     let bytes = read.map_err(|error| match error.source().is_some_and(|why| why.is::<LengthLimitError>()) {
         true => large(),
-        false => Fault::bad_request("the body is incomplete"),
+        false => ApiError::bad_request("the body is incomplete"),
     })?;
     if let Some(permit) = permit {
         permit.shrink_body(bytes.len() as u64);
@@ -119,50 +119,50 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> 
     Ok(bytes)
 }
 
-fn wrong_json(error: &serde_json::Error) -> Fault {
+fn wrong_json(error: &serde_json::Error) -> ApiError {
     let what = match error.classify() {
         Category::Data => "the body does not fit the route",
         _ => "the body is not JSON",
     };
-    Fault::bad_request(format!("{what}: {error}")).with(json!({ "line": error.line(), "column": error.column() }))
+    ApiError::bad_request(format!("{what}: {error}")).with(json!({ "line": error.line(), "column": error.column() }))
 }
 
 /// The parsed query of a request. An invalid query gets 400.
 pub(crate) struct Asked<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, Fault> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, ApiError> {
         let query = Query::<T>::from_request_parts(parts, state).await;
-        let Query(asked) = query.map_err(|rejection| Fault::bad_request(rejection.body_text()))?;
+        let Query(asked) = query.map_err(|rejection| ApiError::bad_request(rejection.body_text()))?;
         Ok(Asked(asked))
     }
 }
 
 /// The parsed parameters of a path. Invalid parameters get 400.
-pub(crate) struct Place<T>(pub(crate) T);
+pub(crate) struct PathParam<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Place<T> {
-    type Rejection = Fault;
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParam<T> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Place<T>, Fault> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<PathParam<T>, ApiError> {
         let path = Path::<T>::from_request_parts(parts, state).await;
-        let Path(place) = path.map_err(|rejection| Fault::bad_request(rejection.body_text()))?;
-        Ok(Place(place))
+        let Path(place) = path.map_err(|rejection| ApiError::bad_request(rejection.body_text()))?;
+        Ok(PathParam(place))
     }
 }
 
 /// Parses a run id from a client. Returns 400 unless it has 1 to 200 letters, digits, and any of `- _ . : / [ ]`.
-pub(crate) fn run_id(text: &str) -> Result<RunId, Fault> {
+pub(crate) fn run_id(text: &str) -> Result<RunId, ApiError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
     if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
         return Ok(RunId::from(text));
     }
-    Err(Fault::bad_request("the id of a run must have 1 to 200 letters, digits, and - _ . : / [ ]"))
+    Err(ApiError::bad_request("the id of a run must have 1 to 200 letters, digits, and - _ . : / [ ]"))
 }
 
 /// Parses a run id in a path. An invalid id gets 404, since no run can have it.
-pub(crate) fn known_id(text: &str) -> Result<RunId, Fault> {
-    run_id(text).map_err(|_| Fault::no_run(text))
+pub(crate) fn known_id(text: &str) -> Result<RunId, ApiError> {
+    run_id(text).map_err(|_| ApiError::no_run(text))
 }

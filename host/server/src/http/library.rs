@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
-    fault::{Fault, FaultBody},
     flows::source,
-    intake::{Asked, Body, Place},
+    intake::{Asked, Body, PathParam},
     page::{self, After, BY_BYTES},
 };
 use flowcell_platform::{FlowEntry, FlowLibrary, Host, LibraryError, LoadedFlow, StoredFlow};
@@ -91,7 +91,7 @@ impl Request {
     pub(crate) async fn library<T: Send + 'static>(
         self,
         work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, ApiError> {
         self.blocking(move |request| Ok(work(&request.flows(), &request.host)?)).await
     }
 
@@ -99,7 +99,7 @@ impl Request {
     pub(crate) async fn checking<T: Send + 'static>(
         self,
         work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, ApiError> {
         self.computing(move |request| Ok(work(&request.flows(), &request.host)?)).await
     }
 
@@ -110,7 +110,7 @@ impl Request {
 
 /// Loads a version of one of the tenant's flows, by default the newest. A flow that was checked before is not checked
 /// again.
-pub(crate) async fn load(request: Request, name: String, version: Option<u32>) -> Result<LoadedFlow, Fault> {
+pub(crate) async fn load(request: Request, name: String, version: Option<u32>) -> Result<LoadedFlow, ApiError> {
     if version.is_none()
         && let Some(flow) = request.flows().checked_before(&request.host, &name)?
     {
@@ -121,13 +121,13 @@ pub(crate) async fn load(request: Request, name: String, version: Option<u32>) -
 
 /// List the flows
 #[utoipa::path(get, path = "/v1/flows", tag = "flows", params(After),
-    responses((status = 200, body = FlowList), (status = "default", body = FaultBody)))]
-pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, Fault> {
+    responses((status = 200, body = FlowList), (status = "default", body = ErrorBody)))]
+pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, ApiError> {
     page::answer(request, move |request| listed(request, cursor.as_deref())).await
 }
 
 /// Returns a page of the flows, from the first name after `after` on.
-pub(crate) fn listed(request: &Request, after: Option<&str>) -> Result<FlowList, Fault> {
+pub(crate) fn listed(request: &Request, after: Option<&str>) -> Result<FlowList, ApiError> {
     let mut filling = Filling::new(BY_BYTES);
     let (entries, more) = request.flows().page(after, |entry| filling.take(page::size(entry)))?;
     let next = entries.last().filter(|_| more).map(|entry| entry.name.clone());
@@ -136,14 +136,14 @@ pub(crate) fn listed(request: &Request, after: Option<&str>) -> Result<FlowList,
 
 /// Store a flow under its name, as its first or newest version
 #[utoipa::path(post, path = "/v1/flows", tag = "flows", request_body = NewFlow,
-    responses((status = 201, body = FlowView, headers(("location" = String))), (status = "default", body = FaultBody)))]
-pub(crate) async fn create(request: Request, Body(body): Body<NewFlow>) -> Result<Response, Fault> {
+    responses((status = 201, body = FlowView, headers(("location" = String))), (status = "default", body = ErrorBody)))]
+pub(crate) async fn create(request: Request, Body(body): Body<NewFlow>) -> Result<Response, ApiError> {
     let flow = keep(request, body).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, flow.place())], Json(flow)).into_response())
 }
 
 /// Stores a flow under the name in its text: as the first version, or as the newest one.
-pub(crate) async fn keep(request: Request, body: NewFlow) -> Result<FlowView, Fault> {
+pub(crate) async fn keep(request: Request, body: NewFlow) -> Result<FlowView, ApiError> {
     let text = source(&body.flow)?.text;
     let (app, tenant) = (request.app.clone(), request.tenant().clone());
     let kept = request.checking(move |flows, host| match flows.create(host, &text) {
@@ -152,7 +152,7 @@ pub(crate) async fn keep(request: Request, body: NewFlow) -> Result<FlowView, Fa
         Err(error @ LibraryError::BadName(_)) => Ok(Err(error.to_string())),
         created => created.map(Ok),
     });
-    let kept = kept.await?.map_err(|why| Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_name", why))?;
+    let kept = kept.await?.map_err(|why| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_name", why))?;
     app.triggers.refresh(&tenant).await?;
     app.triggers.changed();
     Ok(FlowView::from(kept))
@@ -160,16 +160,16 @@ pub(crate) async fn keep(request: Request, body: NewFlow) -> Result<FlowView, Fa
 
 /// Show the newest version of a flow
 #[utoipa::path(get, path = "/v1/flows/{name}", tag = "flows", params(("name" = String, Path,)),
-    responses((status = 200, body = FlowView), (status = "default", body = FaultBody)))]
-pub(crate) async fn show(request: Request, Place(name): Place<String>) -> Result<Json<FlowView>, Fault> {
+    responses((status = 200, body = FlowView), (status = "default", body = ErrorBody)))]
+pub(crate) async fn show(request: Request, PathParam(name): PathParam<String>) -> Result<Json<FlowView>, ApiError> {
     let flow = request.library(move |flows, _| flows.get(&name, None)).await?;
     Ok(Json(flow.into()))
 }
 
 /// Remove all versions of a flow; its runs continue
 #[utoipa::path(delete, path = "/v1/flows/{name}", tag = "flows", params(("name" = String, Path,)),
-    responses((status = 204, description = "removed"), (status = "default", body = FaultBody)))]
-pub(crate) async fn delete(request: Request, Place(name): Place<String>) -> Result<StatusCode, Fault> {
+    responses((status = 204, description = "removed"), (status = "default", body = ErrorBody)))]
+pub(crate) async fn delete(request: Request, PathParam(name): PathParam<String>) -> Result<StatusCode, ApiError> {
     let (app, tenant) = (request.app.clone(), request.tenant().clone());
     request.library(move |flows, _| flows.delete(&name)).await?;
     app.triggers.refresh(&tenant).await?;
@@ -178,8 +178,8 @@ pub(crate) async fn delete(request: Request, Place(name): Place<String>) -> Resu
 
 /// List the versions of a flow
 #[utoipa::path(get, path = "/v1/flows/{name}/versions", tag = "flows", params(("name" = String, Path,)),
-    responses((status = 200, body = Versions), (status = "default", body = FaultBody)))]
-pub(crate) async fn versions(request: Request, Place(name): Place<String>) -> Result<Json<Versions>, Fault> {
+    responses((status = 200, body = Versions), (status = "default", body = ErrorBody)))]
+pub(crate) async fn versions(request: Request, PathParam(name): PathParam<String>) -> Result<Json<Versions>, ApiError> {
     let of = name.clone();
     let versions = request.library(move |flows, _| flows.versions(&of)).await?;
     Ok(Json(Versions { name, versions }))
@@ -188,11 +188,11 @@ pub(crate) async fn versions(request: Request, Place(name): Place<String>) -> Re
 /// Show a version of a flow
 #[utoipa::path(get, path = "/v1/flows/{name}/versions/{version}", tag = "flows",
     params(("name" = String, Path,), ("version" = u32, Path,)),
-    responses((status = 200, body = FlowView), (status = "default", body = FaultBody)))]
+    responses((status = 200, body = FlowView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn version(
     request: Request,
-    Place((name, version)): Place<(String, u32)>,
-) -> Result<Json<FlowView>, Fault> {
+    PathParam((name, version)): PathParam<(String, u32)>,
+) -> Result<Json<FlowView>, ApiError> {
     let flow = request.library(move |flows, _| flows.get(&name, Some(version))).await?;
     Ok(Json(flow.into()))
 }

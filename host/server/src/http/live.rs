@@ -1,6 +1,6 @@
 //! Live events of a run for many subscribers. Each event is serialized once, and kept for a while for slow subscribers.
 //!
-//! | room | content |
+//! | semaphore | content |
 //! |---|---|
 //! | ring | the latest events of a run, bounded by their number and by the tenant's share of bytes |
 
@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use flowcell_contract::{RunId, Tenant};
-use flowcell_engine::{Place, Room};
+use flowcell_engine::{FairSemaphore, Permit};
 use flowcell_runtime::{
     Channel, Event, FlowRunner, LiveEvent,
     limits::READ_BYTES,
@@ -28,7 +28,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use self::ring::{KEPT_BYTES, Lagged, Listener, Ring};
-use super::fault::Fault;
+use super::api_error::ApiError;
 use flowcell_platform::{Host, host::events::EventReader};
 
 /// Bytes of events that all rings together may hold. Tenants share them.
@@ -37,7 +37,7 @@ pub(crate) const RINGS_BYTES: u64 = 256 << 20;
 pub(crate) const PAGES_BYTES: u64 = 512 << 20;
 /// Events of at least this size, as JSON text in bytes, are announced without their text. Subscribers then read them
 /// from the journal.
-pub(crate) const TOLD_BYTES: usize = 64 << 10;
+pub(crate) const FRAME_BYTES: usize = 64 << 10;
 /// The limits of a page that a stream reads from the journal.
 const PAGE: Most = Most { items: 256, bytes: 256 << 10 };
 /// Estimated overhead of an event in memory, in bytes.
@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// One serialized event for subscribers.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Frame {
     /// The JSON text. It is empty if subscribers have to read the event from the journal.
     pub(crate) text: Bytes,
     /// The number of the event in the journal. `None` for events of called runs and for notices such as `lagged`.
@@ -55,7 +55,7 @@ pub(crate) struct Told {
     pub(crate) kind: Box<str>,
 }
 
-impl Told {
+impl Frame {
     /// Returns the approximate size in memory, in bytes.
     fn bytes(&self) -> u64 {
         self.text.len() as u64 + EVERY
@@ -63,64 +63,68 @@ impl Told {
 }
 
 /// The broadcasts of all runs that have subscribers.
-pub(crate) struct Audiences {
-    all: Mutex<HashMap<(Tenant, RunId), Weak<Audience>>>,
+pub(crate) struct Broadcasts {
+    all: Mutex<HashMap<(Tenant, RunId), Weak<Broadcast>>>,
     /// Permits for the bytes that the rings hold.
-    rings: Room,
+    rings: FairSemaphore,
     /// Permits for the bytes of pages.
-    pages: Room,
+    pages: FairSemaphore,
 }
 
-impl Default for Audiences {
-    fn default() -> Audiences {
-        Audiences { all: Mutex::default(), rings: Room::new(RINGS_BYTES), pages: Room::new(PAGES_BYTES) }
+impl Default for Broadcasts {
+    fn default() -> Broadcasts {
+        Broadcasts {
+            all: Mutex::default(),
+            rings: FairSemaphore::new(RINGS_BYTES),
+            pages: FairSemaphore::new(PAGES_BYTES),
+        }
     }
 }
 
 /// The broadcast of one run to its subscribers.
-struct Audience {
+struct Broadcast {
     run: RunId,
-    told: Arc<Ring>,
+    ring: Arc<Ring>,
     /// The number of the next expected event, for the run and each run that it has called.
     next: Mutex<HashMap<RunId, u64>>,
     /// The number of channels that are attached to the run.
     relays: AtomicUsize,
 }
 
-impl Audiences {
+impl Broadcasts {
     /// Waits for the permits of a page of events: for the part of the journal that is read, and for the page.
-    pub(crate) async fn room(&self, tenant: &Tenant, most: Most) -> Place {
+    pub(crate) async fn page_permit(&self, tenant: &Tenant, most: Most) -> Permit {
         self.pages.take(tenant, READ_BYTES as u64 + most.bytes).await
     }
 
     /// Returns the broadcast of a run, and creates it if the run has none. A new broadcast begins with the event
     /// `from`.
-    fn of(&self, tenant: &Tenant, run: &RunId, from: u64) -> Arc<Audience> {
+    fn of(&self, tenant: &Tenant, run: &RunId, from: u64) -> Arc<Broadcast> {
         let mut all = self.all.lock();
-        if let Some(audience) = all.get(&(tenant.clone(), run.clone())).and_then(Weak::upgrade) {
-            return audience;
+        if let Some(broadcast) = all.get(&(tenant.clone(), run.clone())).and_then(Weak::upgrade) {
+            return broadcast;
         }
-        all.retain(|_, audience| audience.strong_count() > 0);
-        let audience = Arc::new(Audience {
+        all.retain(|_, broadcast| broadcast.strong_count() > 0);
+        let broadcast = Arc::new(Broadcast {
             run: run.clone(),
-            told: Arc::new(Ring::new(tenant.clone(), self.rings.clone())),
+            ring: Arc::new(Ring::new(tenant.clone(), self.rings.clone())),
             next: Mutex::new(HashMap::from([(run.clone(), from)])),
             relays: AtomicUsize::new(0),
         });
-        all.insert((tenant.clone(), run.clone()), Arc::downgrade(&audience));
-        audience
+        all.insert((tenant.clone(), run.clone()), Arc::downgrade(&broadcast));
+        broadcast
     }
 
     /// Attaches the broadcast of a run, if it has subscribers, before the run starts.
     pub(crate) fn attend(&self, tenant: &Tenant, runner: &mut FlowRunner) {
-        let audience = self.all.lock().get(&(tenant.clone(), runner.run_id().clone())).and_then(Weak::upgrade);
-        if let Some(audience) = audience {
-            runner.attach(Arc::new(Relay::new(audience)));
+        let broadcast = self.all.lock().get(&(tenant.clone(), runner.run_id().clone())).and_then(Weak::upgrade);
+        if let Some(broadcast) = broadcast {
+            runner.attach(Arc::new(Forwarder::new(broadcast)));
         }
     }
 }
 
-impl Audience {
+impl Broadcast {
     /// Records the number of an event. Returns false if the event was already sent.
     fn is_new(&self, event: &Event) -> bool {
         let mut next = self.next.lock();
@@ -134,33 +138,33 @@ impl Audience {
     /// read it from the journal.
     fn tell_event(&self, event: &Event) {
         let own = event.run_id == self.run;
-        let told = told(event, own.then_some(event.seq), event.kind);
-        let large = told.text.len();
-        self.told.tell(match (own, large) {
-            (true, TOLD_BYTES..) => Told { text: Bytes::new(), ..told },
+        let frame = frame(event, own.then_some(event.seq), event.kind);
+        let large = frame.text.len();
+        self.ring.tell(match (own, large) {
+            (true, FRAME_BYTES..) => Frame { text: Bytes::new(), ..frame },
             (false, _) if large as u64 > KEPT_BYTES => lagged(&event.run_id, event.seq, event.seq),
-            _ => told,
+            _ => frame,
         });
     }
 }
 
 /// A channel that forwards the events of a run to its broadcast.
-struct Relay(Arc<Audience>);
+struct Forwarder(Arc<Broadcast>);
 
-impl Relay {
-    fn new(audience: Arc<Audience>) -> Relay {
-        audience.relays.fetch_add(1, Ordering::AcqRel);
-        Relay(audience)
+impl Forwarder {
+    fn new(broadcast: Arc<Broadcast>) -> Forwarder {
+        broadcast.relays.fetch_add(1, Ordering::AcqRel);
+        Forwarder(broadcast)
     }
 }
 
-impl Drop for Relay {
+impl Drop for Forwarder {
     fn drop(&mut self) {
         self.0.relays.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Channel for Relay {
+impl Channel for Forwarder {
     fn on_event(&self, event: &Event) {
         if self.0.is_new(event) {
             self.0.tell_event(event);
@@ -168,23 +172,23 @@ impl Channel for Relay {
     }
 
     fn on_live(&self, event: &LiveEvent) {
-        self.0.told.tell(told(event, None, &event.kind));
+        self.0.ring.tell(frame(event, None, &event.kind));
     }
 }
 
-fn told(event: &impl Serialize, seq: Option<u64>, kind: &str) -> Told {
+fn frame(event: &impl Serialize, seq: Option<u64>, kind: &str) -> Frame {
     // Events consist of JSON values, so they can always be serialized.
     let text = serde_json::to_vec(event).unwrap_or_default();
-    Told { text: text.into(), seq, kind: kind.into() }
+    Frame { text: text.into(), seq, kind: kind.into() }
 }
 
 /// Creates the notice that the events `from` to `to` of a run are not sent here.
-fn lagged(run: &RunId, from: u64, to: u64) -> Told {
-    told(&json!({ "v": 1, "type": "lagged", "runId": run, "from": from, "to": to }), None, "lagged")
+fn lagged(run: &RunId, from: u64, to: u64) -> Frame {
+    frame(&json!({ "v": 1, "type": "lagged", "runId": run, "from": from, "to": to }), None, "lagged")
 }
 /// A page of events from the journal.
 pub(crate) struct Page {
-    pub(crate) told: Vec<Told>,
+    pub(crate) frames: Vec<Frame>,
     /// The number of the first event of the next page.
     pub(crate) next: u64,
     /// True if the page was filled, so that more events may follow.
@@ -195,8 +199,8 @@ pub(crate) struct Page {
 
 /// Reads a page of a run's events, from a number on. An event that does not fit is only measured, and stays for the
 /// next page.
-pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Page, Fault> {
-    let mut page = Page { told: Vec::new(), next: from, is_full: false, bytes: 0 };
+pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Page, ApiError> {
+    let mut page = Page { frames: Vec::new(), next: from, is_full: false, bytes: 0 };
     let mut filling = Filling::new(most);
     while let Some(event) = reader.next(page.next)? {
         if !filling.fits(event.data.measure(filling.left()).unwrap_or(u64::MAX)) {
@@ -205,9 +209,9 @@ pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Pa
             break;
         }
         page.next = event.seq + 1;
-        let told = told(&event, Some(event.seq), event.kind);
-        filling.add(told.bytes());
-        page.told.push(told);
+        let frame = frame(&event, Some(event.seq), event.kind);
+        filling.add(frame.bytes());
+        page.frames.push(frame);
     }
     page.bytes = filling.bytes();
     reader.pause();
@@ -217,19 +221,19 @@ pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Pa
 /// Events that were read and not yet sent, the last one first, with the permits for their bytes.
 #[derive(Default)]
 struct Read {
-    told: Vec<Told>,
-    place: Option<Place>,
+    frames: Vec<Frame>,
+    permit: Option<Permit>,
 }
 
 impl Read {
     /// Takes the next event to send. The caller comes back only when it has sent the previous event, so the permits are
     /// held until all are sent.
-    fn next(&mut self) -> Option<Told> {
-        let told = self.told.pop();
-        if told.is_none() {
-            self.place = None;
+    fn next(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop();
+        if frame.is_none() {
+            self.permit = None;
         }
-        told
+        frame
     }
 }
 
@@ -237,8 +241,8 @@ impl Read {
 pub(crate) struct Subscriber {
     host: Host,
     run: RunId,
-    audiences: Arc<Audiences>,
-    audience: Arc<Audience>,
+    broadcasts: Arc<Broadcasts>,
+    broadcast: Arc<Broadcast>,
     coming: Listener,
     read: Read,
     /// The reader of the journal, until all its events are sent.
@@ -257,20 +261,20 @@ impl Subscriber {
     /// event. `ended` means that no event follows `from`.
     pub(crate) fn new(
         host: Host,
-        audiences: &Arc<Audiences>,
+        broadcasts: &Arc<Broadcasts>,
         run: RunId,
         from: u64,
         coming: u64,
         ended: bool,
     ) -> Subscriber {
-        let audience = audiences.of(host.tenant(), &run, coming);
+        let broadcast = broadcasts.of(host.tenant(), &run, coming);
         // The ring keeps the events from here on while the journal is read.
-        let coming = audience.told.listen();
+        let coming = broadcast.ring.listen();
         Subscriber {
             host,
             run,
-            audiences: audiences.clone(),
-            audience,
+            broadcasts: broadcasts.clone(),
+            broadcast,
             coming,
             read: Read::default(),
             reader: None,
@@ -287,11 +291,11 @@ impl Subscriber {
     }
 
     /// Returns the next event, or `None` if the run has ended or its journal cannot be read.
-    pub(crate) async fn next(&mut self) -> Option<Told> {
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
-            if let Some(told) = self.read.next() {
-                self.ended |= told.seq.is_some() && &*told.kind == "harness:complete";
-                return Some(told);
+            if let Some(frame) = self.read.next() {
+                self.ended |= frame.seq.is_some() && &*frame.kind == "harness:complete";
+                return Some(frame);
             }
             if self.ended {
                 return None;
@@ -301,7 +305,7 @@ impl Subscriber {
                 continue;
             }
             match tokio::time::timeout(LOOK, self.coming.hear()).await {
-                Ok(Ok(told)) => self.hear(told),
+                Ok(Ok(frame)) => self.hear(frame),
                 Ok(Err(Lagged)) => self.lagged = true,
                 Err(_) => self.look().await,
             }
@@ -309,44 +313,44 @@ impl Subscriber {
     }
 
     /// Processes one event of the broadcast.
-    fn hear(&mut self, told: Told) {
-        match told.seq {
+    fn hear(&mut self, frame: Frame) {
+        match frame.seq {
             Some(seq) if seq < self.next => return,
             Some(seq) if seq > self.next && self.lagged => {
                 let lost = lagged(&self.run, self.next, seq - 1);
                 self.next = seq;
                 self.lagged = false;
-                self.hear(told);
-                return self.read.told.push(lost);
+                self.hear(frame);
+                return self.read.frames.push(lost);
             }
             // Events are missing because the broadcast began later, or the event is too large for the ring. Read the
             // journal.
-            Some(seq) if seq > self.next || told.text.is_empty() => return self.caught_up = false,
+            Some(seq) if seq > self.next || frame.text.is_empty() => return self.caught_up = false,
             Some(seq) => {
                 self.next = seq + 1;
-                self.read.told.push(told);
+                self.read.frames.push(frame);
             }
-            None => return self.read.told.push(told),
+            None => return self.read.frames.push(frame),
         }
         self.lagged = false;
     }
 
     /// Reads a page of the journal. After the last page it attaches to the live run.
     async fn catch_up(&mut self) -> Option<()> {
-        let mut place = self.audiences.room(self.host.tenant(), PAGE).await;
+        let mut permit = self.broadcasts.page_permit(self.host.tenant(), PAGE).await;
         let (host, run, from, reader) = (self.host.clone(), self.run.clone(), self.next, self.reader.take());
         let read = tokio::task::spawn_blocking(move || {
             let mut reader = reader.map_or_else(|| host.events(&run), Ok)?;
             let page = page(&mut reader, from, PAGE)?;
-            Ok::<_, Fault>((page, reader))
+            Ok::<_, ApiError>((page, reader))
         });
         let (mut page, reader) = read.await.ok()?.ok()?;
-        place.shrink(page.bytes);
+        permit.shrink(page.bytes);
         self.caught_up = !page.is_full;
         self.reader = page.is_full.then_some(reader);
         self.next = page.next;
-        page.told.reverse();
-        self.read = Read { told: page.told, place: Some(place) };
+        page.frames.reverse();
+        self.read = Read { frames: page.frames, permit: Some(permit) };
         if self.caught_up {
             self.listen().await;
         }
@@ -355,18 +359,18 @@ impl Subscriber {
 
     /// Attaches the broadcast to the run, if this process drives it.
     async fn listen(&self) {
-        if self.audience.relays.load(Ordering::Acquire) > 0 {
+        if self.broadcast.relays.load(Ordering::Acquire) > 0 {
             return;
         }
         if let Some(hub) = self.host.hubs().get(self.host.tenant(), &self.run) {
             // If the run has ended in the meantime, its last events are in the journal.
-            let _ = hub.attach(Arc::new(Relay::new(self.audience.clone()))).await;
+            let _ = hub.attach(Arc::new(Forwarder::new(self.broadcast.clone()))).await;
         }
     }
 
     /// Checks if this process drives the run now, or if another process has written new events.
     async fn look(&mut self) {
-        if self.audience.relays.load(Ordering::Acquire) == 0 {
+        if self.broadcast.relays.load(Ordering::Acquire) == 0 {
             let (host, run) = (self.host.clone(), self.run.clone());
             let row = move || host.runs().and_then(|runs| runs.run(host.tenant(), &run).ok().flatten());
             let next = tokio::task::spawn_blocking(row).await.ok().flatten().map_or(0, |(_, next)| next);
@@ -384,14 +388,14 @@ mod tests {
 
     #[test]
     fn what_was_told_last_keeps_its_room_until_more_is_asked_for() {
-        let room = Room::new(100);
-        let told = Told { text: Bytes::from_static(b"{}"), seq: Some(0), kind: "a".into() };
-        let mut read = Read { told: vec![told.clone(), told], place: room.try_take(&Tenant::local(), 30) };
+        let semaphore = FairSemaphore::new(100);
+        let frame = Frame { text: Bytes::from_static(b"{}"), seq: Some(0), kind: "a".into() };
+        let mut read = Read { frames: vec![frame.clone(), frame], permit: semaphore.try_take(&Tenant::local(), 30) };
         for _ in 0..2 {
             assert!(read.next().is_some());
-            assert_eq!(room.taken(), 30);
+            assert_eq!(semaphore.taken(), 30);
         }
         assert!(read.next().is_none());
-        assert_eq!(room.taken(), 0);
+        assert_eq!(semaphore.taken(), 0);
     }
 }

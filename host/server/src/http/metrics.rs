@@ -10,7 +10,7 @@ use axum::{
 };
 use flowcell_contract::Tenant;
 
-use super::{app::App, fault::FaultBody};
+use super::{api_error::ErrorBody, app::App};
 use flowcell_platform::observe::metrics::Now;
 
 /// The content type of the answer.
@@ -29,10 +29,10 @@ pub(crate) struct Asker(pub(crate) Tenant);
 /// The metrics cover all tenants, so the scope `metrics:read` is for operators.
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, body = String, content_type = "application/openmetrics-text"),
-        (status = "default", body = FaultBody)))]
+        (status = "default", body = ErrorBody)))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let now = Now {
-        runs_waiting: app.entrance.waits() as u64,
+        runs_waiting: app.admission.waits() as u64,
         runs_below: app.host.live().all_children(),
         requests_active: app.requests.taken(),
         subscribers: app.subscribers.taken(),

@@ -6,14 +6,14 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use flowcell_engine::Place;
+use flowcell_engine::Permit;
 use flowcell_runtime::paging::{Filling, Most, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use super::{
+    api_error::ApiError,
     app::Request,
-    fault::Fault,
     permit::{Counted, Guarded},
 };
 
@@ -55,23 +55,23 @@ pub(crate) fn size(item: &impl Serialize) -> u64 {
 /// is sent.
 pub(crate) async fn answer<T: Serialize + Send + 'static>(
     request: Request,
-    read: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
-) -> Result<Response, Fault> {
-    let mut place = request.app.audiences.room(request.tenant(), BY_BYTES).await;
+    read: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let mut permit = request.app.broadcasts.page_permit(request.tenant(), BY_BYTES).await;
     let page = request.blocking(read).await?;
-    let text = Bytes::from(serde_json::to_vec(&page).map_err(Fault::internal)?);
-    place.shrink(text.len() as u64);
-    Ok(held(text, place))
+    let text = Bytes::from(serde_json::to_vec(&page).map_err(ApiError::internal)?);
+    permit.shrink(text.len() as u64);
+    Ok(held(text, permit))
 }
 
 /// Answers with a JSON text, and holds its permit until the text is sent.
-pub(crate) fn held(text: Bytes, place: Place) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], streamed(text, place)).into_response()
+pub(crate) fn held(text: Bytes, permit: Permit) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], streamed(text, permit)).into_response()
 }
 
 /// Answers with bytes, and holds their permit until they are sent. The response counts towards no other permit.
-pub(crate) fn streamed(bytes: Bytes, place: Place) -> impl IntoResponse {
-    (Extension(Counted), Body::new(Guarded::new(Body::from(bytes), place)))
+pub(crate) fn streamed(bytes: Bytes, permit: Permit) -> impl IntoResponse {
+    (Extension(Counted), Body::new(Guarded::new(Body::from(bytes), permit)))
 }
 
 #[cfg(test)]

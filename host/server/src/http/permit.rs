@@ -15,11 +15,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowcell_contract::Tenant;
-use flowcell_engine::{Place, Room};
+use flowcell_engine::{FairSemaphore, Permit};
 use hyper::body::{Body as _, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use super::fault::Fault;
+use super::api_error::ApiError;
 
 /// Bytes of request bodies in memory. No tenant may hold more than it leaves free for others.
 pub(crate) const REQUEST_BYTES: u64 = 256 << 20;
@@ -35,30 +35,30 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The permits of one request. Work that continues after the caller has disconnected keeps them until it ends.
 pub(crate) struct RequestPermit {
     /// The permit for the request itself. A post to a trigger has none.
-    _request: Option<Place>,
-    bodies: Room,
+    _request: Option<Permit>,
+    bodies: FairSemaphore,
     /// The tenant, or the address of a post to a trigger.
     holder: Tenant,
-    body: Mutex<Option<Place>>,
+    body: Mutex<Option<Permit>>,
 }
 
 impl RequestPermit {
-    pub(crate) fn new(request: Option<Place>, bodies: Room, holder: Tenant) -> Arc<RequestPermit> {
+    pub(crate) fn new(request: Option<Permit>, bodies: FairSemaphore, holder: Tenant) -> Arc<RequestPermit> {
         Arc::new(RequestPermit { _request: request, bodies, holder, body: Mutex::default() })
     }
 
     /// Waits until the request may have a body of this many bytes.
     pub(crate) async fn take_body(&self, bytes: u64) {
         if bytes > SMALL_BYTES {
-            let place = self.bodies.take(&self.holder, bytes).await;
-            *self.body.lock() = Some(place);
+            let permit = self.bodies.take(&self.holder, bytes).await;
+            *self.body.lock() = Some(permit);
         }
     }
 
     /// Returns the bytes that the body did not need.
     pub(crate) fn shrink_body(&self, bytes: u64) {
-        if let Some(place) = self.body.lock().as_mut() {
-            place.shrink(bytes);
+        if let Some(permit) = self.body.lock().as_mut() {
+            permit.shrink(bytes);
         }
     }
 
@@ -70,27 +70,27 @@ impl RequestPermit {
     pub(crate) async fn hold(
         self: Arc<RequestPermit>,
         method: &Method,
-        responses: &Room,
+        responses: &FairSemaphore,
         response: Response,
     ) -> Response {
         let is_counted = response.extensions().get::<Counted>().is_some();
         let bytes = response.body().size_hint().exact().filter(|bytes| !is_counted && *bytes > SMALL_BYTES);
         let Some(bytes) = bytes else { return response };
-        let place = match method.is_safe() {
+        let permit = match method.is_safe() {
             true => responses.try_take(&self.holder, bytes),
             false => Some(responses.take(&self.holder, bytes).await),
         };
-        match place {
-            Some(place) => response.map(|body| Body::new(Guarded::new(body, (place, self)))),
+        match permit {
+            Some(permit) => response.map(|body| Body::new(Guarded::new(body, (permit, self)))),
             None => unread().into_response(),
         }
     }
 }
 
 /// The error for a response that cannot be sent before the tenant's other responses are read.
-pub(crate) fn unread() -> Fault {
+pub(crate) fn unread() -> ApiError {
     let why = "this tenant has too many bytes of responses that its clients have not read yet; read them first";
-    Fault::busy("too_many_requests", why)
+    ApiError::busy("too_many_requests", why)
 }
 
 /// Marks a response whose bytes count towards a permit of its own.
@@ -170,20 +170,20 @@ mod tests {
     const LARGE: usize = SMALL_BYTES as usize + 1;
 
     fn permit() -> Arc<RequestPermit> {
-        RequestPermit::new(None, Room::new(0), "a".into())
+        RequestPermit::new(None, FairSemaphore::new(0), "a".into())
     }
 
     #[tokio::test]
     async fn large_responses_count_until_they_are_read() {
         // A tenant may have a half: two of these responses.
-        let room = Room::new(5 * LARGE as u64);
+        let semaphore = FairSemaphore::new(5 * LARGE as u64);
         let respond = |method, bytes| {
-            let (room, permit) = (room.clone(), permit());
-            async move { permit.hold(&method, &room, vec![0; bytes].into_response()).await }
+            let (semaphore, permit) = (semaphore.clone(), permit());
+            async move { permit.hold(&method, &semaphore, vec![0; bytes].into_response()).await }
         };
         let first = respond(Method::GET, LARGE).await;
         let second = respond(Method::POST, LARGE).await;
-        assert_eq!(room.taken(), 2 * LARGE as u64);
+        assert_eq!(semaphore.taken(), 2 * LARGE as u64);
         assert_eq!(respond(Method::GET, LARGE).await.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(respond(Method::GET, LARGE - 1).await.status(), StatusCode::OK, "small ones do not count");
         let mut change = Box::pin(respond(Method::POST, LARGE));
@@ -192,22 +192,22 @@ mod tests {
         assert_eq!(bytes.len(), LARGE);
         assert_eq!(change.await.status(), StatusCode::OK);
         drop(second);
-        assert_eq!(room.taken(), 0);
+        assert_eq!(semaphore.taken(), 0);
     }
 
     #[tokio::test]
     async fn a_response_is_handed_over_in_pieces_and_counts_until_the_last() {
-        let room = Room::new(10 * LARGE as u64);
-        let response = permit().hold(&Method::GET, &room, vec![7; 2 * PIECE_BYTES + 1].into_response()).await;
+        let semaphore = FairSemaphore::new(10 * LARGE as u64);
+        let response = permit().hold(&Method::GET, &semaphore, vec![7; 2 * PIECE_BYTES + 1].into_response()).await;
         let mut body = response.into_body();
         let mut sizes = Vec::new();
         while let Some(frame) = body.frame().await {
-            assert!(room.taken() > 0);
+            assert!(semaphore.taken() > 0);
             sizes.push(frame.unwrap().into_data().unwrap().len());
             assert_eq!(body.size_hint().exact(), Some((2 * PIECE_BYTES + 1 - sizes.iter().sum::<usize>()) as u64));
         }
         assert_eq!(sizes, [PIECE_BYTES, PIECE_BYTES, 1]);
         drop(body);
-        assert_eq!(room.taken(), 0);
+        assert_eq!(semaphore.taken(), 0);
     }
 }

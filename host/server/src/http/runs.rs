@@ -13,9 +13,9 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
-    fault::{Fault, FaultBody},
-    intake::{Asked, Place, known_id, run_id},
+    intake::{Asked, PathParam, known_id, run_id},
     page::fill,
 };
 use flowcell_platform::{
@@ -32,7 +32,7 @@ pub(crate) const MAX_PAGE: usize = 500;
 /// The status of a run.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Standing {
+pub(crate) enum ListedStatus {
     Running,
     Parked,
     NeedsAttention,
@@ -41,16 +41,16 @@ pub(crate) enum Standing {
     Cancelled,
 }
 
-impl Standing {
+impl ListedStatus {
     /// Returns the name of the status in the store.
     fn stored(self) -> &'static str {
         match self {
-            Standing::Running => "active",
-            Standing::Parked => "parked",
-            Standing::NeedsAttention => "needs_attention",
-            Standing::Succeeded => "succeeded",
-            Standing::Failed => "failed",
-            Standing::Cancelled => "cancelled",
+            ListedStatus::Running => "active",
+            ListedStatus::Parked => "parked",
+            ListedStatus::NeedsAttention => "needs_attention",
+            ListedStatus::Succeeded => "succeeded",
+            ListedStatus::Failed => "failed",
+            ListedStatus::Cancelled => "cancelled",
         }
     }
 }
@@ -167,7 +167,7 @@ fn waiting_for(waiting: &Waiting) -> Value {
 pub(crate) struct Which {
     /// List only runs with this status.
     #[param(inline)]
-    status: Option<Standing>,
+    status: Option<ListedStatus>,
     /// List only runs of this flow.
     flow: Option<String>,
     /// The maximum number of entries.
@@ -189,18 +189,18 @@ pub(crate) struct RunPage {
 }
 
 /// Checks the requested number of items. Returns `usual` for `None`, and 400 if it is not from 1 to `most`.
-pub(crate) fn limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usize, Fault> {
+pub(crate) fn limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usize, ApiError> {
     match asked.map(|asked| asked as usize) {
         None => Ok(usual),
         Some(asked) if (1..=most).contains(&asked) => Ok(asked),
-        Some(_) => Err(Fault::bad_request(format!("`limit` must be from 1 to {most}"))),
+        Some(_) => Err(ApiError::bad_request(format!("`limit` must be from 1 to {most}"))),
     }
 }
 
 /// List runs, newest first
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Which),
-    responses((status = 200, body = RunPage), (status = "default", body = FaultBody)))]
-pub(crate) async fn list(request: Request, Asked(which): Asked<Which>) -> Result<Json<RunPage>, Fault> {
+    responses((status = 200, body = RunPage), (status = "default", body = ErrorBody)))]
+pub(crate) async fn list(request: Request, Asked(which): Asked<Which>) -> Result<Json<RunPage>, ApiError> {
     let limit = limit(which.limit, PAGE, MAX_PAGE)?;
     let after = which.cursor.as_deref().map(run_id).transpose()?;
     let status = which.status.map(|standing| standing.stored().to_owned());
@@ -213,13 +213,13 @@ pub(crate) async fn list(request: Request, Asked(which): Asked<Which>) -> Result
 
 /// Show a run, with its outputs once it has ended
 #[utoipa::path(get, path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path,)),
-    responses((status = 200, body = RunView), (status = "default", body = FaultBody)))]
-pub(crate) async fn show(request: Request, Place(id): Place<String>) -> Result<Json<RunView>, Fault> {
+    responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
+pub(crate) async fn show(request: Request, PathParam(id): PathParam<String>) -> Result<Json<RunView>, ApiError> {
     view(request, known_id(&id)?).await.map(Json)
 }
 
 /// Reads the current state of a run, with its outputs once it has ended.
-pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, Fault> {
+pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiError> {
     request
         .blocking(move |request| {
             let (row, next) = request.row(&run)?;
@@ -234,36 +234,36 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, Fault>
 
 impl Request {
     /// Lists the open waits of a run and of the runs that it has called.
-    pub(crate) fn waiting(&self, run: &RunId) -> Result<Vec<Value>, Fault> {
+    pub(crate) fn waiting(&self, run: &RunId) -> Result<Vec<Value>, ApiError> {
         Ok(waiting::list(&self.host, run)?)
     }
 
     /// Returns a run's row and the number of its next event. Returns 404 if the run does not exist or was removed.
-    pub(crate) fn row(&self, run: &RunId) -> Result<(RunRow, u64), Fault> {
+    pub(crate) fn row(&self, run: &RunId) -> Result<(RunRow, u64), ApiError> {
         let row = self.runs()?.run(self.tenant(), run)?;
-        row.filter(|(row, _)| row.status != "removed").ok_or_else(|| Fault::no_run(run.as_str()))
+        row.filter(|(row, _)| row.status != "removed").ok_or_else(|| ApiError::no_run(run.as_str()))
     }
 
     /// Runs blocking work on a thread for it. The work continues if the caller disconnects, and keeps the request's
     /// permit.
     pub(crate) async fn blocking<T: Send + 'static>(
         self,
-        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Fault> {
+        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
         let place = self.place.upgrade();
         let working = tokio::task::spawn_blocking(move || {
             let _place = place;
             work(&self)
         });
-        working.await.map_err(Fault::internal)?
+        working.await.map_err(ApiError::internal)?
     }
 
     /// Runs computing work when it is the tenant's turn. The work continues if the caller disconnects, and keeps its
     /// permit for checks.
     pub(crate) async fn computing<T: Send + 'static>(
         self,
-        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Fault> {
+        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
         let turn = self.app.checks.take(self.tenant(), 1).await;
         self.holding(turn, work).await
     }
@@ -272,8 +272,8 @@ impl Request {
     /// one run may have a gigabyte. The work continues if the caller disconnects, and keeps its permit.
     pub(crate) async fn reading<T: Send + 'static>(
         self,
-        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Fault> {
+        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
         let turn = self.app.journals.take(self.tenant(), 1).await;
         self.holding(turn, move |request| request.host.charged(|| work(request))).await
     }
@@ -281,9 +281,9 @@ impl Request {
     /// Runs blocking work and holds a permit until it is done.
     async fn holding<T: Send + 'static>(
         self,
-        place: flowcell_engine::Place,
-        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Fault> {
+        place: flowcell_engine::Permit,
+        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
         let done = self.blocking(move |request| {
             let _place = place;
             work(request)
@@ -306,8 +306,8 @@ pub(crate) struct RunTree {
 
 /// Show a run as a tree of its tasks
 #[utoipa::path(get, path = "/v1/runs/{id}/tree", tag = "runs", params(("id" = String, Path,)),
-    responses((status = 200, body = RunTree), (status = "default", body = FaultBody)))]
-pub(crate) async fn tree(request: Request, Place(id): Place<String>) -> Result<Json<RunTree>, Fault> {
+    responses((status = 200, body = RunTree), (status = "default", body = ErrorBody)))]
+pub(crate) async fn tree(request: Request, PathParam(id): PathParam<String>) -> Result<Json<RunTree>, ApiError> {
     let run = known_id(&id)?;
     let tree = request
         .reading(move |request| {
@@ -334,8 +334,8 @@ pub(crate) struct Gates {
 
 /// List the questions and waits of a run and of the runs that it called
 #[utoipa::path(get, path = "/v1/runs/{id}/gates", tag = "runs", params(("id" = String, Path,)),
-    responses((status = 200, body = Gates), (status = "default", body = FaultBody)))]
-pub(crate) async fn gates(request: Request, Place(id): Place<String>) -> Result<Json<Gates>, Fault> {
+    responses((status = 200, body = Gates), (status = "default", body = ErrorBody)))]
+pub(crate) async fn gates(request: Request, PathParam(id): PathParam<String>) -> Result<Json<Gates>, ApiError> {
     let run = known_id(&id)?;
     let gates = request
         .reading(move |request| {
@@ -349,14 +349,17 @@ pub(crate) async fn gates(request: Request, Place(id): Place<String>) -> Result<
 /// Show the open question at an address, with its complete arguments
 #[utoipa::path(get, path = "/v1/runs/{id}/gates/{gate}", tag = "runs",
     params(("id" = String, Path,), ("gate" = String, Path,)),
-    responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
-pub(crate) async fn gate(request: Request, Place((id, gate)): Place<(String, String)>) -> Result<Json<Value>, Fault> {
+    responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
+pub(crate) async fn gate(
+    request: Request,
+    PathParam((id, gate)): PathParam<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
     let run = known_id(&id)?;
     let question = request
         .reading(move |request| {
             request.row(&run)?;
             let open = waiting::question(&request.host, &run, &gate)?;
-            open.ok_or_else(|| Fault::not_found("gate_not_found", format!("no question is open at `{gate}`")))
+            open.ok_or_else(|| ApiError::not_found("gate_not_found", format!("no question is open at `{gate}`")))
         })
         .await?;
     Ok(Json(question))

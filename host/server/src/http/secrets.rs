@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
-    fault::{Fault, FaultBody},
-    intake::{Body, Place},
+    intake::{Body, PathParam},
 };
 use flowcell_platform::{
     operate::documents::DocumentError,
@@ -55,17 +55,17 @@ pub(crate) struct NewSecret {
     origins: Vec<String>,
 }
 
-impl From<VaultError> for Fault {
-    fn from(error: VaultError) -> Fault {
+impl From<VaultError> for ApiError {
+    fn from(error: VaultError) -> ApiError {
         let status = match &error {
             VaultError::Unknown(_) => StatusCode::NOT_FOUND,
             VaultError::Name | VaultError::Value | VaultError::Origins(_) => StatusCode::UNPROCESSABLE_ENTITY,
             VaultError::Changed(_) | VaultError::Document(DocumentError::Changed(_)) | VaultError::TooMany => {
                 StatusCode::CONFLICT
             }
-            _ => return Fault::internal(error),
+            _ => return ApiError::internal(error),
         };
-        Fault::new(status, error.code(), error)
+        ApiError::new(status, error.code(), error)
     }
 }
 
@@ -78,16 +78,16 @@ impl Request {
 
 /// List the secrets, without their values
 #[utoipa::path(get, path = "/v1/secrets", tag = "secrets",
-    responses((status = 200, body = SecretList), (status = "default", body = FaultBody)))]
-pub(crate) async fn list(request: Request) -> Result<Json<SecretList>, Fault> {
+    responses((status = 200, body = SecretList), (status = "default", body = ErrorBody)))]
+pub(crate) async fn list(request: Request) -> Result<Json<SecretList>, ApiError> {
     let rows = request.blocking(|request| Ok(request.host.vault().list(request.tenant())?)).await?;
     Ok(Json(SecretList { secrets: rows.into_iter().map(SecretView::from).collect() }))
 }
 
 /// Show the servers of a secret and the times when it was set, without its value
 #[utoipa::path(get, path = "/v1/secrets/{name}", tag = "secrets", params(("name" = String, Path,)),
-    responses((status = 200, body = SecretView), (status = "default", body = FaultBody)))]
-pub(crate) async fn show(request: Request, Place(name): Place<String>) -> Result<Json<SecretView>, Fault> {
+    responses((status = 200, body = SecretView), (status = "default", body = ErrorBody)))]
+pub(crate) async fn show(request: Request, PathParam(name): PathParam<String>) -> Result<Json<SecretView>, ApiError> {
     let find = move |request: &Request| {
         let found = request.host.vault().find(request.tenant(), &name)?;
         Ok(found.ok_or(VaultError::Unknown(name))?)
@@ -98,12 +98,12 @@ pub(crate) async fn show(request: Request, Place(name): Place<String>) -> Result
 /// Create a secret, or replace its value
 #[utoipa::path(put, path = "/v1/secrets/{name}", tag = "secrets", params(("name" = String, Path,)),
     request_body = NewSecret,
-    responses((status = 200, body = SecretView), (status = "default", body = FaultBody)))]
+    responses((status = 200, body = SecretView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn set(
     request: Request,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
     Body(NewSecret { value, origins }): Body<NewSecret>,
-) -> Result<Json<SecretView>, Fault> {
+) -> Result<Json<SecretView>, ApiError> {
     let set = move |request: &Request| {
         Ok(request.host.vault().set(request.tenant(), request.actor(), &name, value.text(), &origins)?)
     };
@@ -112,8 +112,8 @@ pub(crate) async fn set(
 
 /// Remove a secret; nodes with a grant for it then fail
 #[utoipa::path(delete, path = "/v1/secrets/{name}", tag = "secrets", params(("name" = String, Path,)),
-    responses((status = 204, description = "removed"), (status = "default", body = FaultBody)))]
-pub(crate) async fn remove(request: Request, Place(name): Place<String>) -> Result<StatusCode, Fault> {
+    responses((status = 204, description = "removed"), (status = "default", body = ErrorBody)))]
+pub(crate) async fn remove(request: Request, PathParam(name): PathParam<String>) -> Result<StatusCode, ApiError> {
     let remove = move |request: &Request| Ok(request.host.vault().remove(request.tenant(), request.actor(), &name)?);
     request.blocking(remove).await?;
     Ok(StatusCode::NO_CONTENT)

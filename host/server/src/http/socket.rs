@@ -14,11 +14,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
     events::Watching,
-    fault::{Fault, FaultBody},
-    identity::{Refused, Scope},
-    intake::{Asked, Place, known_id},
+    identity::{AuthError, Scope},
+    intake::{Asked, PathParam, known_id},
     steer,
 };
 use flowcell_platform::channels::verb::{answer, read};
@@ -40,12 +40,12 @@ pub(crate) struct From {
 pub(crate) struct Upgrade(WebSocketUpgrade);
 
 impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Upgrade, Fault> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Upgrade, ApiError> {
         let upgrade = WebSocketUpgrade::from_request_parts(parts, state).await;
         let why = "this route is a WebSocket; send `Connection: upgrade` and `Upgrade: websocket`";
-        upgrade.map(Upgrade).map_err(|_| Fault::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", why))
+        upgrade.map(Upgrade).map_err(|_| ApiError::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", why))
     }
 }
 
@@ -55,15 +55,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
 /// "reply", "gate", "answer", "id"? }` and the other verbs of channels. The server answers each with `{ "type":
 /// "channel:answer", "id"?, "ok", "error"? }`.
 #[utoipa::path(get, path = "/v1/runs/{id}/socket", tag = "events", params(("id" = String, Path,), From),
-    responses((status = 101, description = "the connection is a WebSocket"), (status = "default", body = FaultBody)))]
+    responses((status = 101, description = "the connection is a WebSocket"), (status = "default", body = ErrorBody)))]
 pub(crate) async fn socket(
     request: Request,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
     Asked(asked): Asked<From>,
     upgrade: Upgrade,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     let run = known_id(&id)?;
-    let full = || Fault::crowded("too_many_subscribers", "too many WebSockets of this tenant are open; close some");
+    let full = || ApiError::crowded("too_many_subscribers", "too many WebSockets of this tenant are open; close some");
     let place = request.app.sockets.try_take(request.tenant(), 1).ok_or_else(full)?;
     let speaks = request.clone();
     let watching = Watching::begin(request, run.clone(), asked.from.unwrap_or(0)).await?;
@@ -79,8 +79,8 @@ async fn converse(mut socket: WebSocket, request: Request, run: RunId, mut watch
     // The loop ends when the client has disconnected.
     loop {
         let sent = tokio::select! {
-            told = watching.next() => match told {
-                Some(told) => socket.send(text(String::from_utf8_lossy(&told.text).into_owned())).await,
+            frame = watching.next() => match frame {
+                Some(frame) => socket.send(text(String::from_utf8_lossy(&frame.text).into_owned())).await,
                 None => break,
             },
             heard = socket.recv() => match heard {
@@ -108,11 +108,11 @@ async fn obey(request: &Request, run: &RunId, line: &[u8]) -> String {
         Err(error) => Err((error.code(), error.to_string())),
         Ok(command) => {
             let done = match needs(&command) {
-                _ if !request.is_known() => Err(Refused::Unknown.into()),
-                scope if !request.caller.scopes.has(scope) => Err(Fault::forbidden(scope)),
+                _ if !request.is_known() => Err(AuthError::Unknown.into()),
+                scope if !request.caller.scopes.has(scope) => Err(ApiError::forbidden(scope)),
                 _ => steer::tell(request, run, command).await,
             };
-            done.map_err(|fault| (fault.code(), fault.message().to_owned()))
+            done.map_err(|error| (error.code(), error.message().to_owned()))
         }
     };
     answer(id, outcome.err()).to_string()

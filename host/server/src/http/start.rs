@@ -17,8 +17,8 @@ use tokio::sync::oneshot;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
-    fault::{Fault, FaultBody},
     flows,
     intake::{Asked, Raw, run_id},
     library,
@@ -26,7 +26,7 @@ use super::{
 };
 use flowcell_platform::{
     CheckedFlow, LoadedFlow, StartError,
-    driving::{Admission, Overflow},
+    supervisor::{Admission, Overflow},
 };
 
 /// The longest wait for a run within one request. A client that wants to wait longer sends the request again.
@@ -71,17 +71,17 @@ pub(crate) struct Waits {
     params(Waits, ("Idempotency-Key" = Option<String>, Header, max_length = 256),
         ("traceparent" = Option<String>, Header)),
     responses((status = 201, body = RunView, headers(("location" = String))), (status = 200, body = RunView),
-        (status = "default", body = FaultBody)))]
+        (status = "default", body = ErrorBody)))]
 pub(crate) async fn start(
     request: Request,
     Asked(Waits { wait }): Asked<Waits>,
     headers: HeaderMap,
     Raw(body, bytes): Raw<StartRun>,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     let key = idempotency_key(&headers)?;
     let named = match (&body.run_id, &key) {
         (Some(_), Some(_)) => {
-            return Err(Fault::bad_request("send either `runId` or `Idempotency-Key`, not both"));
+            return Err(ApiError::bad_request("send either `runId` or `Idempotency-Key`, not both"));
         }
         (Some(id), None) => Some(own_id(id)?),
         (None, key) => key.clone(),
@@ -95,7 +95,7 @@ pub(crate) async fn start(
         drop(place);
         if record.request != Some(digest) {
             let why = format!("the run `{run}` exists and began with another request");
-            return Err(Fault::new(StatusCode::CONFLICT, conflict, why));
+            return Err(ApiError::new(StatusCode::CONFLICT, conflict, why));
         }
         let view = if wait { outcome(request, run).await? } else { view(request, run).await? };
         return Ok(Json(view).into_response());
@@ -108,9 +108,9 @@ pub(crate) async fn start(
 const RESERVED: [&str; 5] = ["cron.", "event.", "hook.", "manual.", "idem-"];
 
 /// Parses a run id that a caller has chosen. Returns 400 if its prefix is reserved or its characters are not allowed.
-pub(crate) fn own_id(id: &str) -> Result<RunId, Fault> {
+pub(crate) fn own_id(id: &str) -> Result<RunId, ApiError> {
     match RESERVED.iter().find(|reserved| id.starts_with(*reserved)) {
-        Some(reserved) => Err(Fault::bad_request(format!(
+        Some(reserved) => Err(ApiError::bad_request(format!(
             "ids that begin with `{reserved}` are reserved for triggers and `Idempotency-Key`; choose another one"
         ))),
         None => run_id(id),
@@ -118,12 +118,12 @@ pub(crate) fn own_id(id: &str) -> Result<RunId, Fault> {
 }
 
 /// Converts an error of the store. Returns 409 `run_removed` if the run was removed, since its id is never used again.
-fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::StoreError) -> Fault {
+fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::StoreError) -> ApiError {
     let row = request.runs().ok().and_then(|runs| runs.run(request.tenant(), run).ok().flatten());
     match row {
         Some((row, _)) if row.status == "removed" => {
             let why = format!("the run `{run}` was removed, and its id cannot be used again");
-            Fault::new(StatusCode::CONFLICT, "run_removed", why)
+            ApiError::new(StatusCode::CONFLICT, "run_removed", why)
         }
         _ => error.into(),
     }
@@ -131,10 +131,10 @@ fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::Store
 
 /// Derives a run id from the header `Idempotency-Key`. Returns `None` without the header, and 400 if the key is empty
 /// or too long.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<RunId>, Fault> {
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<RunId>, ApiError> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     if !(1..=KEY_CHARS).contains(&key.len()) {
-        return Err(Fault::bad_request(format!("an `Idempotency-Key` must have 1 to {KEY_CHARS} characters")));
+        return Err(ApiError::bad_request(format!("an `Idempotency-Key` must have 1 to {KEY_CHARS} characters")));
     }
     Ok(Some(RunId::from(format!("idem-{}", &hex::encode(Sha256::digest(key.as_bytes()))[..32]))))
 }
@@ -145,7 +145,7 @@ async fn begin(
     named: Option<(RunId, Box<str>)>,
     headers: &HeaderMap,
     wait: bool,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     let (run, digest) = named.unzip();
     let (runner, _) = prepare(request, body, run, digest).await?;
     if let Some(parent) = headers.get("traceparent").and_then(|parent| parent.to_str().ok()) {
@@ -161,15 +161,15 @@ pub(crate) async fn prepare(
     body: StartRun,
     run: Option<RunId>,
     digest: Option<Box<str>>,
-) -> Result<(FlowRunner, LoadedFlow), Fault> {
+) -> Result<(FlowRunner, LoadedFlow), ApiError> {
     if request.app.is_draining() {
-        return Err(Fault::draining());
+        return Err(ApiError::draining());
     }
     // The quota is checked first, so that a tenant over quota causes no further work.
     request.host.check_quota_for(run.as_ref()).map_err(StartError::from)?;
     let StartRun { flow, version, input, .. } = body;
     let flow = named_or_whole(request, &flow, version).await?;
-    let options = RunOptions { session_id: run, input, request: digest, without_events: true, ..RunOptions::default() };
+    let options = RunOptions { run_id: run, input, request: digest, without_events: true, ..RunOptions::default() };
     Ok((request.host.runner(&flow, options)?, flow))
 }
 
@@ -178,22 +178,22 @@ pub(crate) async fn named_or_whole(
     request: &Request,
     flow: &RawValue,
     version: Option<u32>,
-) -> Result<LoadedFlow, Fault> {
+) -> Result<LoadedFlow, ApiError> {
     if let Some(name) = flows::name(flow) {
         return library::load(request.clone(), name, version).await;
     }
     if version.is_some() {
-        return Err(Fault::bad_request("`version` needs the name of a flow, but the request contains a whole flow"));
+        return Err(ApiError::bad_request("`version` needs the name of a flow, but the request contains a whole flow"));
     }
     match flows::check(request, flows::source(flow)?).await? {
         CheckedFlow { flow: Some(flow), .. } => Ok(flow),
-        CheckedFlow { diagnostics, .. } => Err(Fault::invalid_flow(&diagnostics)),
+        CheckedFlow { diagnostics, .. } => Err(ApiError::invalid_flow(&diagnostics)),
     }
 }
 
 /// Admits a new run and answers 201 once the run is on stable storage. With `wait` it answers when the run has ended or
 /// is parked, or after [`WAIT`].
-pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -> Result<Response, Fault> {
+pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -> Result<Response, ApiError> {
     let run = runner.run_id().clone();
     let result = enter(request, runner, wait).await?;
     let view = match (result, wait) {
@@ -207,13 +207,17 @@ pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -
 
 /// Admits a run. With `wait`, returns its result if the run starts at once and ends or parks within [`WAIT`]. Otherwise
 /// returns `None`.
-pub(crate) async fn enter(request: &Request, mut runner: FlowRunner, wait: bool) -> Result<Option<RunResult>, Fault> {
+pub(crate) async fn enter(
+    request: &Request,
+    mut runner: FlowRunner,
+    wait: bool,
+) -> Result<Option<RunResult>, ApiError> {
     let (witness, ended) = Witness::new();
     if wait {
         runner.attach(Arc::new(witness));
     }
     let until = tokio::time::Instant::now() + WAIT;
-    let admission = request.app.entrance.admit(request.tenant().clone(), runner, Overflow::Refuse).await?;
+    let admission = request.app.admission.admit(request.tenant().clone(), runner, Overflow::Refuse).await?;
     if !wait || admission == Admission::Waits {
         return Ok(None);
     }
@@ -222,7 +226,7 @@ pub(crate) async fn enter(request: &Request, mut runner: FlowRunner, wait: bool)
 }
 
 /// Waits up to [`WAIT`] until an existing run is no longer `running`, and returns its state.
-pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Fault> {
+pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, ApiError> {
     let until = tokio::time::Instant::now() + WAIT;
     loop {
         let hub = request.host.hubs().get(request.tenant(), &run);

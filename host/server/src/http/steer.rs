@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::{Request, finish},
-    fault::{Fault, FaultBody},
     identity::Scope,
-    intake::{Asked, Body, Place, known_id},
+    intake::{Asked, Body, PathParam, known_id},
     runs::{RunView, view},
     start,
 };
@@ -19,7 +19,7 @@ use flowcell_platform::StartError;
 /// An accepted command; it is on stable storage.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Told {
+pub(crate) struct Accepted {
     run_id: String,
     /// Always true; a refused command is an error.
     accepted: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Message {
 /// A message to an agent.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Letter {
+pub(crate) struct AgentMessage {
     /// A text, or an object with a member `content`.
     #[schema(value_type = serde_json::Value)]
     content: Value,
@@ -88,10 +88,10 @@ pub(crate) enum Decision {
 }
 
 impl Message {
-    fn command(self) -> Result<RunCommand, Fault> {
+    fn command(self) -> Result<RunCommand, ApiError> {
         match self.message_id {
             None => Ok(RunCommand::Send { content: self.content.into() }),
-            Some(_) => Err(Fault::bad_request(
+            Some(_) => Err(ApiError::bad_request(
                 "a message to a run has no `messageId`: send it to an agent by `POST …/nodes/{node}/send` or \
                  `POST …/agents/{agentRunId}/send`, which take each id once",
             )),
@@ -99,7 +99,7 @@ impl Message {
     }
 }
 
-impl Letter {
+impl AgentMessage {
     fn command(self, to: String) -> RunCommand {
         RunCommand::Write { to, message: self.message_id, value: self.content.into() }
     }
@@ -119,9 +119,9 @@ impl Emitted {
 }
 
 /// Parses the body of a decision. Returns 400 unless it has exactly one of the four members.
-fn resolution(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolution, Fault> {
+fn resolution(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolution, ApiError> {
     let one =
-        || Fault::bad_request("the body must have exactly one of `repeat: true`, `reply`, `output` and `fail: WHY`");
+        || ApiError::bad_request("the body must have exactly one of `repeat: true`, `reply`, `output` and `fail: WHY`");
     let decision = (body.len() == 1).then(|| serde_json::from_value(serde_json::Value::Object(body)).ok()).flatten();
     match decision.ok_or_else(one)? {
         Decision::Repeat(true) => Ok(Resolution::Repeat),
@@ -138,7 +138,7 @@ fn resolution(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolu
 pub(crate) struct Nothing {}
 
 /// Sends a command to a run and wakes the driver. A reply to a gate is written to the audit log.
-pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) -> Result<(), Fault> {
+pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) -> Result<(), ApiError> {
     request.row(run)?;
     let decided = match &command {
         RunCommand::Reply { gate, .. } => Some(format!("{run}/{gate}")),
@@ -147,7 +147,7 @@ pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) ->
     let (request, run) = (request.clone(), run.clone());
     finish(async move {
         request.host.ask(&run, command).await?;
-        request.app.entrance.moved().notify_one();
+        request.app.admission.moved().notify_one();
         match decided {
             Some(subject) => request.note("gate.reply", subject).await,
             None => Ok(()),
@@ -156,133 +156,133 @@ pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) ->
     .await
 }
 
-async fn told(request: &Request, id: &str, command: RunCommand) -> Result<Json<Told>, Fault> {
+async fn accepted(request: &Request, id: &str, command: RunCommand) -> Result<Json<Accepted>, ApiError> {
     let run = known_id(id)?;
     tell(request, &run, command).await?;
-    Ok(Json(Told { run_id: run.to_string(), accepted: true }))
+    Ok(Json(Accepted { run_id: run.to_string(), accepted: true }))
 }
 
 /// Send a message to a run
 #[utoipa::path(post, path = "/v1/runs/{id}/send", tag = "steering", params(("id" = String, Path,)),
-    request_body = Message, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+    request_body = Message, responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn send(
     request: Request,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
     Body(body): Body<Message>,
-) -> Result<Json<Told>, Fault> {
-    told(&request, &id, body.command()?).await
+) -> Result<Json<Accepted>, ApiError> {
+    accepted(&request, &id, body.command()?).await
 }
 
 /// Send a message to the latest open agent run of the node at an address
 #[utoipa::path(post, path = "/v1/runs/{id}/nodes/{node}/send", tag = "steering",
     params(("id" = String, Path,), ("node" = String, Path,)),
-    request_body = Letter, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+    request_body = AgentMessage, responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn send_to_node(
     request: Request,
-    Place((id, to)): Place<(String, String)>,
-    Body(body): Body<Letter>,
-) -> Result<Json<Told>, Fault> {
-    told(&request, &id, body.command(to)).await
+    PathParam((id, to)): PathParam<(String, String)>,
+    Body(body): Body<AgentMessage>,
+) -> Result<Json<Accepted>, ApiError> {
+    accepted(&request, &id, body.command(to)).await
 }
 
 /// Send a message to an agent run
 #[utoipa::path(post, path = "/v1/runs/{id}/agents/{agentRunId}/send", tag = "steering",
     params(("id" = String, Path,), ("agentRunId" = String, Path,)),
-    request_body = Letter, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+    request_body = AgentMessage, responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn send_to_agent(
     request: Request,
-    Place((id, to)): Place<(String, String)>,
-    Body(body): Body<Letter>,
-) -> Result<Json<Told>, Fault> {
-    told(&request, &id, body.command(to)).await
+    PathParam((id, to)): PathParam<(String, String)>,
+    Body(body): Body<AgentMessage>,
+) -> Result<Json<Accepted>, ApiError> {
+    accepted(&request, &id, body.command(to)).await
 }
 
 /// Ask an agent run to finish
 #[utoipa::path(post, path = "/v1/runs/{id}/agents/{agentRunId}/close", tag = "steering",
     params(("id" = String, Path,), ("agentRunId" = String, Path,)),
     request_body(content = Nothing, description = "optional"),
-    responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+    responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn close_agent(
     request: Request,
-    Place((id, to)): Place<(String, String)>,
+    PathParam((id, to)): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Told>, Fault> {
-    told(&request, &id, RunCommand::CloseAgent { to }).await
+) -> Result<Json<Accepted>, ApiError> {
+    accepted(&request, &id, RunCommand::CloseAgent { to }).await
 }
 
 /// Answer the gate at an address
 #[utoipa::path(post, path = "/v1/runs/{id}/gates/{gate}/reply", tag = "steering",
     params(("id" = String, Path,), ("gate" = String, Path,)),
-    request_body = Answer, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+    request_body = Answer, responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn reply(
     request: Request,
-    Place((id, gate)): Place<(String, String)>,
+    PathParam((id, gate)): PathParam<(String, String)>,
     Body(body): Body<Answer>,
-) -> Result<Json<Told>, Fault> {
-    told(&request, &id, body.command(gate)).await
+) -> Result<Json<Accepted>, ApiError> {
+    accepted(&request, &id, body.command(gate)).await
 }
 
 /// Send a named event; it wakes a waiting node, or is stored for a later wait
 #[utoipa::path(post, path = "/v1/runs/{id}/events/{name}", tag = "steering",
     params(("id" = String, Path,), ("name" = String, Path,)),
-    request_body = Emitted, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+    request_body = Emitted, responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn emit(
     request: Request,
-    Place((id, name)): Place<(String, String)>,
+    PathParam((id, name)): PathParam<(String, String)>,
     Body(body): Body<Emitted>,
-) -> Result<Json<Told>, Fault> {
-    told(&request, &id, body.command(name)).await
+) -> Result<Json<Accepted>, ApiError> {
+    accepted(&request, &id, body.command(name)).await
 }
 
 /// Decide the blocked task at an address
 #[utoipa::path(post, path = "/v1/runs/{id}/tasks/{task}/resolve", tag = "steering",
     params(("id" = String, Path,), ("task" = String, Path,)),
-    request_body = Decision, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+    request_body = Decision, responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn resolve(
     request: Request,
-    Place((id, task)): Place<(String, String)>,
+    PathParam((id, task)): PathParam<(String, String)>,
     Body(body): Body<serde_json::Map<String, serde_json::Value>>,
-) -> Result<Json<Told>, Fault> {
-    told(&request, &id, RunCommand::Resolve { task, resolution: resolution(body)? }).await
+) -> Result<Json<Accepted>, ApiError> {
+    accepted(&request, &id, RunCommand::Resolve { task, resolution: resolution(body)? }).await
 }
 
 /// Cancel a run
 #[utoipa::path(post, path = "/v1/runs/{id}/cancel", tag = "runs", params(("id" = String, Path,)),
     request_body(content = Nothing, description = "optional"),
-    responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+    responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn cancel(
     request: Request,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Told>, Fault> {
-    told(&request, &id, RunCommand::Cancel).await
+) -> Result<Json<Accepted>, ApiError> {
+    accepted(&request, &id, RunCommand::Cancel).await
 }
 
 /// Cancel a run, under the name that channels use
 #[utoipa::path(post, path = "/v1/runs/{id}/abort", tag = "steering", params(("id" = String, Path,)),
     request_body(content = Nothing, description = "optional"),
-    responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+    responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn abort(
     request: Request,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Told>, Fault> {
-    told(&request, &id, RunCommand::Cancel).await
+) -> Result<Json<Accepted>, ApiError> {
+    accepted(&request, &id, RunCommand::Cancel).await
 }
 
 /// Resume a parked run, also one that was parked because its process ended repeatedly
 #[utoipa::path(post, path = "/v1/runs/{id}/resume", tag = "runs", params(("id" = String, Path,)),
     request_body(content = Nothing, description = "optional"),
-    responses((status = 200, body = RunView), (status = "default", body = FaultBody)))]
+    responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn resume(
     request: Request,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<RunView>, Fault> {
+) -> Result<Json<RunView>, ApiError> {
     let run = known_id(&id)?;
     request.row(&run)?;
     if request.app.is_draining() {
-        return Err(Fault::draining());
+        return Err(ApiError::draining());
     }
     let options = RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
     let found = run.clone();
@@ -322,37 +322,37 @@ pub(crate) struct Waits {
 
 /// Repeat a run as a new run, with the same version of the flow and the same input
 #[utoipa::path(post, path = "/v1/runs/{id}/retry", tag = "runs", params(("id" = String, Path,), Waits), request_body = Retry,
-    responses((status = 201, body = RunView, headers(("location" = String))), (status = "default", body = FaultBody)))]
+    responses((status = 201, body = RunView, headers(("location" = String))), (status = "default", body = ErrorBody)))]
 pub(crate) async fn retry(
     request: Request,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
     Asked(Waits { wait }): Asked<Waits>,
     Body(body): Body<Retry>,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     let run = known_id(&id)?;
     request.row(&run)?;
     if request.app.is_draining() {
-        return Err(Fault::draining());
+        return Err(ApiError::draining());
     }
     if body.keep_answers && body.from.is_none() {
-        return Err(Fault::bad_request(
+        return Err(ApiError::bad_request(
             "`keepAnswers` needs `from`, because a run that is repeated from the start asks again",
         ));
     }
     // A kept approval counts as a new one, so the caller needs the right to give it.
     if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
-        return Err(Fault::forbidden(Scope::GateDecide));
+        return Err(ApiError::forbidden(Scope::GateDecide));
     }
-    let session_id = body.run_id.as_deref().map(start::own_id).transpose()?;
-    if let Some(new) = &session_id
+    let run_id = body.run_id.as_deref().map(start::own_id).transpose()?;
+    if let Some(new) = &run_id
         && request.host.record(new)?.is_some()
     {
         return Err(StartError::from(OpenError::OtherRequest(new.clone())).into());
     }
-    let options = RunOptions { session_id, without_events: true, ..RunOptions::default() };
+    let options = RunOptions { run_id, without_events: true, ..RunOptions::default() };
     let repeat = Repeat { from: body.from.as_deref().map(NodeId::from), keep_answers: body.keep_answers };
     let repeated = run.clone();
-    let prepared = request.clone().reading(move |request| Ok(request.host.again(&repeated, repeat, options)?));
+    let prepared = request.clone().reading(move |request| Ok(request.host.retry(&repeated, repeat, options)?));
     let runner = prepared.await?;
     if body.keep_answers {
         request.note("gate.keep", format!("{run} {}", runner.run_id())).await?;
@@ -376,7 +376,7 @@ mod tests {
                 json!({ "verb": "send", "content": "x" }),
             ),
             (
-                from_value::<Letter>(json!({ "content": "x", "messageId": "m" })).unwrap().command("a".into()),
+                from_value::<AgentMessage>(json!({ "content": "x", "messageId": "m" })).unwrap().command("a".into()),
                 json!({ "verb": "sendTo", "node": "a", "content": "x", "messageId": "m" }),
             ),
             (

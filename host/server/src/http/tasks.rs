@@ -8,9 +8,9 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
-    fault::{Fault, FaultBody},
-    intake::{Asked, Place, known_id},
+    intake::{Asked, PathParam, known_id},
     page::held,
     runs::limit,
 };
@@ -61,24 +61,24 @@ pub(crate) struct TaskPage {
 /// called.
 #[utoipa::path(get, path = "/v1/runs/{id}/tasks/{task}", tag = "runs",
     params(("id" = String, Path,), ("task" = String, Path,), Which),
-    responses((status = 200, body = TaskPage), (status = "default", body = FaultBody)))]
+    responses((status = 200, body = TaskPage), (status = "default", body = ErrorBody)))]
 pub(crate) async fn show(
     request: Request,
-    Place((id, task)): Place<(String, String)>,
+    PathParam((id, task)): PathParam<(String, String)>,
     Asked(which): Asked<Which>,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     let limit = limit(which.limit, PAGE, MAX_PAGE)?;
     let window = Window { from: which.from.unwrap_or(0), limit, bytes: PAGE_BYTES };
     let most = Most { items: limit, bytes: PAGE_BYTES };
-    let mut place = request.app.audiences.room(request.tenant(), most).await;
+    let mut permit = request.app.broadcasts.page_permit(request.tenant(), most).await;
     let inputs = read(request, known_id(&id)?, task, window).await?;
-    let text = Bytes::from(serde_json::to_vec(&inputs).map_err(Fault::internal)?);
-    place.shrink(text.len() as u64);
-    Ok(held(text, place))
+    let text = Bytes::from(serde_json::to_vec(&inputs).map_err(ApiError::internal)?);
+    permit.shrink(text.len() as u64);
+    Ok(held(text, permit))
 }
 
 /// Reads the inputs of a task. Returns 404 `task_not_found` if no attempt of it has begun.
-pub(crate) async fn read(request: Request, run: RunId, task: String, window: Window) -> Result<TaskInputs, Fault> {
+pub(crate) async fn read(request: Request, run: RunId, task: String, window: Window) -> Result<TaskInputs, ApiError> {
     let read = request.reading(move |request| {
         request.row(&run)?;
         let inputs = request.host.task_inputs(request.host.runs(), &run, &task, window)?;
@@ -86,7 +86,7 @@ pub(crate) async fn read(request: Request, run: RunId, task: String, window: Win
         if !inputs.elsewhere.is_empty() {
             why += &format!("; the addresses of the node include {}", inputs.elsewhere.join(", "));
         }
-        Err(Fault::not_found("task_not_found", why))
+        Err(ApiError::not_found("task_not_found", why))
     });
     read.await
 }

@@ -10,15 +10,15 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
-    fault::{Fault, FaultBody},
-    intake::{Asked, Body, Place},
+    intake::{Asked, Body, PathParam},
     page::{self, After, BY_BYTES},
     steer::Nothing,
 };
 use flowcell_platform::{
     FlowLibrary,
-    triggers::operation::{Act, TriggerDesk, TriggerError},
+    triggers::operation::{Act, TriggerAdmin, TriggerError},
 };
 
 /// A page of the tenant's triggers.
@@ -45,36 +45,36 @@ pub(crate) struct NewTrigger {
 
 impl Request {
     /// Runs blocking work on the tenant's triggers, and reloads them in the server afterwards.
-    async fn desk<T: Send + 'static>(
+    async fn handle<T: Send + 'static>(
         self,
-        work: impl FnOnce(TriggerDesk<'_>) -> Result<T, TriggerError> + Send + 'static,
-    ) -> Result<T, Fault> {
+        work: impl FnOnce(TriggerAdmin<'_>) -> Result<T, TriggerError> + Send + 'static,
+    ) -> Result<T, ApiError> {
         let (app, tenant) = (self.app.clone(), self.tenant().clone());
-        let done = self.blocking(move |request| Ok(work(request.trigger_desk())?)).await?;
+        let done = self.blocking(move |request| Ok(work(request.trigger_admin())?)).await?;
         app.triggers.refresh(&tenant).await?;
         app.triggers.changed();
         Ok(done)
     }
 
-    fn trigger_desk(&self) -> TriggerDesk<'_> {
-        TriggerDesk::new(&self.host, FlowLibrary::open(self.app.flows_of(self.tenant())))
+    fn trigger_admin(&self) -> TriggerAdmin<'_> {
+        TriggerAdmin::new(&self.host, FlowLibrary::open(self.app.flows_of(self.tenant())))
     }
 
-    async fn act(self, (flow, id): (String, String), act: Act) -> Result<Value, Fault> {
-        self.desk(move |desk| desk.act(&flow, &id, &act)).await
+    async fn act(self, (flow, id): (String, String), act: Act) -> Result<Value, ApiError> {
+        self.handle(move |handler| handler.act(&flow, &id, &act)).await
     }
 }
 
 /// List the triggers
 #[utoipa::path(get, path = "/v1/triggers", tag = "triggers", params(After),
-    responses((status = 200, body = TriggerList), (status = "default", body = FaultBody)))]
-pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, Fault> {
+    responses((status = 200, body = TriggerList), (status = "default", body = ErrorBody)))]
+pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, ApiError> {
     request.app.triggers.refresh(request.tenant()).await?;
     request.app.triggers.changed();
     page::answer(request, move |request| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let key = |trigger: &Value| format!("{}/{}", text(&trigger["flow"]), text(&trigger["id"]));
-        let triggers = request.trigger_desk().list()?.into_iter();
+        let triggers = request.trigger_admin().list()?.into_iter();
         let triggers = triggers.filter(|trigger| cursor.as_ref().is_none_or(|cursor| key(trigger) > *cursor));
         let (triggers, next) = page::fill(triggers, BY_BYTES, key);
         Ok(TriggerList { triggers, next })
@@ -84,8 +84,8 @@ pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>
 
 /// Bind a trigger to a flow
 #[utoipa::path(post, path = "/v1/triggers", tag = "triggers", request_body = NewTrigger,
-    responses((status = 201, body = Object, headers(("location" = String))), (status = "default", body = FaultBody)))]
-pub(crate) async fn create(request: Request, Body(new): Body<NewTrigger>) -> Result<impl IntoResponse, Fault> {
+    responses((status = 201, body = Object, headers(("location" = String))), (status = "default", body = ErrorBody)))]
+pub(crate) async fn create(request: Request, Body(new): Body<NewTrigger>) -> Result<impl IntoResponse, ApiError> {
     let NewTrigger { flow, trigger } = new;
     let place = format!("/v1/triggers/{flow}/{}", trigger["id"].as_str().unwrap_or_default());
     let made = request.act((flow, String::new()), Act::Create { trigger }).await?;
@@ -95,16 +95,22 @@ pub(crate) async fn create(request: Request, Body(new): Body<NewTrigger>) -> Res
 /// Show a trigger
 #[utoipa::path(get, path = "/v1/triggers/{flow}/{trigger}", tag = "triggers",
     params(("flow" = String, Path,), ("trigger" = String, Path,)),
-    responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
-pub(crate) async fn show(request: Request, Place((flow, id)): Place<(String, String)>) -> Result<Json<Value>, Fault> {
-    Ok(Json(request.desk(move |desk| desk.show(&flow, &id)).await?))
+    responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
+pub(crate) async fn show(
+    request: Request,
+    PathParam((flow, id)): PathParam<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(request.handle(move |handler| handler.show(&flow, &id)).await?))
 }
 
 /// Remove a bound trigger
 #[utoipa::path(delete, path = "/v1/triggers/{flow}/{trigger}", tag = "triggers",
     params(("flow" = String, Path,), ("trigger" = String, Path,)),
-    responses((status = 204, description = "removed"), (status = "default", body = FaultBody)))]
-pub(crate) async fn delete(request: Request, Place(place): Place<(String, String)>) -> Result<StatusCode, Fault> {
+    responses((status = 204, description = "removed"), (status = "default", body = ErrorBody)))]
+pub(crate) async fn delete(
+    request: Request,
+    PathParam(place): PathParam<(String, String)>,
+) -> Result<StatusCode, ApiError> {
     request.act(place, Act::Delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -113,12 +119,12 @@ pub(crate) async fn delete(request: Request, Place(place): Place<(String, String
 #[utoipa::path(post, path = "/v1/triggers/{flow}/{trigger}/enable", tag = "triggers",
     params(("flow" = String, Path,), ("trigger" = String, Path,)),
     request_body(content = Nothing, description = "optional"),
-    responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
+    responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
 pub(crate) async fn enable(
     request: Request,
-    Place(place): Place<(String, String)>,
+    PathParam(place): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Value>, Fault> {
+) -> Result<Json<Value>, ApiError> {
     Ok(Json(request.act(place, Act::Enable).await?))
 }
 
@@ -126,12 +132,12 @@ pub(crate) async fn enable(
 #[utoipa::path(post, path = "/v1/triggers/{flow}/{trigger}/disable", tag = "triggers",
     params(("flow" = String, Path,), ("trigger" = String, Path,)),
     request_body(content = Nothing, description = "optional"),
-    responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
+    responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
 pub(crate) async fn disable(
     request: Request,
-    Place(place): Place<(String, String)>,
+    PathParam(place): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Value>, Fault> {
+) -> Result<Json<Value>, ApiError> {
     Ok(Json(request.act(place, Act::Disable).await?))
 }
 
@@ -139,11 +145,11 @@ pub(crate) async fn disable(
 #[utoipa::path(post, path = "/v1/triggers/{flow}/{trigger}/fire", tag = "triggers",
     params(("flow" = String, Path,), ("trigger" = String, Path,)),
     request_body(content = Nothing, description = "optional"),
-    responses((status = 202, body = Object), (status = "default", body = FaultBody)))]
+    responses((status = 202, body = Object), (status = "default", body = ErrorBody)))]
 pub(crate) async fn fire(
     request: Request,
-    Place(place): Place<(String, String)>,
+    PathParam(place): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<impl IntoResponse, Fault> {
+) -> Result<impl IntoResponse, ApiError> {
     Ok((StatusCode::ACCEPTED, Json(request.act(place, Act::Fire).await?)))
 }

@@ -4,8 +4,8 @@ use axum::Json;
 use utoipa::ToSchema;
 
 use super::{
+    api_error::{ApiError, ErrorBody},
     app::Request,
-    fault::{Fault, FaultBody},
 };
 
 /// The usage of the tenant on this day (UTC), and its limits.
@@ -29,8 +29,8 @@ pub(crate) struct UsageView {
 ///
 /// The usage of the last two seconds may be missing. A server without tokens counts nothing.
 #[utoipa::path(get, path = "/v1/usage", tag = "tenant",
-    responses((status = 200, body = UsageView), (status = "default", body = FaultBody)))]
-pub(crate) async fn usage(request: Request) -> Result<Json<UsageView>, Fault> {
+    responses((status = 200, body = UsageView), (status = "default", body = ErrorBody)))]
+pub(crate) async fn usage(request: Request) -> Result<Json<UsageView>, ApiError> {
     let per_day = request.host.policy().per_day;
     let used = request.blocking(|request| Ok(request.host.usage().of_today(request.tenant())?)).await?;
     let (compute_ms, events) = (used.compute_ms, used.events);

@@ -14,17 +14,16 @@ use serde_json::{Value, json};
 
 use super::{
     arguments::{PREFIX, input_schema, parse},
-    call,
+    authoring_tools, call,
     calls::Calls,
-    outcome, resources, workbench,
+    outcome, resources,
 };
 use crate::http::{
+    api_error::ApiError,
     app::{Request, finish},
-    catalog,
-    fault::Fault,
-    flows,
+    catalog, flows,
     identity::{Scope, Scopes},
-    intake::{Asked, Body, Place, known_id},
+    intake::{Asked, Body, PathParam, known_id},
     library,
     page::After,
     runs, steer, tasks,
@@ -249,9 +248,9 @@ impl Builtin {
         arguments: Value,
         context: &RequestContext<RoleServer>,
         calls: &Calls,
-    ) -> Result<CallToolResult, Fault> {
+    ) -> Result<CallToolResult, ApiError> {
         if !request.caller.scopes.has(self.scope()) {
-            return Err(Fault::forbidden(self.scope()));
+            return Err(ApiError::forbidden(self.scope()));
         }
         match self {
             RunFlow => call::start(&request, parse(arguments)?, context, calls).await,
@@ -266,7 +265,7 @@ impl Builtin {
     }
 
     /// Calls one of the tools that do not wait for a run.
-    async fn tell(self, request: Request, arguments: Value) -> Result<Value, Fault> {
+    async fn tell(self, request: Request, arguments: Value) -> Result<Value, ApiError> {
         match self {
             ListNodeTypes => parse::<Nothing>(arguments).map(|_| node_types(&request)),
             DescribeNodeType => node_type(request, parse(arguments)?).await,
@@ -276,8 +275,8 @@ impl Builtin {
                 written(request.blocking(move |request| library::listed(request, cursor.as_deref())).await?)
             }
             DescribeFlow => describe(request, parse(arguments)?).await,
-            TestFlow => workbench::test(&request, parse(arguments)?).await,
-            InspectFlow => workbench::inspect(&request, parse(arguments)?).await,
+            TestFlow => authoring_tools::test(&request, parse(arguments)?).await,
+            InspectFlow => authoring_tools::inspect(&request, parse(arguments)?).await,
             CreateFlow => {
                 let flow = parse(arguments)?;
                 let keep = async move {
@@ -300,7 +299,7 @@ impl Builtin {
                 Ok(json!({ "runId": run.as_str(), "accepted": true }))
             }
             RunFlow | AnswerGate => {
-                Err(Fault::internal("the server called a tool that waits for a run without waiting"))
+                Err(ApiError::internal("the server called a tool that waits for a run without waiting"))
             }
         }
     }
@@ -342,8 +341,8 @@ fn number(what: &str) -> Value {
     json!({ "type": "integer", "minimum": 1, "description": what })
 }
 
-fn written(value: impl Serialize) -> Result<Value, Fault> {
-    serde_json::to_value(value).map_err(Fault::internal)
+fn written(value: impl Serialize) -> Result<Value, ApiError> {
+    serde_json::to_value(value).map_err(ApiError::internal)
 }
 
 fn node_types(request: &Request) -> Value {
@@ -353,16 +352,16 @@ fn node_types(request: &Request) -> Value {
     json!({ "nodes": nodes })
 }
 
-async fn node_type(request: Request, asked: OfType) -> Result<Value, Fault> {
+async fn node_type(request: Request, asked: OfType) -> Result<Value, ApiError> {
     match resources::node_type(&request.host, &asked.r#type) {
         Some(node) => Ok(node),
         // The route returns the error for an unknown type.
-        None => Ok(catalog::show(request, Place(asked.r#type)).await?.0),
+        None => Ok(catalog::show(request, PathParam(asked.r#type)).await?.0),
     }
 }
 
 /// Returns a flow with its text. If it can run, the description and the schema of its input are added.
-async fn describe(request: Request, asked: Named) -> Result<Value, Fault> {
+async fn describe(request: Request, asked: Named) -> Result<Value, ApiError> {
     let Named { name, version } = asked;
     request
         .checking(move |flows, host| {
@@ -379,7 +378,7 @@ async fn describe(request: Request, asked: Named) -> Result<Value, Fault> {
 }
 
 /// Returns a run. If it has not ended, its open waits are added.
-async fn show(request: Request, run: RunId) -> Result<Value, Fault> {
+async fn show(request: Request, run: RunId) -> Result<Value, ApiError> {
     let mut view = written(runs::view(request.clone(), run.clone()).await?)?;
     if ["parked", "needs_attention", "running"].iter().any(|status| view["status"] == *status) {
         view["waiting"] = request.reading(move |request| request.waiting(&run)).await?.into();

@@ -19,11 +19,11 @@ use super::{
     outcome,
 };
 use crate::http::{
+    api_error::ApiError,
     app::Request,
     events::Watching,
-    fault::Fault,
     identity::Scope,
-    live::Told,
+    live::Frame,
     runs::view,
     start::{StartRun, WAIT, enter, prepare},
     steer,
@@ -55,7 +55,7 @@ pub(super) async fn start(
     body: StartRun,
     context: &RequestContext<RoleServer>,
     calls: &Calls,
-) -> Result<CallToolResult, Fault> {
+) -> Result<CallToolResult, ApiError> {
     let (runner, flow) = prepare(request, body, None, None).await?;
     let run = runner.run_id().clone();
     let nodes = flow.graph().bodies.first().map(|body| body.nodes.len());
@@ -73,7 +73,7 @@ pub(super) async fn answer_gate(
     run: RunId,
     reply: RunCommand,
     context: &RequestContext<RoleServer>,
-) -> Result<CallToolResult, Fault> {
+) -> Result<CallToolResult, ApiError> {
     if !request.caller.scopes.has(Scope::RunRead) {
         steer::tell(request, &run, reply).await?;
         return Ok(outcome::of_value(json!({ "runId": run.as_str(), "accepted": true })));
@@ -96,15 +96,15 @@ impl<'a> Call<'a> {
     }
 
     /// Waits until the run has ended, or is parked and this client cannot continue it.
-    async fn follow(mut self, mut watching: Watching) -> Result<CallToolResult, Fault> {
+    async fn follow(mut self, mut watching: Watching) -> Result<CallToolResult, ApiError> {
         let asks = gate::may_ask(self.context) && self.request.caller.scopes.has(Scope::GateDecide);
         let until = Instant::now() + self.patience();
         let mut asking: Option<Asking> = None;
         loop {
             tokio::select! {
-                told = watching.next() => match told {
+                frame = watching.next() => match frame {
                     None => break,
-                    Some(told) if !self.hear(&told).await => continue,
+                    Some(frame) if !self.hear(&frame).await => continue,
                     Some(_) => {}
                 },
                 (gate, answer) = answered(&mut asking) => {
@@ -134,14 +134,14 @@ impl<'a> Call<'a> {
     }
 
     /// Processes an event. Returns true if a gate may be open now, or if the run may rest.
-    async fn hear(&mut self, told: &Told) -> bool {
-        match &*told.kind {
+    async fn hear(&mut self, frame: &Frame) -> bool {
+        match &*frame.kind {
             "harness:parked" => self.parked = true,
             "harness:resumed" => self.parked = false,
-            "task:paused" | "call:start" => return contains(&told.text, b"\"question\""),
+            "task:paused" | "call:start" => return contains(&frame.text, b"\"question\""),
             "task:blocked" => return true,
             "task:complete" | "task:failed" | "task:skipped" | "task:cancelled" => {
-                self.progress(told).await;
+                self.progress(frame).await;
                 return false;
             }
             _ => return false,
@@ -150,12 +150,14 @@ impl<'a> Call<'a> {
     }
 
     /// Sends a progress notice when a node of the root body has ended, if the client has asked for them.
-    async fn progress(&mut self, told: &Told) {
+    async fn progress(&mut self, frame: &Frame) {
         let Some(progress_token) = self.context.meta.get_progress_token() else { return };
-        let event: Value = serde_json::from_slice(&told.text).unwrap_or_default();
-        let (Some(_), None, Some(node)) = (told.seq, event["scope"].as_str(), event["nodeId"].as_str()) else { return };
+        let event: Value = serde_json::from_slice(&frame.text).unwrap_or_default();
+        let (Some(_), None, Some(node)) = (frame.seq, event["scope"].as_str(), event["nodeId"].as_str()) else {
+            return;
+        };
         self.ended += 1;
-        let what = told.kind.strip_prefix("task:").unwrap_or_default();
+        let what = frame.kind.strip_prefix("task:").unwrap_or_default();
         let mut progress = ProgressNotificationParam::new(progress_token, self.ended as f64);
         progress.total = self.nodes.map(|nodes| nodes as f64);
         progress.message = Some(format!("{node} {what}"));
@@ -163,7 +165,7 @@ impl<'a> Call<'a> {
         let _ = self.context.peer.notify_progress(progress).await;
     }
 
-    async fn waiting(&self) -> Result<Vec<Value>, Fault> {
+    async fn waiting(&self) -> Result<Vec<Value>, ApiError> {
         let run = self.run.clone();
         self.request.clone().reading(move |request| request.waiting(&run)).await
     }
@@ -175,7 +177,7 @@ impl<'a> Call<'a> {
     }
 
     /// Sends an answer to its gate. A user who declines is not asked again.
-    async fn take(&mut self, gate: Gate, answer: Option<Json>) -> Result<(), Fault> {
+    async fn take(&mut self, gate: Gate, answer: Option<Json>) -> Result<(), ApiError> {
         let Some(answer) = answer else {
             self.vain.insert(gate.address, TRIES);
             return Ok(());
@@ -186,16 +188,16 @@ impl<'a> Call<'a> {
                 self.parked = false;
                 self.vain.remove(&gate.address);
             }
-            Err(fault) if fault.code() == "answer_refused" => *self.vain.entry(gate.address).or_default() += 1,
+            Err(error) if error.code() == "answer_refused" => *self.vain.entry(gate.address).or_default() += 1,
             // Another caller has answered already, or the answer is too late.
-            Err(fault) if fault.code() == "gate_closed" => {}
-            Err(fault) => return Err(fault),
+            Err(error) if error.code() == "gate_closed" => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }
 
     /// Returns true if a parked run cannot continue without a command, or only after the call's time has ended.
-    async fn rests(&self, open: &[Value], until: Instant) -> Result<bool, Fault> {
+    async fn rests(&self, open: &[Value], until: Instant) -> Result<bool, ApiError> {
         let run = self.run.clone();
         let (row, _) = self.request.clone().blocking(move |request| request.row(&run)).await?;
         let left = until.saturating_duration_since(Instant::now()).as_millis() as u64;
@@ -208,9 +210,9 @@ impl<'a> Call<'a> {
         })
     }
 
-    async fn outcome(&self) -> Result<CallToolResult, Fault> {
+    async fn outcome(&self) -> Result<CallToolResult, ApiError> {
         let run = view(self.request.clone(), self.run.clone()).await?;
-        let run = serde_json::to_value(run).map_err(Fault::internal)?;
+        let run = serde_json::to_value(run).map_err(ApiError::internal)?;
         let over = ["succeeded", "failed", "cancelled"].iter().any(|status| run["status"] == *status);
         Ok(outcome::of_run(&run, if over { Vec::new() } else { self.waiting().await? }))
     }

@@ -26,7 +26,7 @@ pub(super) async fn cancel(request: &Request, run: &RunId) {
         return;
     }
     // A run that has ended in the meantime does not need to be cancelled.
-    if let Err(fault) = steer::tell(request, run, RunCommand::Cancel).await {
-        tracing::debug!("a cancelled call continues: {}", fault.message());
+    if let Err(error) = steer::tell(request, run, RunCommand::Cancel).await {
+        tracing::debug!("a cancelled call continues: {}", error.message());
     }
 }

@@ -6,15 +6,15 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 
-use crate::http::fault::Fault;
+use crate::http::api_error::ApiError;
 
 /// Keys of the result's metadata, for the id and the status of the run.
 const RUN_ID: &str = "flowcell/runId";
 const STATUS: &str = "flowcell/status";
 
 /// Converts an error that does not belong to a tool, such as an unknown tool.
-pub(super) fn error(fault: &Fault) -> ErrorData {
-    ErrorData::invalid_params(fault.message().to_owned(), Some(serde_json::json!({ "code": fault.code() })))
+pub(super) fn protocol_error(error: &ApiError) -> ErrorData {
+    ErrorData::invalid_params(error.message().to_owned(), Some(serde_json::json!({ "code": error.code() })))
 }
 
 /// Returns a structured result.
@@ -23,12 +23,12 @@ pub(super) fn of_value(value: Value) -> CallToolResult {
 }
 
 /// Returns the result of a call that has failed.
-pub(super) fn of_fault(fault: &Fault) -> CallToolResult {
-    let mut error = json!({ "code": fault.code(), "message": fault.message() });
-    if let Some(details) = fault.details() {
-        error["details"] = details.clone();
+pub(super) fn of_error(error: &ApiError) -> CallToolResult {
+    let mut members = json!({ "code": error.code(), "message": error.message() });
+    if let Some(details) = error.details() {
+        members["details"] = details.clone();
     }
-    failed(error)
+    failed(members)
 }
 
 /// Returns the result for a run that has ended or is parked. `run` has the format of the HTTP API, and `waiting` lists

@@ -7,17 +7,17 @@ use flowcell_runtime::{FlowRunner, RunResult, ports::StoreError};
 use futures_util::future::BoxFuture;
 use rmcp::{serve_server, transport::stdio};
 
-use super::{changes::Changes, desk::Desk};
+use super::{changes::Changes, handler::McpHandler};
 use crate::http::{
     app::App,
     identity::{Caller, Local, Scopes},
     limits::Limits,
-    live::Audiences,
-    owners::Households,
+    live::Broadcasts,
+    tenant_directory::TenantDirectory,
 };
 use flowcell_platform::{
     Host, StartError,
-    driving::{Arrivals, Attendant, Drive, Entrance},
+    supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
     triggers::Triggers,
 };
 
@@ -37,24 +37,24 @@ pub enum PipeError {
 
 /// Serves the client and drives every run that can move, until the client disconnects or `stop` is ready.
 ///
-/// Then it stops driving the runs, which another driver can continue. `begun` receives the entrance for runs before the
+/// Then it stops driving the runs, which another driver can continue. `begun` receives the queue for new runs before the
 /// client is served. Returns an error if the store cannot be read or the client does not speak MCP.
 pub async fn serve(
     host: Host,
     flows: PathBuf,
-    begun: impl FnOnce(Entrance),
+    begun: impl FnOnce(AdmissionQueue),
     stop: impl Future<Output = ()>,
 ) -> Result<(), PipeError> {
-    let audiences = Arc::<Audiences>::default();
+    let broadcasts = Arc::<Broadcasts>::default();
     let host = host.serving(flows.clone());
     let _world = host.serve()?;
-    let arrivals = Arrivals::open();
-    let households = Arc::new(Households::new(host.clone(), Arc::new(Local), flows, arrivals.entrance()));
-    let mut drive = Drive::with_arrivals(host, Arc::new(Driven(audiences.clone())), arrivals);
+    let arrivals = AdmissionReceiver::open();
+    let directory = Arc::new(TenantDirectory::new(host.clone(), Arc::new(Local), flows, arrivals.admission()));
+    let mut drive = Supervisor::with_arrivals(host, Arc::new(Driven(broadcasts.clone())), arrivals);
     // This process starts no triggers by itself, but changes of triggers still have to be recorded.
-    let triggers = Arc::new(Triggers::new(households.clone()));
-    let app = Arc::new(App::new(households, triggers, audiences, &Limits::default()));
-    begun(drive.entrance());
+    let triggers = Arc::new(Triggers::new(directory.clone()));
+    let app = Arc::new(App::new(directory, triggers, broadcasts, &Limits::default()));
+    begun(drive.admission());
     let mut client = tokio::spawn(talk(app.clone()));
     let mut stop = std::pin::pin!(stop);
     let served = loop {
@@ -76,17 +76,17 @@ pub async fn serve(
 async fn talk(app: Arc<App>) -> Result<(), PipeError> {
     let changes = Changes::follow(&app, &Tenant::local());
     let caller = Caller { tenant: Tenant::local(), scopes: Scopes::all(), token: None, policy: Arc::default() };
-    let desk = Desk::new(app, Some(caller), changes);
-    let client = serve_server(desk, stdio()).await.map_err(|error| PipeError::Client(error.to_string()))?;
+    let handler = McpHandler::new(app, Some(caller), changes);
+    let client = serve_server(handler, stdio()).await.map_err(|error| PipeError::Client(error.to_string()))?;
     // An error here only means that the client is gone.
     let _ = client.waiting().await;
     Ok(())
 }
 
 /// Connects the runs that this process drives to their subscribers.
-struct Driven(Arc<Audiences>);
+struct Driven(Arc<Broadcasts>);
 
-impl Attendant for Driven {
+impl RunObserver for Driven {
     fn attend(&self, tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
         self.0.attend(tenant, &mut runner);
         Some(Box::pin(runner.run()))

@@ -18,8 +18,8 @@ use super::{
     outcome,
 };
 use crate::http::{
+    api_error::ApiError,
     app::Request,
-    fault::Fault,
     identity::Scope,
     page::{self, BY_BYTES},
     start::StartRun,
@@ -33,7 +33,7 @@ const CALL: Scope = Scope::RunCreate;
 
 /// Returns a page of tools. The first page begins with the built-in tools, then the flows follow by name. A flow that
 /// cannot run is left out.
-pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<ListToolsResult, Fault> {
+pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<ListToolsResult, ApiError> {
     let scopes = request.caller.scopes;
     let mut tools = if cursor.is_none() { builtin::tools(scopes) } else { Vec::new() };
     let mut next_cursor = None;
@@ -46,7 +46,7 @@ pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<Lis
 }
 
 /// Returns the tools of the flows after a name. If more flows follow, the last name of the page is added.
-async fn flows(request: Request, after: Option<String>) -> Result<(Vec<Tool>, Option<String>), Fault> {
+async fn flows(request: Request, after: Option<String>) -> Result<(Vec<Tool>, Option<String>), ApiError> {
     let page = request.checking(move |flows, host| {
         let mut names = flows.names()?;
         names.retain(|name| after.as_ref().is_none_or(|after| name > after) && !name.starts_with(PREFIX));
@@ -80,14 +80,14 @@ pub(super) async fn call(
         None => call_flow(&request, &asked.name, arguments, context, calls).await,
     };
     match answer {
-        Err(fault) if fault.code() == "unknown_tool" => Err(outcome::error(&fault)),
-        Err(fault) => Ok(outcome::of_fault(&fault)),
+        Err(error) if error.code() == "unknown_tool" => Err(outcome::protocol_error(&error)),
+        Err(error) => Ok(outcome::of_error(&error)),
         Ok(result) => Ok(result),
     }
 }
 
-fn unknown(name: &str) -> Fault {
-    Fault::not_found("unknown_tool", format!("the server has no tool `{name}`; `tools/list` lists the tools"))
+fn unknown(name: &str) -> ApiError {
+    ApiError::not_found("unknown_tool", format!("the server has no tool `{name}`; `tools/list` lists the tools"))
 }
 
 async fn call_flow(
@@ -96,11 +96,11 @@ async fn call_flow(
     input: Value,
     context: &RequestContext<RoleServer>,
     calls: &Calls,
-) -> Result<CallToolResult, Fault> {
+) -> Result<CallToolResult, ApiError> {
     if !request.caller.scopes.has(CALL) {
-        return Err(Fault::forbidden(CALL));
+        return Err(ApiError::forbidden(CALL));
     }
-    let missing = |fault: Fault| if fault.code() == "flow_not_found" { unknown(name) } else { fault };
+    let missing = |error: ApiError| if error.code() == "flow_not_found" { unknown(name) } else { error };
     if !flowcell_platform::host::folder::is_flow_name(name) {
         return Err(unknown(name));
     }

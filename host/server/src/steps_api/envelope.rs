@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::http::fault::Said;
+use crate::http::api_error::Said;
 use flowcell_platform::{library::LibraryError, library::service::FlowError};
 
 /// An answer.
@@ -34,21 +34,21 @@ pub(crate) struct EnvelopeError {
 }
 
 /// An answer that reports an error.
-pub(crate) struct Refusal {
+pub(crate) struct ErrorResponse {
     status: StatusCode,
     code: &'static str,
     message: String,
 }
 
-impl Refusal {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: String) -> Refusal {
-        Refusal { status, code, message }
+impl ErrorResponse {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: String) -> ErrorResponse {
+        ErrorResponse { status, code, message }
     }
 
     /// Returns a 500 answer. The error goes to the log and is not shown to the caller.
-    pub(super) fn internal(error: &dyn Display) -> Refusal {
+    pub(super) fn internal(error: &dyn Display) -> ErrorResponse {
         tracing::error!(%error, "a request to the steps API failed");
-        Refusal::new(
+        ErrorResponse::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "INTERNAL_ERROR",
             "the host failed; its log has the reason".to_owned(),
@@ -67,19 +67,19 @@ pub(crate) fn enveloped(answer: Response) -> Response {
 }
 
 /// Returns the answer for a flow that is missing or cannot be used.
-pub(super) fn refusal_of(error: FlowError) -> Refusal {
+pub(super) fn refusal_of(error: FlowError) -> ErrorResponse {
     match error {
         FlowError::Library(LibraryError::Unknown(_) | LibraryError::BadName(_)) => {
-            Refusal::new(StatusCode::NOT_FOUND, "NOT_FOUND", error.to_string())
+            ErrorResponse::new(StatusCode::NOT_FOUND, "NOT_FOUND", error.to_string())
         }
         FlowError::Library(LibraryError::Link(_)) => {
-            Refusal::new(StatusCode::CONFLICT, "LINK_REFUSED", error.to_string())
+            ErrorResponse::new(StatusCode::CONFLICT, "LINK_REFUSED", error.to_string())
         }
-        error => Refusal::internal(&error),
+        error => ErrorResponse::internal(&error),
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let error = EnvelopeError { code: self.code, message: self.message };
         (self.status, Body(Envelope { success: false, data: None, error: Some(error) })).into_response()
@@ -93,6 +93,6 @@ pub(super) fn success(status: StatusCode, member: &str, value: &impl Serialize) 
             let data = Some(json!({ member: value }));
             (status, Body(Envelope { success: true, data, error: None })).into_response()
         }
-        Err(error) => Refusal::internal(&error).into_response(),
+        Err(error) => ErrorResponse::internal(&error).into_response(),
     }
 }

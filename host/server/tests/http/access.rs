@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use flowcell_platform::contract::Tenant;
 use flowcell_server::{
     Limits,
-    identity::{Caller, Identify, Refused, Scope, Scopes},
+    identity::{AuthError, Caller, Identify, Scope, Scopes},
     route::{Access, routes},
 };
 use serde_json::json;
@@ -29,9 +29,9 @@ impl Tokens {
 }
 
 impl Identify for Tokens {
-    fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused> {
-        let token = bearer.ok_or(Refused::Missing)?;
-        let (tenant, scopes) = self.0.get(token).cloned().ok_or(Refused::Unknown)?;
+    fn identify(&self, bearer: Option<&str>) -> Result<Caller, AuthError> {
+        let token = bearer.ok_or(AuthError::Missing)?;
+        let (tenant, scopes) = self.0.get(token).cloned().ok_or(AuthError::Unknown)?;
         Ok(Caller { tenant, scopes, token: Some(token.into()), policy: Arc::default() })
     }
 

@@ -2,7 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use flowcell_platform::{HostBuilder, policy::Policy, tenants::Tenants};
+use flowcell_platform::{
+    HostBuilder,
+    policy::Policy,
+    tenants::{NewToken, Tenants},
+};
 use flowcell_server::{
     Limits,
     identity::{Identify, Scope},

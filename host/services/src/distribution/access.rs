@@ -22,7 +22,7 @@ const MAX_TOKEN: usize = 64 * 1024;
 
 /// The answer of a token server. The token has one of two names.
 #[derive(Deserialize)]
-struct Given {
+struct TokenAnswer {
     #[serde(default, alias = "access_token")]
     token: String,
 }
@@ -82,7 +82,7 @@ async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) 
         let why = format!("{} refuses a token for {scope} with the status {}", shown(&realm), reply.status.as_u16());
         return Err(Failure::new(code::REGISTRY_DENIED, why));
     }
-    let given: Given =
+    let given: TokenAnswer =
         serde_json::from_slice(&reply.body).map_err(|why| refused(&realm, &format!("sends no valid token: {why}")))?;
     sensitive(&format!("Bearer {}", given.token))
 }

@@ -9,7 +9,7 @@ use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, Open
 use cap_std::fs::{Dir, Metadata, OpenOptions};
 use flowcell_contract::{
     Failure, Json, code as codes,
-    places::{STORE_FILE, is_store_file},
+    host_files::{STORE_FILE, is_store_file},
 };
 
 use super::{

@@ -7,11 +7,11 @@ use flowcell_contract::{BlobRef, Blobs, Failure, Tenant, code};
 
 /// The blobs, used from a thread that may block, because they are hashed and written.
 #[derive(Clone)]
-pub(crate) struct Files(Arc<dyn Blobs>);
+pub(crate) struct AsyncBlobs(Arc<dyn Blobs>);
 
-impl Files {
-    pub(crate) fn new(blobs: Arc<dyn Blobs>) -> Files {
-        Files(blobs)
+impl AsyncBlobs {
+    pub(crate) fn new(blobs: Arc<dyn Blobs>) -> AsyncBlobs {
+        AsyncBlobs(blobs)
     }
 
     pub(crate) async fn put(&self, tenant: &Tenant, bytes: Vec<u8>, mime: String) -> Result<BlobRef, Failure> {

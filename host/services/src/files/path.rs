@@ -4,7 +4,7 @@ use std::fmt;
 
 use flowcell_contract::{
     BINARY,
-    places::is_host_folder,
+    host_files::is_host_folder,
     text::{has_deceptive, judged},
 };
 

@@ -12,7 +12,7 @@ use super::Limits;
 use crate::{
     client::{Answer, Body, encodings},
     code,
-    files::Files,
+    files::AsyncBlobs,
     redaction::Redaction,
 };
 
@@ -25,7 +25,7 @@ const OF_THE_CONNECTION: [HeaderName; 3] = [CONNECTION, TRANSFER_ENCODING, Heade
 /// The settings for reading an answer.
 pub(super) struct Reading<'a> {
     pub(super) limits: &'a Limits,
-    pub(super) files: &'a Files,
+    pub(super) files: &'a AsyncBlobs,
     pub(super) tenant: &'a Tenant,
     /// False for answers to `HEAD`, which announce a body without sending it.
     pub(super) has_body: bool,

@@ -5,14 +5,14 @@ use flowcell_contract::{BINARY, Failure, Json, Tenant, Value};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 use super::tool::{MAX_DESCRIPTION, cut};
-use crate::{code, files::Files, redaction::Redaction};
+use crate::{code, files::AsyncBlobs, redaction::Redaction};
 
 /// The longest media type of a kept file, in bytes.
 const MAX_MIME: usize = 255;
 
 /// The store for files, and the keys to redact.
 pub(super) struct Reading<'a> {
-    pub(super) files: &'a Files,
+    pub(super) files: &'a AsyncBlobs,
     pub(super) tenant: &'a Tenant,
     pub(super) redaction: &'a Redaction,
 }

@@ -21,7 +21,7 @@ use crate::{
     code,
     lines::{Line, Lines},
     process_group::ProcessGroup,
-    redaction::{Pieces, Redaction},
+    redaction::{Redaction, StreamRedactor},
     secret::{Environment, Key},
 };
 
@@ -113,7 +113,7 @@ pub(super) async fn log(name: Arc<str>, errors: ChildStderr, redaction: Redactio
             Line::Whole(line) => String::from_utf8_lossy(&line).into_owned(),
             Line::Cut(line) => {
                 // The end of a cut line may be the beginning of a key, which is then left out.
-                Pieces::new(redaction.clone()).add(&String::from_utf8_lossy(&line))
+                StreamRedactor::new(redaction.clone()).add(&String::from_utf8_lossy(&line))
             }
         };
         tracing::debug!(server = %name, "{}", said(&redaction, &text));

@@ -29,7 +29,7 @@ use super::{
     stdio::Stdio,
     tool::{self, Tool},
     trouble,
-    watch::{Telling, Watch},
+    watch::{ProgressReport, Watch},
 };
 use crate::{client::Client, code, redaction::Redaction, secret::Environment};
 
@@ -167,7 +167,7 @@ impl Connection {
         &self,
         tool: &str,
         input: serde_json::Map<String, serde_json::Value>,
-        telling: Telling,
+        telling: ProgressReport,
     ) -> Result<CallToolResult, Failure> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
@@ -184,7 +184,7 @@ impl Connection {
         }
     }
 
-    async fn ask(&self, request: ClientRequest, telling: Option<Telling>) -> Result<ServerResult, Failure> {
+    async fn ask(&self, request: ClientRequest, telling: Option<ProgressReport>) -> Result<ServerResult, Failure> {
         let peer = self.service.peer();
         let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
         let handle = sent.map_err(|error| trouble::of_request(error, None, &self.watch))?;
@@ -232,8 +232,8 @@ impl SseRetryPolicy for Patience {
 }
 
 /// Creates the progress reports of a tool call.
-pub(super) fn telling(server: &str, tool: &str, progress: Progress) -> Telling {
-    Telling::new(format!("mcp:{server}/{tool}"), progress)
+pub(super) fn telling(server: &str, tool: &str, progress: Progress) -> ProgressReport {
+    ProgressReport::new(format!("mcp:{server}/{tool}"), progress)
 }
 
 /// Returns the input of a tool, which must be an object.

@@ -32,21 +32,21 @@ pub(super) struct Watch {
     changes: AtomicU64,
     /// Number of the server's requests whose answers are not sent yet.
     owed: AtomicU64,
-    telling: Mutex<HashMap<ProgressToken, Telling>>,
+    telling: Mutex<HashMap<ProgressToken, ProgressReport>>,
     failures: Mutex<HashMap<RequestId, Failure>>,
     ending: OnceLock<Failure>,
 }
 
 /// A call whose progress is reported.
-pub(super) struct Telling {
+pub(super) struct ProgressReport {
     tool: String,
     progress: Progress,
     left: u32,
 }
 
-impl Telling {
-    pub(super) fn new(tool: String, progress: Progress) -> Telling {
-        Telling { tool, progress, left: MAX_PROGRESS }
+impl ProgressReport {
+    pub(super) fn new(tool: String, progress: Progress) -> ProgressReport {
+        ProgressReport { tool, progress, left: MAX_PROGRESS }
     }
 }
 
@@ -105,7 +105,7 @@ impl Watch {
         self.changes.load(Ordering::Acquire)
     }
 
-    pub(super) fn begin(&self, token: ProgressToken, telling: Telling) {
+    pub(super) fn begin(&self, token: ProgressToken, telling: ProgressReport) {
         self.telling.lock().insert(token, telling);
     }
 

@@ -11,12 +11,12 @@ use flowcell_contract::{Failure, Json, Object};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
+    delta_buffer::Delta,
     price::{Spent, Usage},
     profile::{Dialect, Profile},
     reply::{Blocks, Outcome},
     request::{Image, Request, Source},
     shape::wrong,
-    telling::Delta,
     trouble::Trouble,
 };
 use crate::{code, secret::Key, sse::Event};

@@ -17,11 +17,11 @@ use flowcell_contract::{Failure, Json, yaml_error};
 
 use super::{
     clock::{Clock, Wait},
+    delta_buffer::{Delta, DeltaBuffer},
     price::{Spent, Usage, estimated_tokens},
     reply::{Blocks, Outcome, Stop},
     request::{Request, Role},
     script::{Entry, ScriptedError},
-    telling::{Delta, Telling},
     trouble::Trouble,
 };
 use crate::code;
@@ -60,7 +60,7 @@ impl Script {
         request: &Request,
         attempt: u32,
         clock: &dyn Clock,
-        telling: &mut Telling,
+        deltas: &mut DeltaBuffer,
         blocks: &mut Blocks,
     ) -> Result<Played, Trouble> {
         let fallback = Entry::default();
@@ -78,8 +78,8 @@ impl Script {
             },
         };
         let thinking = entry.thinking.as_deref().unwrap_or_default();
-        told(entry, thinking, Delta::Thinking, clock, telling).await;
-        told(entry, &text, Delta::Text, clock, telling).await;
+        told(entry, thinking, Delta::Thinking, clock, deltas).await;
+        told(entry, &text, Delta::Text, clock, deltas).await;
         Ok(played(entry, request, thinking, &text, blocks))
     }
 
@@ -126,13 +126,13 @@ async fn pause(clock: &dyn Clock, milliseconds: u64) {
     }
 }
 
-async fn told(entry: &Entry, text: &str, delta: fn(String) -> Delta, clock: &dyn Clock, telling: &mut Telling) {
+async fn told(entry: &Entry, text: &str, delta: fn(String) -> Delta, clock: &dyn Clock, deltas: &mut DeltaBuffer) {
     let letters: Vec<char> = text.chars().collect();
     for (index, piece) in letters.chunks(entry.chunk.unwrap_or(CHUNK)).enumerate() {
         if index > 0 {
             pause(clock, entry.chunk_delay_ms).await;
         }
-        telling.add(delta(piece.iter().collect()));
+        deltas.add(delta(piece.iter().collect()));
     }
 }
 

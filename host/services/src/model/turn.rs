@@ -10,6 +10,7 @@ use futures_util::future::{Either, select};
 
 use super::{
     clock::{Clock, Wait},
+    delta_buffer::DeltaBuffer,
     dialect::{Asked, Assembly, Pictures},
     price::{Bill, Spent, Usage, estimated_tokens},
     profile::Dialect,
@@ -17,13 +18,12 @@ use super::{
     reply::{Blocks, Outcome},
     request::{Block, Image, Request, Source},
     shape::wrong,
-    telling::Telling,
     trouble::{self, Trouble},
 };
 use crate::{
     client::{Client, Progress},
     code,
-    files::Files,
+    files::AsyncBlobs,
     secret::Environment,
 };
 
@@ -39,12 +39,12 @@ pub(super) struct Turn {
     pub(super) client: Client,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) environment: Environment,
-    pub(super) files: Files,
+    pub(super) files: AsyncBlobs,
 }
 
 /// The progress of a turn.
 struct State {
-    telling: Telling,
+    deltas: DeltaBuffer,
     bill: Bill,
     attempts: u32,
     /// The request body.
@@ -100,7 +100,7 @@ impl Turn {
         let dialect = self.provider.profile.dialect;
         let within = self.provider.profile.timeout();
         let mut state = State {
-            telling: Telling::new(self.outgoing.progress.clone(), self.clock.clone()),
+            deltas: DeltaBuffer::new(self.outgoing.progress.clone(), self.clock.clone()),
             bill: self.lost(),
             attempts: 0,
             body: Bytes::new(),
@@ -144,7 +144,7 @@ impl Turn {
             state.begin_attempt(profile.dialect);
             let trouble = match self.attempt(state, &mut blocks).await {
                 Ok(outcome) => {
-                    state.telling.end();
+                    state.deltas.end();
                     state.settle(true);
                     return Ok(outcome);
                 }
@@ -159,7 +159,7 @@ impl Turn {
                 return Err(self.once(state, after(trouble)));
             }
             tracing::debug!(provider = %self.provider.name, reason = %trouble.failure.code, "retrying a turn");
-            state.telling.retry(state.attempts + 1, &trouble.failure.code, wait);
+            state.deltas.retry(state.attempts + 1, &trouble.failure.code, wait);
             self.clock.sleep(Wait::Backoff, wait).await;
         }
     }
@@ -174,7 +174,7 @@ impl Turn {
             Dialect::Simulated => {
                 let script = &self.provider.script;
                 let played =
-                    script.play(&self.request, state.attempts, &*self.clock, &mut state.telling, blocks).await?;
+                    script.play(&self.request, state.attempts, &*self.clock, &mut state.deltas, blocks).await?;
                 state.bill.add(played.spent);
                 Ok(played.outcome)
             }

@@ -298,7 +298,7 @@ fn lines_of(bytes: &[u8], width: usize) -> Vec<String> {
 
 #[test]
 fn a_key_with_a_broken_line_is_not_told_in_pieces() {
-    let mut pieces = Pieces::new(redaction("s3cr3t-Value/1"));
+    let mut pieces = StreamRedactor::new(redaction("s3cr3t-Value/1"));
     let mut told: String = ["a s3cr3t-", "\r", "\nValue", "/1 b"].map(|piece| pieces.add(piece)).concat();
     told.push_str(&pieces.end());
     assert_eq!(told, "a [key] b");
@@ -357,7 +357,7 @@ fn what_has_no_key_stays_as_it_is() {
     }
     let short = redaction("abc");
     assert_eq!(short.text("abc"), "abc");
-    let mut pieces = Pieces::new(redaction("another-key"));
+    let mut pieces = StreamRedactor::new(redaction("another-key"));
     let told = ["ano", "ther", "-wo", "rd"].map(|piece| pieces.add(piece));
     assert_eq!((told.map(|told| told.len()), pieces.end().len()), ([3, 0, 7, 2], 0));
 }
@@ -367,7 +367,7 @@ fn a_text_that_comes_in_pieces_is_told_without_its_key() {
     for number in 0..CASES / 4 {
         let case = Case::random(number, 1);
         let text = String::from_utf8_lossy(&case.sent).into_owned();
-        let mut pieces = Pieces::new(redaction(&case.key));
+        let mut pieces = StreamRedactor::new(redaction(&case.key));
         let (random, mut told) = (&mut StdRng::seed_from_u64(number), String::new());
         let mut rest = text.as_str();
         while !rest.is_empty() {

@@ -34,12 +34,12 @@ pub struct Answer {
     pub result: Value,
     /// The error of a failed call.
     #[serde(default)]
-    pub error: Option<Refusal>,
+    pub error: Option<ServiceError>,
 }
 
 /// The reason why a service failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct ServiceError {
     /// The failure's code, such as `denied` or `service_not_found`.
     pub code: String,
     /// A description of the error, as a sentence.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::{format, list, only, tool};
-use crate::fault::Refusal;
+use crate::fault::ErrorReply;
 
 const MEMBERS: [&str; 17] = [
     "model",
@@ -27,32 +27,32 @@ const MEMBERS: [&str; 17] = [
     "user",
 ];
 
-pub(super) fn check(body: &Map<String, Value>) -> Result<(), Refusal> {
+pub(super) fn check(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     only(body, &MEMBERS, "Unrecognized request argument supplied")?;
     if body.contains_key("max_tokens") && body.contains_key("max_completion_tokens") {
-        return Err(Refusal::invalid(
+        return Err(ErrorReply::invalid(
             "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
         ));
     }
     if body.get("stop").and_then(Value::as_array).is_some_and(|stop| stop.len() > 4) {
-        return Err(Refusal::invalid("stop: at most 4"));
+        return Err(ErrorReply::invalid("stop: at most 4"));
     }
     tools(body)?;
     if let Some(wanted) = body.get("response_format") {
         match wanted["type"].as_str() {
             Some("json_object" | "text") => {}
             Some("json_schema") => format(&wanted["json_schema"])?,
-            _ => return Err(Refusal::invalid("Invalid value: 'response_format.type'")),
+            _ => return Err(ErrorReply::invalid("Invalid value: 'response_format.type'")),
         }
     }
     messages(list(body, "messages")?)
 }
 
-fn tools(body: &Map<String, Value>) -> Result<(), Refusal> {
+fn tools(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     let tools = body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for one in tools {
         if one["type"] != "function" {
-            return Err(Refusal::invalid("tools: the type is function"));
+            return Err(ErrorReply::invalid("tools: the type is function"));
         }
         tool(&one["function"]["name"], &one["function"]["parameters"], 64)?;
     }
@@ -62,40 +62,40 @@ fn tools(body: &Map<String, Value>) -> Result<(), Refusal> {
         Some(Value::String(choice)) => matches!(choice.as_str(), "auto" | "none" | "required"),
         Some(choice) => tools.iter().any(|one| one["function"]["name"] == choice["function"]["name"]),
     };
-    if known { Ok(()) } else { Err(Refusal::invalid("Invalid value for 'tool_choice'")) }
+    if known { Ok(()) } else { Err(ErrorReply::invalid("Invalid value for 'tool_choice'")) }
 }
 
-fn messages(messages: &[Value]) -> Result<(), Refusal> {
+fn messages(messages: &[Value]) -> Result<(), ErrorReply> {
     let mut open: HashSet<Value> = HashSet::new();
     for message in messages {
         let role = message["role"].as_str().unwrap_or_default();
         if role == "tool" {
             if !open.remove(&message["tool_call_id"]) {
-                return Err(Refusal::invalid(
+                return Err(ErrorReply::invalid(
                     "messages with role 'tool' must be a response to a preceding 'tool_calls'",
                 ));
             }
             if !message["content"].is_string() {
-                return Err(Refusal::invalid("the content of a tool message is a text"));
+                return Err(ErrorReply::invalid("the content of a tool message is a text"));
             }
             continue;
         }
         if !open.is_empty() {
-            return Err(Refusal::invalid("'tool_calls' must be followed by tool messages responding to each id"));
+            return Err(ErrorReply::invalid("'tool_calls' must be followed by tool messages responding to each id"));
         }
         match role {
             "system" | "developer" | "user" => content(&message["content"])?,
             "assistant" => open = calls(message)?,
-            _ => return Err(Refusal::invalid("Invalid value: 'messages.role'")),
+            _ => return Err(ErrorReply::invalid("Invalid value: 'messages.role'")),
         }
     }
     match open.is_empty() {
         true => Ok(()),
-        false => Err(Refusal::invalid("'tool_calls' must be followed by tool messages responding to each id")),
+        false => Err(ErrorReply::invalid("'tool_calls' must be followed by tool messages responding to each id")),
     }
 }
 
-fn content(content: &Value) -> Result<(), Refusal> {
+fn content(content: &Value) -> Result<(), ErrorReply> {
     let part = |part: &Value| match part["type"].as_str() {
         Some("text") => part["text"].is_string(),
         Some("image_url") => part["image_url"]["url"].is_string(),
@@ -106,14 +106,14 @@ fn content(content: &Value) -> Result<(), Refusal> {
         Value::Array(parts) => !parts.is_empty() && parts.iter().all(part),
         _ => false,
     };
-    if good { Ok(()) } else { Err(Refusal::invalid("Invalid value for 'content'")) }
+    if good { Ok(()) } else { Err(ErrorReply::invalid("Invalid value for 'content'")) }
 }
 
 /// Returns the ids of the calls of a message.
-fn calls(message: &Value) -> Result<HashSet<Value>, Refusal> {
+fn calls(message: &Value) -> Result<HashSet<Value>, ErrorReply> {
     let calls = message["tool_calls"].as_array().map_or(&[][..], Vec::as_slice);
     if calls.is_empty() && !message["content"].is_string() {
-        return Err(Refusal::invalid("Invalid value for 'content': expected a string, got null."));
+        return Err(ErrorReply::invalid("Invalid value for 'content': expected a string, got null."));
     }
     let mut ids = HashSet::new();
     for call in calls {
@@ -122,7 +122,7 @@ fn calls(message: &Value) -> Result<HashSet<Value>, Refusal> {
             && call["function"]["name"].is_string()
             && serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
         if !good || !call["id"].is_string() || !ids.insert(call["id"].clone()) {
-            return Err(Refusal::invalid("Invalid value for 'tool_calls'"));
+            return Err(ErrorReply::invalid("Invalid value for 'tool_calls'"));
         }
     }
     Ok(ids)

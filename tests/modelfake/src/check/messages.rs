@@ -6,7 +6,7 @@ use hyper::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::{is_closed, list, only, text, tool};
-use crate::{fault::Refusal, stream::signature};
+use crate::{fault::ErrorReply, stream::signature};
 
 /// The accepted versions of the interface: the documented one, and the one that the official SDK sends.
 const VERSIONS: [&str; 2] = ["2023-06-01", "2026-10-21"];
@@ -28,20 +28,20 @@ const MEMBERS: [&str; 14] = [
     "stream",
 ];
 
-pub(super) fn check(headers: &HeaderMap, body: &Map<String, Value>) -> Result<(), Refusal> {
+pub(super) fn check(headers: &HeaderMap, body: &Map<String, Value>) -> Result<(), ErrorReply> {
     if !VERSIONS.contains(&text(headers, "anthropic-version")) {
-        return Err(Refusal::invalid("anthropic-version: header is required"));
+        return Err(ErrorReply::invalid("anthropic-version: header is required"));
     }
     only(body, &MEMBERS, "Extra inputs are not permitted")?;
     if body.get("max_tokens").and_then(Value::as_u64).is_none_or(|limit| limit == 0) {
-        return Err(Refusal::invalid("max_tokens: Field required"));
+        return Err(ErrorReply::invalid("max_tokens: Field required"));
     }
     tools(body)?;
     output(body)?;
     messages(list(body, "messages")?)
 }
 
-fn tools(body: &Map<String, Value>) -> Result<(), Refusal> {
+fn tools(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     let tools = body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for one in tools {
         tool(&one["name"], &one["input_schema"], 128)?;
@@ -52,21 +52,21 @@ fn tools(body: &Map<String, Value>) -> Result<(), Refusal> {
         Some("tool") => tools.iter().any(|one| one["name"] == choice["name"]),
         _ => false,
     };
-    if known { Ok(()) } else { Err(Refusal::invalid("tool_choice: no such tool")) }
+    if known { Ok(()) } else { Err(ErrorReply::invalid("tool_choice: no such tool")) }
 }
 
-fn output(body: &Map<String, Value>) -> Result<(), Refusal> {
+fn output(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     let Some(config) = body.get("output_config") else { return Ok(()) };
     let format = config.get("format");
     let good = format.is_none_or(|format| format["type"] == "json_schema" && is_closed(&format["schema"], false));
     let efforts = ["low", "medium", "high", "xhigh", "max"];
     let effort = config.get("effort").is_none_or(|effort| efforts.iter().any(|one| effort == one));
-    if good && effort { Ok(()) } else { Err(Refusal::invalid("output_config: additionalProperties must be false")) }
+    if good && effort { Ok(()) } else { Err(ErrorReply::invalid("output_config: additionalProperties must be false")) }
 }
 
-fn messages(messages: &[Value]) -> Result<(), Refusal> {
+fn messages(messages: &[Value]) -> Result<(), ErrorReply> {
     if messages[0]["role"] != "user" {
-        return Err(Refusal::invalid("messages: first message must use the \"user\" role"));
+        return Err(ErrorReply::invalid("messages: first message must use the \"user\" role"));
     }
     let mut seen = HashSet::new();
     let mut open = HashSet::new();
@@ -77,52 +77,52 @@ fn messages(messages: &[Value]) -> Result<(), Refusal> {
             self::block(block)?;
             match block["type"].as_str() {
                 Some("tool_use") if !seen.insert(block["id"].clone()) => {
-                    return Err(Refusal::invalid("messages: `tool_use` ids must be unique"));
+                    return Err(ErrorReply::invalid("messages: `tool_use` ids must be unique"));
                 }
                 Some("tool_use") => {
                     calls.insert(block["id"].clone());
                 }
                 Some("tool_result") if !open.remove(&block["tool_use_id"]) => {
-                    return Err(Refusal::invalid("messages: unexpected `tool_use_id` in `tool_result` blocks"));
+                    return Err(ErrorReply::invalid("messages: unexpected `tool_use_id` in `tool_result` blocks"));
                 }
                 _ => {}
             }
         }
         if !open.is_empty() {
-            return Err(Refusal::invalid("messages: `tool_use` ids were found without `tool_result` blocks after"));
+            return Err(ErrorReply::invalid("messages: `tool_use` ids were found without `tool_result` blocks after"));
         }
         open = calls;
     }
     if !open.is_empty() {
-        return Err(Refusal::invalid("messages: the last `tool_use` has no `tool_result`"));
+        return Err(ErrorReply::invalid("messages: the last `tool_use` has no `tool_result`"));
     }
     let last = messages.last().unwrap_or(&Value::Null);
     match last["role"] == "assistant" {
-        true => Err(Refusal::invalid("messages: this model does not support assistant message prefill")),
+        true => Err(ErrorReply::invalid("messages: this model does not support assistant message prefill")),
         false => Ok(()),
     }
 }
 
-fn blocks(message: &Value) -> Result<Vec<Value>, Refusal> {
+fn blocks(message: &Value) -> Result<Vec<Value>, ErrorReply> {
     let role = message["role"].as_str().unwrap_or_default();
     let blocks = match &message["content"] {
         Value::String(text) => vec![json!({ "type": "text", "text": text })],
         Value::Array(blocks) if !blocks.is_empty() => blocks.clone(),
-        _ => return Err(Refusal::invalid("messages: content is required")),
+        _ => return Err(ErrorReply::invalid("messages: content is required")),
     };
     let allowed: &[&str] = match role {
         "user" => &["text", "image", "tool_result", "document"],
         "assistant" => &["text", "tool_use", "thinking", "redacted_thinking"],
-        _ => return Err(Refusal::invalid("messages: role is user or assistant")),
+        _ => return Err(ErrorReply::invalid("messages: role is user or assistant")),
     };
     let other = blocks.iter().find(|block| !allowed.contains(&block["type"].as_str().unwrap_or_default()));
     match other {
-        Some(block) => Err(Refusal::invalid(format!("messages: {} does not belong there", block["type"]))),
+        Some(block) => Err(ErrorReply::invalid(format!("messages: {} does not belong there", block["type"]))),
         None => Ok(blocks),
     }
 }
 
-fn block(block: &Value) -> Result<(), Refusal> {
+fn block(block: &Value) -> Result<(), ErrorReply> {
     let good = match block["type"].as_str().unwrap_or_default() {
         "text" => block["text"].as_str().is_some_and(|text| !text.is_empty()),
         "tool_use" => block["input"].is_object() && block["id"].is_string() && block["name"].is_string(),
@@ -134,5 +134,5 @@ fn block(block: &Value) -> Result<(), Refusal> {
         },
         _ => true,
     };
-    if good { Ok(()) } else { Err(Refusal::invalid(format!("messages: invalid block of type {}", block["type"]))) }
+    if good { Ok(()) } else { Err(ErrorReply::invalid(format!("messages: invalid block of type {}", block["type"]))) }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::{format, list, only, tool};
-use crate::{fault::Refusal, stream::signature};
+use crate::{fault::ErrorReply, stream::signature};
 
 const MEMBERS: [&str; 16] = [
     "model",
@@ -26,12 +26,12 @@ const MEMBERS: [&str; 16] = [
     "stream",
 ];
 
-pub(super) fn check(body: &Map<String, Value>) -> Result<(), Refusal> {
+pub(super) fn check(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     only(body, &MEMBERS, "Unknown parameter")?;
     let tools = body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for one in tools {
         if one["type"] != "function" || one.get("function").is_some() {
-            return Err(Refusal::invalid("Missing required parameter: 'tools[0].name'."));
+            return Err(ErrorReply::invalid("Missing required parameter: 'tools[0].name'."));
         }
         tool(&one["name"], &one["parameters"], 64)?;
     }
@@ -41,7 +41,7 @@ pub(super) fn check(body: &Map<String, Value>) -> Result<(), Refusal> {
         Some(choice) => tools.iter().any(|one| one["name"] == choice["name"]),
     };
     if !known {
-        return Err(Refusal::invalid("Invalid value for 'tool_choice'"));
+        return Err(ErrorReply::invalid("Invalid value for 'tool_choice'"));
     }
     if let Some(wanted) = body.get("text").and_then(|text| text.get("format")) {
         format(wanted)?;
@@ -49,7 +49,7 @@ pub(super) fn check(body: &Map<String, Value>) -> Result<(), Refusal> {
     items(list(body, "input")?)
 }
 
-fn items(items: &[Value]) -> Result<(), Refusal> {
+fn items(items: &[Value]) -> Result<(), ErrorReply> {
     let mut open = HashSet::new();
     for item in items {
         match item["type"].as_str().unwrap_or("message") {
@@ -58,38 +58,38 @@ fn items(items: &[Value]) -> Result<(), Refusal> {
                 let arguments = item["arguments"].as_str().unwrap_or_default();
                 let object = serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
                 if !object || !item["name"].is_string() || !open.insert(item["call_id"].clone()) {
-                    return Err(Refusal::invalid("Invalid function_call"));
+                    return Err(ErrorReply::invalid("Invalid function_call"));
                 }
             }
             "function_call_output" if !open.remove(&item["call_id"]) => {
-                return Err(Refusal::invalid("No tool call found for function call output"));
+                return Err(ErrorReply::invalid("No tool call found for function call output"));
             }
             "function_call_output" => {}
             "reasoning" => {
                 let thinking = item["summary"][0]["text"].as_str().unwrap_or_default();
                 if item["encrypted_content"] != signature(thinking) {
-                    return Err(Refusal::invalid("The encrypted content could not be verified."));
+                    return Err(ErrorReply::invalid("The encrypted content could not be verified."));
                 }
             }
-            other => return Err(Refusal::invalid(format!("Invalid value: '{other}'"))),
+            other => return Err(ErrorReply::invalid(format!("Invalid value: '{other}'"))),
         }
     }
     match open.is_empty() {
         true => Ok(()),
-        false => Err(Refusal::invalid("No tool output found for function call")),
+        false => Err(ErrorReply::invalid("No tool output found for function call")),
     }
 }
 
-fn message(item: &Value) -> Result<(), Refusal> {
+fn message(item: &Value) -> Result<(), ErrorReply> {
     let allowed: &[&str] = match item["role"].as_str() {
         Some("user" | "system" | "developer") => &["input_text", "input_image"],
         Some("assistant") => &["output_text", "refusal"],
-        _ => return Err(Refusal::invalid("Invalid value: 'role'")),
+        _ => return Err(ErrorReply::invalid("Invalid value: 'role'")),
     };
     let good = match &item["content"] {
         Value::String(_) => true,
         Value::Array(parts) => parts.iter().all(|part| allowed.iter().any(|kind| part["type"] == json!(kind))),
         _ => false,
     };
-    if good { Ok(()) } else { Err(Refusal::invalid("Invalid value for 'content'")) }
+    if good { Ok(()) } else { Err(ErrorReply::invalid("Invalid value for 'content'")) }
 }

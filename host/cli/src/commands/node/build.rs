@@ -15,9 +15,9 @@ use flowcell::{Inspection, contract::Digest, embed, inspect};
 use self::{staged::staged, tool::Tool};
 use super::project::{Builder, MANIFEST, Project};
 use crate::{
+    cli_error::{CliError, Exit},
     duration,
     output::put_line,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -66,7 +66,7 @@ pub(super) struct Built {
     pub(super) digest: Digest,
 }
 
-pub(super) fn execute(args: &BuildArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &BuildArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let built = args.build(terminal)?;
     put_line(&built.file.display().to_string())?;
     Ok(Exit::Good)
@@ -84,7 +84,7 @@ impl BuildArgs {
     }
 
     /// Builds the pack and checks that a host accepts it.
-    pub(super) fn build(&self, terminal: Terminal) -> Result<Built, Problem> {
+    pub(super) fn build(&self, terminal: Terminal) -> Result<Built, CliError> {
         let began = Instant::now();
         let project = Project::open(&self.folder)?;
         let component = match project.builder {
@@ -94,28 +94,28 @@ impl BuildArgs {
             Builder::Script => embedded(&project, script(&project)?)?,
         };
         let Inspection { size, digest, .. } = inspect(&component)
-            .map_err(|error| Problem::wrong("the build result is not a valid pack").because(&error))?;
+            .map_err(|error| CliError::wrong("the build result is not a valid pack").because(&error))?;
         let out = self.out.clone().unwrap_or_else(|| self.folder.join("dist"));
         let file = out.join(format!("{}.wasm", project.manifest.name));
         let written = fs::create_dir_all(&out).and_then(|()| fs::write(&file, component));
-        written.map_err(|error| Problem::wrong(format!("cannot write {}", file.display())).because(&error))?;
+        written.map_err(|error| CliError::wrong(format!("cannot write {}", file.display())).because(&error))?;
         let (size, took) = (size.div_ceil(1024), duration::show(began.elapsed()));
         terminal.say(&terminal.paint().faint(&format!("built {} in {took}: {size} KiB", file.display())));
         Ok(Built { project, file, digest })
     }
 
     /// Returns the folder that contains `wit`.
-    fn root(&self, project: &Project) -> Result<PathBuf, Problem> {
+    fn root(&self, project: &Project) -> Result<PathBuf, CliError> {
         let root = self.root.as_ref().map_or_else(|| Ok(project.folder.clone()), |root| root.canonicalize());
         match root {
             Ok(root) if root.join("wit").is_dir() => Ok(root),
-            _ => Err(Problem::wrong("the folder `wit`, with the interfaces of the pack, is missing").hint(
+            _ => Err(CliError::wrong("the folder `wit`, with the interfaces of the pack, is missing").hint(
                 "`flowcell node new` creates it in a project; name another folder that contains it with `--root DIR`",
             )),
         }
     }
 
-    fn javascript(&self, project: &Project) -> Result<Vec<u8>, Problem> {
+    fn javascript(&self, project: &Project) -> Result<Vec<u8>, CliError> {
         let root = self.root(project)?;
         let component = scratch()?;
         let mut command = QUICKJS.command(&project.folder)?;
@@ -126,7 +126,7 @@ impl BuildArgs {
         read(component.path())
     }
 
-    fn python(&self, project: &Project) -> Result<Vec<u8>, Problem> {
+    fn python(&self, project: &Project) -> Result<Vec<u8>, CliError> {
         let wit = self.root(project)?.join("wit");
         let component = scratch()?;
         let vendored = [project.folder.join("vendor")];
@@ -137,7 +137,7 @@ impl BuildArgs {
         let mut copies = Vec::new();
         for folder in [project.folder.as_path()].into_iter().chain(more.iter().map(PathBuf::as_path)) {
             let copy = staged(folder)
-                .map_err(|error| Problem::wrong(format!("cannot copy {}", folder.display())).because(&error))?;
+                .map_err(|error| CliError::wrong(format!("cannot copy {}", folder.display())).because(&error))?;
             command.arg("--python-path").arg(copy.path());
             copies.push(copy);
         }
@@ -147,7 +147,7 @@ impl BuildArgs {
 }
 
 /// Compiles a crate. The crate embeds its manifest itself.
-fn rust(project: &Project) -> Result<Vec<u8>, Problem> {
+fn rust(project: &Project) -> Result<Vec<u8>, CliError> {
     let mut command = CARGO.command(&project.folder)?;
     command.args(["build", "--release", "--target", TARGET, "--message-format", "json-render-diagnostics"]);
     let said = CARGO
@@ -161,14 +161,14 @@ fn rust(project: &Project) -> Result<Vec<u8>, Problem> {
     let component = files.filter_map(|file| file.as_str().map(PathBuf::from));
     let mut component = component.filter(|file| file.extension().is_some_and(|extension| extension == "wasm"));
     let component = component.next().ok_or_else(|| {
-        Problem::wrong("the crate does not produce a component")
+        CliError::wrong("the crate does not produce a component")
             .hint("add `[lib] crate-type = [\"cdylib\"]` to Cargo.toml")
     })?;
     read(&component)
 }
 
 /// Runs the project's own script with the path of the component file as its argument.
-fn script(project: &Project) -> Result<Vec<u8>, Problem> {
+fn script(project: &Project) -> Result<Vec<u8>, CliError> {
     let component = scratch()?;
     let mark = Builder::Script.mark();
     let mut command = SHELL.command(&project.folder)?;
@@ -176,32 +176,32 @@ fn script(project: &Project) -> Result<Vec<u8>, Problem> {
     SHELL.run(command)?;
     let written = read(component.path())?;
     if written.is_empty() {
-        return Err(Problem::wrong(format!("`{mark}` wrote no component"))
+        return Err(CliError::wrong(format!("`{mark}` wrote no component"))
             .hint("the script must write the component to the file that its argument \"$1\" names"));
     }
     Ok(written)
 }
 
-fn embedded(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, Problem> {
+fn embedded(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, CliError> {
     embed(component, &project.manifest_text)
-        .map_err(|error| Problem::wrong(format!("cannot embed {MANIFEST} in the component")).because(&error))
+        .map_err(|error| CliError::wrong(format!("cannot embed {MANIFEST} in the component")).because(&error))
 }
 
-fn main_of(project: &Project) -> Result<String, Problem> {
+fn main_of(project: &Project) -> Result<String, CliError> {
     let file = project.folder.join(Builder::QuickJs.mark());
     let wrong = |error: &dyn std::error::Error| {
-        Problem::wrong(format!("cannot read {}", file.display())).cause(&error.to_string())
+        CliError::wrong(format!("cannot read {}", file.display())).cause(&error.to_string())
     };
     let text = fs::read_to_string(&file).map_err(|error| wrong(&error))?;
     let package: serde_json::Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
     Ok(package["main"].as_str().unwrap_or(MAIN).to_owned())
 }
 
-fn scratch() -> Result<tempfile::NamedTempFile, Problem> {
+fn scratch() -> Result<tempfile::NamedTempFile, CliError> {
     tempfile::NamedTempFile::new()
-        .map_err(|error| Problem::internal("cannot create a temporary file for the component").because(&error))
+        .map_err(|error| CliError::internal("cannot create a temporary file for the component").because(&error))
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Problem> {
-    fs::read(file).map_err(|error| Problem::internal(format!("cannot read {}", file.display())).because(&error))
+fn read(file: &Path) -> Result<Vec<u8>, CliError> {
+    fs::read(file).map_err(|error| CliError::internal(format!("cannot read {}", file.display())).because(&error))
 }

@@ -7,8 +7,8 @@ use flowcell::inspect;
 use serde_json::json;
 
 use crate::{
+    cli_error::{CliError, Exit},
     output::{put, put_json},
-    problem::{Exit, Problem},
     terminal::inert,
 };
 
@@ -23,12 +23,12 @@ pub(super) struct InspectArgs {
     json: bool,
 }
 
-pub(super) fn execute(args: &InspectArgs) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &InspectArgs) -> Result<Exit, CliError> {
     let shown = args.file.display();
     let bytes =
-        std::fs::read(&args.file).map_err(|error| Problem::wrong(format!("cannot read {shown}")).because(&error))?;
+        std::fs::read(&args.file).map_err(|error| CliError::wrong(format!("cannot read {shown}")).because(&error))?;
     let inspection = inspect(&bytes).map_err(|error| {
-        Problem::wrong(format!("{shown} is not a pack")).because(&error).hint(
+        CliError::wrong(format!("{shown} is not a pack")).because(&error).hint(
             "build packs with `flowcell node build`: components for wasm32-wasip2 that export `flowcell:node/node` \
              and embed their manifest",
         )

@@ -7,10 +7,10 @@ use flowcell::packs::{Candidate, InstallError, Installer, PackStore, Source};
 
 use super::{inspect, registry::RegistryArgs};
 use crate::{
+    cli_error::{CliError, Exit},
     options::locked::LockArgs,
     output::put,
     owner::block_on,
-    problem::{Exit, Problem},
     terminal::{Terminal, inert},
 };
 
@@ -40,7 +40,7 @@ pub(super) struct UninstallArgs {
     lock: LockArgs,
 }
 
-pub(super) fn install(args: &InstallArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn install(args: &InstallArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let (mut lock, trust, store) = (args.lock.lock()?, args.lock.trust()?, PackStore::of_the_user()?);
     let mut installer = Installer { lock: &mut lock, store: &store, trust: &trust };
     match &args.pack {
@@ -49,17 +49,17 @@ pub(super) fn install(args: &InstallArgs, terminal: Terminal) -> Result<Exit, Pr
     }
 }
 
-pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let mut lock = args.lock.lock()?;
     let (name, version) =
         args.pack.split_once('@').map_or((&*args.pack, None), |(name, version)| (name, Some(version)));
     let version = version.map(str::parse).transpose();
     let version = version
-        .map_err(|error| Problem::wrong(format!("the version in `{}` is invalid", args.pack)).because(&error))?;
+        .map_err(|error| CliError::wrong(format!("the version in `{}` is invalid", args.pack)).because(&error))?;
     let removed = lock.remove(name, version.as_ref());
     if removed.is_empty() {
         let installed: Vec<_> = lock.packs().map(|(id, _)| id.to_string()).collect();
-        let problem = Problem::wrong(format!("`{}` is not installed", args.pack));
+        let problem = CliError::wrong(format!("`{}` is not installed", args.pack));
         return Err(if installed.is_empty() {
             problem
         } else {
@@ -77,7 +77,7 @@ fn one(
     installer: &mut Installer<'_>,
     source: &Source,
     terminal: Terminal,
-) -> Result<Exit, Problem> {
+) -> Result<Exit, CliError> {
     if args.registry.offline()
         && let Some(id) = installer.here(source)?
     {
@@ -95,7 +95,7 @@ fn one(
 }
 
 /// Fetches every pack that the lock names and that is not stored yet.
-fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Result<Exit, Problem> {
+fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     let carrier = args.registry.carrier()?;
     let mut brought = 0;
     for (id, locked) in installer.lock.packs() {

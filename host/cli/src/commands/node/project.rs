@@ -7,7 +7,7 @@ use std::{
 
 use flowcell::Manifest;
 
-use crate::problem::Problem;
+use crate::cli_error::CliError;
 
 /// The file name of the manifest.
 pub(super) const MANIFEST: &str = "node.yaml";
@@ -49,27 +49,27 @@ pub(super) struct Project {
 
 impl Project {
     /// Opens the project in a folder. Fails if the manifest or the build file is missing.
-    pub(super) fn open(folder: &Path) -> Result<Project, Problem> {
+    pub(super) fn open(folder: &Path) -> Result<Project, CliError> {
         let shown = folder.join(MANIFEST);
         let shown = shown.display();
         let manifest_text = fs::read_to_string(folder.join(MANIFEST)).map_err(|error| {
-            Problem::wrong(format!("cannot read {shown}")).because(&error).hint(
+            CliError::wrong(format!("cannot read {shown}")).because(&error).hint(
                 "a project needs this manifest; create a project with `flowcell node new NAME --lang \
                  rust|js|python|c|go`",
             )
         })?;
         let manifest = Manifest::parse(&manifest_text)
-            .map_err(|error| Problem::wrong(format!("{shown} is not a valid manifest")).because(&error))?;
+            .map_err(|error| CliError::wrong(format!("{shown} is not a valid manifest")).because(&error))?;
         let builder = Builder::ALL.into_iter().find(|builder| folder.join(builder.mark()).is_file());
         let builder = builder.ok_or_else(|| {
             let marks = Builder::ALL.map(Builder::mark).join(", ");
-            Problem::wrong(format!("{} has no build file", folder.display()))
+            CliError::wrong(format!("{} has no build file", folder.display()))
                 .hint(format!("add one of {marks} next to {MANIFEST}"))
         })?;
         // Tools run in the folder, so their paths have to be absolute.
         let folder = folder.canonicalize();
         let folder =
-            folder.map_err(|error| Problem::wrong("the path of the project cannot be resolved").because(&error))?;
+            folder.map_err(|error| CliError::wrong("the path of the project cannot be resolved").because(&error))?;
         Ok(Project { folder, builder, manifest, manifest_text })
     }
 }

@@ -12,9 +12,9 @@ use flowcell::{
 
 use super::registry::RegistryArgs;
 use crate::{
+    cli_error::{CliError, Exit},
     output::put_line,
     owner::block_on,
-    problem::{Exit, Problem},
 };
 
 /// Arguments of `flowcell node push`.
@@ -47,7 +47,7 @@ pub(super) struct PullArgs {
     registry: RegistryArgs,
 }
 
-pub(super) fn push(args: &PushArgs) -> Result<Exit, Problem> {
+pub(super) fn push(args: &PushArgs) -> Result<Exit, CliError> {
     let Source::Registry(reference) = args.registry.source(&args.reference)? else {
         return Err(no_registry(&args.reference));
     };
@@ -58,11 +58,11 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, Problem> {
     let reference = match &reference.wanted {
         Wanted::Highest => reference.with(Wanted::Version(id.version.clone())),
         Wanted::Version(version) if *version != id.version => {
-            let problem = Problem::wrong(format!("the pack is {id}, not version {version}"));
+            let problem = CliError::wrong(format!("the pack is {id}, not version {version}"));
             return Err(problem.hint("omit the version, or change it in the pack's manifest"));
         }
         Wanted::Digest(_) => {
-            return Err(Problem::wrong("a pack cannot be pushed to a digest; name a version or nothing"));
+            return Err(CliError::wrong("a pack cannot be pushed to a digest; name a version or nothing"));
         }
         _ => reference,
     };
@@ -73,7 +73,7 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, Problem> {
     if let Some(signature) = signature.filter(|signature| !signature.holds(&id, &inspection.digest)) {
         let why =
             format!("the signature {} by {} is for another pack", signature_file(&args.file).display(), signature.key);
-        return Err(Problem::wrong(why).hint("sign this pack with `flowcell node sign`"));
+        return Err(CliError::wrong(why).hint("sign this pack with `flowcell node sign`"));
     }
     let artifact = Artifact {
         bytes: arrival.bytes.into(),
@@ -86,7 +86,7 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
-pub(super) fn pull(args: &PullArgs) -> Result<Exit, Problem> {
+pub(super) fn pull(args: &PullArgs) -> Result<Exit, CliError> {
     let source @ Source::Registry(_) = args.registry.source(&args.reference)? else {
         return Err(no_registry(&args.reference));
     };
@@ -103,8 +103,8 @@ pub(super) fn pull(args: &PullArgs) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
-fn no_registry(text: &str) -> Problem {
-    Problem::wrong(format!("`{text}` is not a reference to a registry"))
+fn no_registry(text: &str) -> CliError {
+    CliError::wrong(format!("`{text}` is not a reference to a registry"))
         .hint("write a reference such as ghcr.io/acme/greet@1.2.0")
 }
 

@@ -8,7 +8,7 @@ use flowcell::{
     packs::{Carrier, Source},
 };
 
-use crate::problem::Problem;
+use crate::cli_error::CliError;
 
 /// Environment variables with the credentials of the default registry.
 const USER: &str = "FLOWCELL_REGISTRY_USER";
@@ -31,19 +31,19 @@ pub(super) struct RegistryArgs {
 
 impl RegistryArgs {
     /// Returns the carrier that downloads and uploads packs. Fails if only one of user and password is set.
-    pub(super) fn carrier(&self) -> Result<Carrier, Problem> {
+    pub(super) fn carrier(&self) -> Result<Carrier, CliError> {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let credentials = match (set(USER), set(PASSWORD)) {
             (Some(user), Some(password)) => Some(Credentials { user, password: password.into() }),
             (None, None) => None,
-            _ => return Err(Problem::wrong(format!("set both {USER} and {PASSWORD}, or neither"))),
+            _ => return Err(CliError::wrong(format!("set both {USER} and {PASSWORD}, or neither"))),
         };
         Ok(Carrier::new(self.registry(), credentials, self.offline)?.trusting(self.registry_realm.clone()))
     }
 
     /// Parses the source of a pack. A plain name refers to the default registry.
-    pub(super) fn source(&self, text: &str) -> Result<Source, Problem> {
-        Source::parse(text, self.registry()).map_err(Problem::wrong)
+    pub(super) fn source(&self, text: &str) -> Result<Source, CliError> {
+        Source::parse(text, self.registry()).map_err(CliError::wrong)
     }
 
     /// Returns whether connections are forbidden.

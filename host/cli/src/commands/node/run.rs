@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::alone::{self, Alone};
 use crate::{
+    cli_error::{CliError, Exit},
     commands::nodes,
     options::{PackArgs, StoreArgs},
-    problem::{Exit, Problem},
     session,
     session::{Plan, Session, inputs, report},
     terminal::Terminal,
@@ -48,7 +48,7 @@ pub(super) struct NodeRunArgs {
     packs: PackArgs,
 }
 
-pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let NodeRunArgs { node_type, input, input_file, config, grant, answer, json, quiet, packs } = args;
     let grants: BTreeMap<String, Value> = grant.into_iter().map(|(name, grant)| (name, grant.to_serde())).collect();
     let answers = answer.into_iter().map(|answer| (alone::NODE.to_owned(), answer)).collect();

@@ -10,8 +10,8 @@ use flowcell::is_reserved;
 use include_dir::{Dir, DirEntry, include_dir};
 
 use crate::{
+    cli_error::{CliError, Exit},
     output::put_line,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -66,15 +66,15 @@ pub(super) struct NewArgs {
     dir: Option<PathBuf>,
 }
 
-pub(super) fn execute(args: &NewArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &NewArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let folder = args.dir.clone().unwrap_or_else(|| PathBuf::from(&args.name));
     let shown = folder.display();
     if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(Problem::wrong(format!("{shown} is not empty"))
+        return Err(CliError::wrong(format!("{shown} is not empty"))
             .hint("choose another folder for the project with `--dir DIR`"));
     }
     let made = make(&folder, &args.name, args.lang);
-    made.map_err(|error| Problem::wrong(format!("cannot write the project into {shown}")).because(&error))?;
+    made.map_err(|error| CliError::wrong(format!("cannot write the project into {shown}")).because(&error))?;
     put_line(&shown.to_string())?;
     terminal
         .say(&terminal.paint().faint(&format!("`flowcell node test {shown}` builds the project and runs its cases")));

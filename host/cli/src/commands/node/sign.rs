@@ -9,8 +9,8 @@ use flowcell::{
 };
 
 use crate::{
+    cli_error::{CliError, Exit},
     output::put_line,
-    problem::{Exit, Problem},
 };
 
 /// Arguments of `flowcell node keygen`.
@@ -32,13 +32,13 @@ pub(super) struct SignArgs {
     key: KeySource,
 }
 
-pub(super) fn keygen(args: &KeygenArgs) -> Result<Exit, Problem> {
+pub(super) fn keygen(args: &KeygenArgs) -> Result<Exit, CliError> {
     let key = PackKey::make(&args.file)?;
     put_line(&key.public().to_string())?;
     Ok(Exit::Good)
 }
 
-pub(super) fn sign(args: &SignArgs) -> Result<Exit, Problem> {
+pub(super) fn sign(args: &SignArgs) -> Result<Exit, CliError> {
     let key = PackKey::read(&args.key)?;
     let bytes = fs::read(&args.file).map_err(|source| InstallError::Read { path: args.file.clone(), source })?;
     let arrival = Arrival { source: Source::File(args.file.clone()), bytes, signature: None };

@@ -12,9 +12,9 @@ use flowcell::{Manifest, Simulate};
 use self::cases::Case;
 use super::build::{BuildArgs, Built};
 use crate::{
+    cli_error::{CliError, Exit},
     commands::verdicts::Verdicts,
     options::PackArgs,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -36,15 +36,15 @@ pub(super) struct NodeTestArgs {
     packs: PackArgs,
 }
 
-pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let Built { project, file, digest } = args.build.build(terminal)?;
     // No call leaves the host, but admission checks each call. So the host has a folder for files, and a model.
     let files = tempfile::tempdir().map_err(|error| {
-        Problem::internal("cannot create a temporary folder for the files of the cases").because(&error)
+        CliError::internal("cannot create a temporary folder for the files of the cases").because(&error)
     })?;
     let host = args.packs.builder().packs(file).files(files.path()).simulate(Simulate::of(["model"])).build()?;
     // Compile now: compiling may take longer than the time limit of a case.
-    host.prepare(&digest).map_err(|error| Problem::wrong("the pack cannot be compiled").because(&error))?;
+    host.prepare(&digest).map_err(|error| CliError::wrong("the pack cannot be compiled").because(&error))?;
     let folder = args.build.folder().join(CASES);
     let written = cases::read(&folder)?;
     let examples = examples(&project.manifest, &written);

@@ -10,13 +10,13 @@ use flowcell::{
 use serde_json::{Value, json};
 
 use crate::{
+    cli_error::CliError,
     output::{put, put_json},
-    problem::Problem,
     terminal::{counted, inert},
 };
 
 /// Prints the plan as text or as JSON.
-pub(super) fn print(flow: &LoadedFlow, as_json: bool) -> Result<(), Problem> {
+pub(super) fn print(flow: &LoadedFlow, as_json: bool) -> Result<(), CliError> {
     let graph = flow.graph();
     if as_json {
         let nodes: Vec<_> = order(graph, BodyIx::ROOT).into_iter().map(|node| entry(graph, node)).collect();

@@ -5,10 +5,10 @@ use flowcell::{QuestionRef, RunCommand, RunId, waiting};
 
 use super::record;
 use crate::{
+    cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs},
     output::put_json,
     owner::run_id,
-    problem::{Exit, Problem},
     session::answers,
     terminal::Terminal,
 };
@@ -39,7 +39,7 @@ pub(crate) struct AnswerArgs {
 }
 
 /// Answers a question. Without a value, shows the question.
-pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let (run, gate) = (args.run.clone(), args.gate.clone());
     let Some(value) = &args.value else { return show_question(&args.store, &run, &gate) };
     let question = QuestionRef { attempt: args.attempt, digest: args.digest.as_deref().map(Into::into) };
@@ -51,11 +51,11 @@ pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Resu
 }
 
 /// Prints an open question with all its details.
-fn show_question(store: &StoreArgs, run: &RunId, gate: &str) -> Result<Exit, Problem> {
+fn show_question(store: &StoreArgs, run: &RunId, gate: &str) -> Result<Exit, CliError> {
     let host = PackArgs::default().reading_host(store)?;
     let question = waiting::question(&host, run, gate)?;
     let question = question.ok_or_else(|| {
-        Problem::wrong(format!("no question is open at `{gate}` in the run `{run}`"))
+        CliError::wrong(format!("no question is open at `{gate}` in the run `{run}`"))
             .hint(format!("`flowcell runs show {run}` shows the open questions"))
     })?;
     put_json(&question)?;

@@ -5,9 +5,9 @@ use flowcell::{RunCommand, RunId};
 
 use super::record;
 use crate::{
+    cli_error::{CliError, Exit},
     options::StoreArgs,
     owner::run_id,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -21,6 +21,6 @@ pub(crate) struct CancelArgs {
     store: StoreArgs,
 }
 
-pub(super) fn execute(args: CancelArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: CancelArgs, terminal: Terminal) -> Result<Exit, CliError> {
     record(&args.store, args.run, RunCommand::Cancel, terminal)
 }

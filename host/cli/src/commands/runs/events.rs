@@ -5,10 +5,10 @@ use flowcell::RunId;
 
 use super::each_event;
 use crate::{
+    cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs},
-    output::Lines,
+    output::JsonLines,
     owner::run_id,
-    problem::{Exit, Problem},
 };
 
 /// Arguments of `flowcell runs events`.
@@ -26,9 +26,9 @@ pub(crate) struct EventsArgs {
     packs: PackArgs,
 }
 
-pub(super) fn execute(args: &EventsArgs) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &EventsArgs) -> Result<Exit, CliError> {
     let host = args.packs.reading_host(&args.store)?;
-    let mut lines = Lines::default();
+    let mut lines = JsonLines::default();
     each_event(&host, &args.run, args.from, |event| lines.put(&event))?;
     lines.end()?;
     Ok(Exit::Good)

@@ -10,10 +10,10 @@ use clap::{Args, ValueHint};
 use flowcell::{ExportError, RunId};
 
 use crate::{
+    cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs},
     output::put,
     owner::run_id,
-    problem::{Exit, Problem},
     terminal::inert_json,
 };
 
@@ -41,7 +41,7 @@ pub(crate) struct ExportArgs {
     packs: PackArgs,
 }
 
-pub(super) fn execute(args: &ExportArgs) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &ExportArgs) -> Result<Exit, CliError> {
     match &args.out {
         Some(file) => to_file(args, file)?,
         None => {
@@ -53,16 +53,17 @@ pub(super) fn execute(args: &ExportArgs) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
-fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Problem> {
+fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<(), CliError> {
     let host = args.packs.reading_host(&args.store)?;
     Ok(host.export(&*args.store.reader()?, &args.run, out)?)
 }
 
 /// Writes a temporary file next to the target, and renames it once it is complete.
-fn to_file(args: &ExportArgs, file: &Path) -> Result<(), Problem> {
+fn to_file(args: &ExportArgs, file: &Path) -> Result<(), CliError> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(".part");
-    let unwritable = |error: std::io::Error| Problem::wrong(format!("cannot write {}", file.display())).because(&error);
+    let unwritable =
+        |error: std::io::Error| CliError::wrong(format!("cannot write {}", file.display())).because(&error);
     let mut out = BufWriter::new(File::create(&beside).map_err(unwritable)?);
     let written = export(args, &mut out).and_then(|()| out.flush().map_err(unwritable));
     drop(out);
@@ -70,13 +71,13 @@ fn to_file(args: &ExportArgs, file: &Path) -> Result<(), Problem> {
     placed.inspect_err(|_| _ = fs::remove_file(&beside))
 }
 
-impl From<ExportError> for Problem {
-    fn from(error: ExportError) -> Problem {
+impl From<ExportError> for CliError {
+    fn from(error: ExportError) -> CliError {
         match &error {
             ExportError::Unknown(_) => {
-                Problem::wrong(error.to_string()).hint("`flowcell runs list` lists the runs in the store")
+                CliError::wrong(error.to_string()).hint("`flowcell runs list` lists the runs in the store")
             }
-            ExportError::Store(_) | ExportError::Write(_) => Problem::internal(error.to_string()),
+            ExportError::Store(_) | ExportError::Write(_) => CliError::internal(error.to_string()),
         }
     }
 }

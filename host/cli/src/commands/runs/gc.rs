@@ -7,11 +7,11 @@ use flowcell::{RunId, Swept};
 use serde::Serialize;
 
 use crate::{
+    cli_error::{CliError, Exit},
     duration,
     options::{PackArgs, StoreArgs},
     output::{put_json, put_line},
     owner::durable,
-    problem::{Exit, Problem},
     terminal::{Terminal, counted},
 };
 
@@ -40,7 +40,7 @@ struct Removed {
     swept: Swept,
 }
 
-pub(super) fn execute(args: &GcArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &GcArgs, terminal: Terminal) -> Result<Exit, CliError> {
     durable(&args.store)?;
     let host = PackArgs::default().host_with(&args.store)?;
     let runs = host.collect(args.older_than, args.keep)?;

@@ -8,7 +8,7 @@ use flowcell::{
 };
 
 use crate::{
-    problem::Problem,
+    cli_error::CliError,
     terminal::{Paint, counted, inert},
 };
 
@@ -22,12 +22,12 @@ const PARTS: usize = 30;
 const VALUES: usize = 600;
 
 /// Reads the inputs of a task. A task without attempts is an error that says why there are none.
-pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64) -> Result<TaskInputs, Problem> {
+pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64) -> Result<TaskInputs, CliError> {
     let (run, task) = at;
     let window = Window { from, limit: ATTEMPTS, bytes: PAGE_BYTES };
     let inputs = host.task_inputs(Some(reader), run, task, window)?;
     let Some(why) = inputs.missing() else { return Ok(inputs) };
-    let problem = Problem::wrong(why);
+    let problem = CliError::wrong(why);
     Err(match inputs.elsewhere.as_slice() {
         [] => problem.hint(format!("`flowcell runs show {run}` shows the tasks of the run")),
         elsewhere => problem.hint(format!("the addresses of the node include {}", elsewhere.join(", "))),
@@ -41,7 +41,7 @@ pub(super) fn require_attempt(
     at: (&RunId, &str),
     from: u64,
     inputs: &TaskInputs,
-) -> Result<(), Problem> {
+) -> Result<(), CliError> {
     if from == 0 || !inputs.attempts.is_empty() {
         return Ok(());
     }
@@ -53,7 +53,7 @@ pub(super) fn require_attempt(
     }
     let (run, task) = at;
     let attempts = counted(usize::try_from(there).unwrap_or(usize::MAX), "attempt");
-    let problem = Problem::wrong(format!("the run `{run}` has {attempts} at `{task}`; attempt {from} does not exist"));
+    let problem = CliError::wrong(format!("the run `{run}` has {attempts} at `{task}`; attempt {from} does not exist"));
     Err(problem.hint(format!("attempts count from 0; the last one is `--from {}`", there.saturating_sub(1))))
 }
 

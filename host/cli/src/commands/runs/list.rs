@@ -6,11 +6,11 @@ use clap::Args;
 use flowcell::{Filter, RunRow};
 
 use crate::{
+    cli_error::{CliError, Exit},
     duration,
     options::StoreArgs,
     output::{put, put_json},
     owner::{local, unreadable},
-    problem::{Exit, Problem},
     terminal::inert,
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct ListArgs {
     store: StoreArgs,
 }
 
-pub(super) fn execute(args: &ListArgs) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &ListArgs) -> Result<Exit, CliError> {
     let filter = Filter { flow: args.flow.clone(), status: args.status.clone(), limit: args.limit, after: None };
     let rows = args.store.reader()?.runs(&local(), &filter).map_err(|error| unreadable(&error))?;
     if args.json {

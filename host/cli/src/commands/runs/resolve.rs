@@ -5,9 +5,9 @@ use flowcell::{Json, Resolution, RunCommand, RunId, contract::Value};
 
 use super::record;
 use crate::{
+    cli_error::{CliError, Exit},
     options::StoreArgs,
     owner::run_id,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -45,10 +45,10 @@ struct Decision {
 }
 
 impl Decision {
-    fn resolution(&self) -> Result<Resolution, Problem> {
+    fn resolution(&self) -> Result<Resolution, CliError> {
         let value = |text: &String| {
             let json = Json::parse(text);
-            json.map(Value::from).map_err(|error| Problem::wrong(format!("`{text}` is not JSON: {error}")))
+            json.map(Value::from).map_err(|error| CliError::wrong(format!("`{text}` is not JSON: {error}")))
         };
         Ok(match (&self.reply, &self.output, &self.fail) {
             (Some(reply), ..) => Resolution::Reply(value(reply)?),
@@ -59,7 +59,7 @@ impl Decision {
     }
 }
 
-pub(super) fn execute(args: ResolveArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: ResolveArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let resolution = args.decision.resolution()?;
     record(&args.store, args.run, RunCommand::Resolve { task: args.task, resolution }, terminal)
 }

@@ -7,9 +7,9 @@ use flowcell::{
 };
 
 use crate::{
+    cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs, channels::ChannelArgs},
     owner::{Owner, block_on, listen_beside, refused, run_id},
-    problem::{Exit, Problem},
     session::{
         self, Plan, answers,
         answers::NamedAnswer,
@@ -42,7 +42,7 @@ pub(crate) struct ResumeArgs {
     pub(super) packs: PackArgs,
 }
 
-pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let host = match Owner::of(args.store.place()?, &args.packs)? {
         Owner::Here(host) => host,
         Owner::Other(folder) => {
@@ -70,7 +70,7 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Prob
 }
 
 /// Answers the open questions. Returns the answers to questions that are not asked yet.
-fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec<NamedAnswer>, Problem> {
+fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec<NamedAnswer>, CliError> {
     let mut later = Vec::new();
     for answer in &args.answers {
         let NamedAnswer { gate, value, digest } = answer;
@@ -81,7 +81,7 @@ fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec
                 HubError::GateClosed | HubError::NotOpen(Closed::NoNode | Closed::NoCall | Closed::NotAsked),
             )) if digest.is_none() => later.push(answer.clone()),
             Err(AskError::Refused(HubError::AnswerRefused(why))) => {
-                return Err(Problem::wrong(format!("`{gate}` refused the answer `{value}`: {why}")));
+                return Err(CliError::wrong(format!("`{gate}` refused the answer `{value}`: {why}")));
             }
             Err(AskError::Refused(HubError::RunEnded)) => return Err(answers::over(&args.run, gate)),
             Err(AskError::Start(error)) => return Err(error.into()),
@@ -111,7 +111,7 @@ pub(super) fn go_on(
     args: ResumeArgs,
     terminal: Terminal,
     prepare: impl FnOnce(&Host, RunOptions) -> Result<FlowRunner, StartError>,
-) -> Result<Exit, Problem> {
+) -> Result<Exit, CliError> {
     let guests = listen_beside(&host, &args.store, &args.packs, terminal)?;
     let _serving = host.serve()?;
     let name = args.run.clone();
@@ -121,7 +121,7 @@ pub(super) fn go_on(
     let runner = prepare(&host, session.options(&args, Json::Null))?;
     answers::check(&args.answers, runner.graph())?;
     if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {
-        return Err(Problem::wrong(format!("the question at `{gate}` is closed: it was answered or timed out"))
+        return Err(CliError::wrong(format!("the question at `{gate}` is closed: it was answered or timed out"))
             .hint(format!("`flowcell runs show {name}` shows the status of the run and its open questions")));
     }
     session::say_warnings(&args, &host.warnings_of(&name), terminal);

@@ -5,8 +5,8 @@ use flowcell::{Repeat, RunId, RunOptions, contract::NodeId, control::Ask};
 
 use super::resume::{ResumeArgs, go_on};
 use crate::{
+    cli_error::{CliError, Exit},
     owner::{Owner, run_id},
-    problem::{Exit, Problem},
     session::{
         answers,
         follow::{self, HandOver},
@@ -31,12 +31,12 @@ pub(crate) struct RetryArgs {
     run_id: Option<RunId>,
 }
 
-pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliError> {
     if let Some(answer) = args.resume.answers.iter().find(|answer| answer.digest.is_some()) {
         let why = format!("the questions of the new run have other digests than the one for `{}`", answer.gate);
-        return Err(Problem::wrong(why).hint(format!("write `--answer {}={}`", answer.gate, answer.value)));
+        return Err(CliError::wrong(why).hint(format!("write `--answer {}={}`", answer.gate, answer.value)));
     }
-    let (run, session_id) = (args.resume.run.clone(), args.run_id);
+    let (run, run_id) = (args.resume.run.clone(), args.run_id);
     let repeat = Repeat { from: args.from.as_deref().map(NodeId::from), keep_answers: args.keep_answers };
     let host = match Owner::of(args.resume.store.place()?, &args.resume.packs)? {
         Owner::Here(host) => host,
@@ -48,7 +48,7 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, Probl
                 run: run.clone(),
                 from: args.from.clone(),
                 keep_answers: args.keep_answers,
-                new: session_id,
+                new: run_id,
                 answers: answers.collect(),
                 reach: args.resume.packs.reach(),
             };
@@ -57,5 +57,5 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, Probl
             return follow::hand_over(&folder, &args.resume.plan(), handed, terminal);
         }
     };
-    go_on(host, args.resume, terminal, |host, options| host.again(&run, repeat, RunOptions { session_id, ..options }))
+    go_on(host, args.resume, terminal, |host, options| host.retry(&run, repeat, RunOptions { run_id, ..options }))
 }

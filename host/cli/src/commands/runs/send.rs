@@ -5,9 +5,9 @@ use flowcell::{Json, RunCommand, RunId};
 
 use super::record;
 use crate::{
+    cli_error::{CliError, Exit},
     options::StoreArgs,
     owner::run_id,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -48,12 +48,12 @@ pub(crate) struct SendArgs {
     store: StoreArgs,
 }
 
-pub(crate) fn emit(args: &EmitArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(crate) fn emit(args: &EmitArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let emit = RunCommand::Emit { name: args.name.clone(), payload: json_or_text(&args.payload).into() };
     record(&args.store, args.run.clone(), emit, terminal)
 }
 
-pub(crate) fn send(args: &SendArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(crate) fn send(args: &SendArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let content = json_or_text(args.content.as_deref().unwrap_or_default()).into();
     let command = match &args.to {
         Some(to) if args.close => RunCommand::CloseAgent { to: to.clone() },

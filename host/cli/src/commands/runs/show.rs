@@ -12,10 +12,10 @@ use serde::Serialize;
 
 use super::{each_event, input, tree};
 use crate::{
+    cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs},
     output::{put, put_json, put_line},
     owner::{local, run_id, unreadable},
-    problem::{Exit, Problem},
     terminal::{Terminal, inert},
 };
 
@@ -55,7 +55,7 @@ struct Shown {
     waiting: Vec<serde_json::Value>,
 }
 
-pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let host = args.packs.reading_host(&args.store)?;
     if let Some(task) = &args.task {
         let reader = args.store.reader()?;
@@ -71,7 +71,7 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Probl
         let tree = Tree::of(&host, &args.run)?;
         let (left_out, tasks) = (tree.left_out(), tree.tasks());
         let found = args.store.reader()?.run(&local(), &args.run).map_err(|error| unreadable(&error))?;
-        let (run, _) = found.ok_or_else(|| Problem::wrong(format!("the run `{}` was removed", args.run)))?;
+        let (run, _) = found.ok_or_else(|| CliError::wrong(format!("the run `{}` was removed", args.run)))?;
         let waiting = waiting::list(&host, &args.run)?;
         put_json(&Shown { run, tasks, left_out, waiting })?;
         return Ok(Exit::Good);

@@ -16,7 +16,7 @@ use serde_json::Value;
 use serde_yaml::{Location, Spanned};
 
 use super::ServeArgs;
-use crate::problem::Problem;
+use crate::cli_error::CliError;
 
 /// Arguments about the file itself, which the file cannot set.
 const ABOUT: [&str; 3] = ["config", "check", "help"];
@@ -33,7 +33,7 @@ pub(crate) struct Config {
 
 impl Config {
     /// Reads the file that the command line names, if any.
-    pub(crate) fn of(matches: &ArgMatches) -> Result<Config, Problem> {
+    pub(crate) fn of(matches: &ArgMatches) -> Result<Config, CliError> {
         let file = match matches.get_one::<PathBuf>("config") {
             Some(path) => File::read(path)?,
             None => File::default(),
@@ -52,7 +52,7 @@ impl Config {
     }
 
     /// Chooses the source of a setting: the command line, then the environment, the file, and the default.
-    fn settle(&mut self, arg: &Arg, matches: &ArgMatches, given: Option<Given>) {
+    fn settle(&mut self, arg: &Arg, matches: &ArgMatches, given: Option<SettingValues>) {
         let source = matches.value_source(arg.get_id().as_str());
         let (values, from) = match (source, given) {
             (Some(ValueSource::CommandLine), _) => (raw(arg, matches), "the command line".to_owned()),
@@ -77,7 +77,7 @@ impl Config {
 }
 
 /// The values of a setting in the file, and their place.
-struct Given {
+struct SettingValues {
     values: Vec<String>,
     place: String,
 }
@@ -95,8 +95,8 @@ struct Entry {
 }
 
 impl File {
-    fn read(path: &Path) -> Result<File, Problem> {
-        let cannot = || Problem::wrong(format!("cannot read {}", path.display()));
+    fn read(path: &Path) -> Result<File, CliError> {
+        let cannot = || CliError::wrong(format!("cannot read {}", path.display()));
         let text = fs::read_to_string(path).map_err(|error| cannot().because(&error))?;
         let file = File { path: path.to_owned(), entries: Vec::new() };
         if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
@@ -109,7 +109,7 @@ impl File {
                 let first = yaml_error(&error).lines().next().unwrap_or_default().to_owned();
                 let why = first.rsplit_once(": ").map_or(first.as_str(), |(_, why)| why);
                 let place = error.location().map_or_else(|| path.display().to_string(), |at| file.place(&at));
-                Err(Problem::wrong(format!("{place}: {why}"))
+                Err(CliError::wrong(format!("{place}: {why}"))
                     .hint("write a setting on a line, such as `listen: 127.0.0.1:7171`"))
             }
         }
@@ -119,11 +119,11 @@ impl File {
         format!("{}:{}:{}", self.path.display(), at.line(), at.column())
     }
 
-    fn refuse_unknown(&self, settings: &[&Arg]) -> Result<(), Problem> {
+    fn refuse_unknown(&self, settings: &[&Arg]) -> Result<(), CliError> {
         let known: Vec<String> = settings.iter().map(|arg| name(arg)).collect();
         let Some(entry) = self.entries.iter().find(|entry| !known.contains(&entry.key.value)) else { return Ok(()) };
         let key = &entry.key.value;
-        let problem = Problem::wrong(format!("{}: unknown setting `{key}`", self.place(&entry.key.referenced)));
+        let problem = CliError::wrong(format!("{}: unknown setting `{key}`", self.place(&entry.key.referenced)));
         Err(match similar(key, known.iter().map(String::as_str)) {
             Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
             None => problem.hint(format!("the settings are {}", known.join(", "))),
@@ -131,9 +131,9 @@ impl File {
     }
 
     /// Converts the values of an entry to texts as on the command line.
-    fn values(&self, entry: &Entry, arg: &Arg, command: &Command) -> Result<Given, Problem> {
+    fn values(&self, entry: &Entry, arg: &Arg, command: &Command) -> Result<SettingValues, CliError> {
         let place = self.place(&entry.value.referenced);
-        let wrong = |why: &str| Problem::wrong(format!("{place}: `{}`: {why}", entry.key.value));
+        let wrong = |why: &str| CliError::wrong(format!("{place}: `{}`: {why}", entry.key.value));
         let many = matches!(arg.get_action(), clap::ArgAction::Append);
         let scalars = match &entry.value.value {
             Value::Array(items) if many => items.iter().collect(),
@@ -152,7 +152,7 @@ impl File {
             tried.map_err(|error| wrong(&told(&error)))?;
             values.push(text);
         }
-        Ok(Given { values, place })
+        Ok(SettingValues { values, place })
     }
 
     /// Resolves a path relative to the folder of the file.

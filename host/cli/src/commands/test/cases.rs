@@ -9,11 +9,11 @@ use flowcell::{Json, LoadedFlow, graph::Graph, script::ENDING, similar};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::{
+    cli_error::CliError,
     commands::{
         case_file,
-        given::{GivenReply, GivenResult, point_in_time},
+        fixtures::{FixtureResult, ReplyFixture, point_in_time},
     },
-    problem::Problem,
     session::answers::node_of,
 };
 
@@ -31,10 +31,10 @@ pub(super) struct Case {
     pub(super) answers: BTreeMap<String, String>,
     /// The results of nodes that do not run. A key is an id, or an address for one pass.
     #[serde(default)]
-    pub(super) given: BTreeMap<String, GivenResult>,
+    pub(super) given: BTreeMap<String, FixtureResult>,
     /// Replies to calls that leave the host. A call gets the first reply that fits.
     #[serde(default)]
-    pub(super) calls: Vec<GivenReply>,
+    pub(super) calls: Vec<ReplyFixture>,
     /// The time at which the run begins, in milliseconds since 1970. The default is that of every test.
     #[serde(default, deserialize_with = "point_in_time")]
     pub(super) clock: Option<u64>,
@@ -92,13 +92,13 @@ pub(super) fn beside(flow: &Path) -> PathBuf {
 }
 
 /// Reads the cases of a flow. An empty list is an error.
-pub(super) fn read(flow: &Path) -> Result<Vec<Case>, Problem> {
+pub(super) fn read(flow: &Path) -> Result<Vec<Case>, CliError> {
     let path = beside(flow);
     let hint =
         "write the cases of `triage.yaml` into `triage.test.yaml`: { cases: [{ name, input, expect: { outputs } }] }";
     let cases: Vec<Case> = case_file::read(&path, hint)?;
     if cases.is_empty() {
-        let problem = Problem::wrong(format!("the list `cases` of {} is empty", path.display()));
+        let problem = CliError::wrong(format!("the list `cases` of {} is empty", path.display()));
         return Err(problem.hint("write a case, such as `{ name: it works, input: {}, expect: { outputs: {} } }`"));
     }
     Ok(cases)
@@ -106,7 +106,7 @@ pub(super) fn read(flow: &Path) -> Result<Vec<Case>, Problem> {
 
 /// Returns a sentence for each output under `given` that its node cannot produce.
 pub(super) fn misfits(case: &Case, flow: &LoadedFlow) -> Vec<String> {
-    let misfit = |(name, given): (&String, &GivenResult)| {
+    let misfit = |(name, given): (&String, &FixtureResult)| {
         let findings = flow.check_given_output(node_of(name), given.output()?).err()?;
         Some(format!("`{name}` under `given`: the output does not fit the node: {}", findings.join("; ")))
     };

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use flowcell::{Channel, Event, Host, Json, RunOptions, RunStatus, Script, script, shape};
+use flowcell::{Channel, Event, Fixtures, Host, Json, RunOptions, RunStatus, script, shape};
 
 use super::{TestArgs, cases, endless, run, waits};
 use crate::{
+    cli_error::{CliError, Exit},
     output::put_json,
-    problem::{Exit, Problem},
     session::inputs,
     terminal::{Terminal, inert},
 };
@@ -21,15 +21,15 @@ pub(super) fn is_meant(args: &TestArgs) -> bool {
 }
 
 /// Runs each flow once, and prints its outputs.
-pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Result<Exit, Problem> {
+pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let mut exit = Exit::Good;
     for path in &args.flows {
         let flow = host.load_flow(path)?;
         let input = inputs::collect(&inputs::kept_by(host, &args.input)?, None)?;
         let channels: Vec<Arc<dyn Channel>> = vec![Arc::new(Console(terminal))];
         let options = RunOptions { input, channels, without_events: true, ..RunOptions::default() };
-        let runner = host.rehearsal(&flow, Arc::new(Script::default()), options)?;
-        let result = run(runner)?.ok_or_else(|| Problem::ending(Exit::Failed, endless()))?;
+        let runner = host.test_runner(&flow, Arc::new(Fixtures::default()), options)?;
+        let result = run(runner)?.ok_or_else(|| CliError::ending(Exit::Failed, endless()))?;
         let good = result.status == RunStatus::Succeeded;
         if args.json {
             put_json(&shape::outcome(flow.graph(), &result))?;

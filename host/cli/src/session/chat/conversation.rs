@@ -6,8 +6,8 @@ use flowcell::{Json, QuestionRef, contract::Question};
 
 use crate::session::{
     answers::read_question,
-    desk::REACTION,
     lines::{callers, shown_choices},
+    question_queue::REACTION,
 };
 
 /// Limit of the characters shown of a tool's input or output.

@@ -8,25 +8,25 @@ use std::{
 
 use flowcell::{
     Json, RunId,
-    control::{self, Ask, Told},
+    control::{self, Ask, OwnerReply},
 };
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::{Asking, Chat, End, conversation::Heard};
 use crate::{
+    cli_error::{CliError, Exit},
     owner::{block_on, refused},
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
 /// Talks with a run through the store's owner, until the run ends or the person leaves.
-pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exit, Problem> {
+pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exit, CliError> {
     let watching = control::watch_owner(folder, run);
-    let unreachable = |error| Problem::internal("cannot reach the process that owns the store").because(&error);
+    let unreachable = |error| CliError::internal("cannot reach the process that owns the store").because(&error);
     let mut events = match watching.map_err(|error: std::io::Error| unreachable(error))? {
-        (Told::Done { .. } | Told::Operated { .. }, events) => events,
-        (Told::Refused { code, message }, _) => return Err(refused(&code, &message, run)),
+        (OwnerReply::Done { .. } | OwnerReply::Operated { .. }, events) => events,
+        (OwnerReply::Refused { code, message }, _) => return Err(refused(&code, &message, run)),
     };
     let chat = Arc::new(Chat::new(terminal));
     chat.begin(run.as_str());
@@ -39,15 +39,15 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
         let _ = ended.send(complete);
     };
     let started = thread::Builder::new().name("events".into()).spawn(listen);
-    started.map_err(|error| Problem::internal("cannot read the events").because(&error))?;
+    started.map_err(|error| CliError::internal("cannot read the events").because(&error))?;
     let (folder, run) = (folder.to_owned(), run.clone());
     let ask = move |command| -> Asking {
         let (folder, asked) = (folder.clone(), Ask::Command { run: run.clone(), command });
         Box::pin(async move {
             let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
             match told.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
-                Told::Done { .. } | Told::Operated { .. } => Ok(()),
-                Told::Refused { message, .. } => Err(message),
+                OwnerReply::Done { .. } | OwnerReply::Operated { .. } => Ok(()),
+                OwnerReply::Refused { message, .. } => Err(message),
             }
         })
     };
@@ -64,7 +64,7 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
             terminal.say(&format!("the run has ended: {status}"));
             Exit::Failed
         }
-        End::Run(_) => return Err(Problem::internal("the process that drives the run no longer sends its events")),
+        End::Run(_) => return Err(CliError::internal("the process that drives the run no longer sends its events")),
     })
 }
 

@@ -40,13 +40,13 @@ const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 /// the end of the run it has [`GRACE`]. Then it is killed with all processes that it has started.
 pub struct ProgramChannel {
     outbox: Arc<Outbox>,
-    desk: Arc<Desk>,
+    state: Arc<ChannelState>,
     speaking: Mutex<Option<JoinHandle<()>>>,
     ended: watch::Receiver<bool>,
 }
 
 /// The state that the tasks of a channel share.
-struct Desk {
+struct ChannelState {
     name: String,
     hub: OnceLock<Hub>,
     started: Notify,
@@ -73,14 +73,14 @@ impl ProgramChannel {
         };
         let outbox = Arc::new(Outbox::default());
         let (hub, started, ending) = (OnceLock::new(), Notify::new(), parking_lot::Mutex::default());
-        let desk = Arc::new(Desk { name, hub, started, notices, ending, answered: Notify::new() });
+        let state = Arc::new(ChannelState { name, hub, started, notices, ending, answered: Notify::new() });
         let (tell_ended, ended) = watch::channel(false);
-        let (told, shared) = (outbox.clone(), desk.clone());
+        let (told, shared) = (outbox.clone(), state.clone());
         let speaking = runtime.spawn(async move {
             speak(program, told, shared).await;
             tell_ended.send_replace(true);
         });
-        Ok(ProgramChannel { outbox, desk, speaking: Mutex::new(Some(speaking)), ended })
+        Ok(ProgramChannel { outbox, state, speaking: Mutex::new(Some(speaking)), ended })
     }
 
     /// Returns whether the program has ended.
@@ -97,7 +97,7 @@ impl ProgramChannel {
     /// Waits until the program has ended or was killed.
     pub async fn close(&self) {
         // Earlier verbs are answered before the last line.
-        let _ = tokio::time::timeout(GRACE, self.desk.quiet()).await;
+        let _ = tokio::time::timeout(GRACE, self.state.quiet()).await;
         self.outbox.close();
         if let Some(speaking) = self.speaking.lock().await.take() {
             // The task ends by itself, at the latest after the grace period.
@@ -108,9 +108,9 @@ impl ProgramChannel {
 
 impl Channel for ProgramChannel {
     fn on_start(&self, hub: &Hub) {
-        if self.desk.hub.set(hub.clone()).is_ok() {
+        if self.state.hub.set(hub.clone()).is_ok() {
             self.outbox.put(&json!({ "v": 1, "type": "channel:start", "runId": hub.run_id() }));
-            self.desk.started.notify_one();
+            self.state.started.notify_one();
         }
     }
 
@@ -125,16 +125,16 @@ impl Channel for ProgramChannel {
     fn on_complete(&self, result: &RunResult) {
         let (run, status) = (&result.run_id, result.status);
         let last = json!({ "v": 1, "type": "channel:complete", "runId": run, "status": status });
-        let mut ending = self.desk.ending.lock();
+        let mut ending = self.state.ending.lock();
         ending.last = Some(last);
         ending.tell(&self.outbox);
     }
 }
 
-async fn speak(program: Program, outbox: Arc<Outbox>, desk: Arc<Desk>) {
+async fn speak(program: Program, outbox: Arc<Outbox>, state: Arc<ChannelState>) {
     let Program { input, output, errors, mut life } = program;
-    let logging = tokio::spawn(log(errors, desk.clone()));
-    let listening = tokio::spawn(listen(output, outbox.clone(), desk.clone()));
+    let logging = tokio::spawn(log(errors, state.clone()));
+    let listening = tokio::spawn(listen(output, outbox.clone(), state.clone()));
     let (early, grace) = tokio::select! {
         biased;
         told = tell(input, &outbox) => (told.is_err(), GRACE),
@@ -146,10 +146,10 @@ async fn speak(program: Program, outbox: Arc<Outbox>, desk: Arc<Desk>) {
     match tokio::time::timeout(grace, life.ended()).await {
         Ok(how) if early => {
             let rest = lost.map(|(run, seq)| format!("; `flowcell runs events {run} --from {seq}` prints the others"));
-            desk.trouble(&format!("ended before the run ({how}){}", rest.unwrap_or_default()));
+            state.trouble(&format!("ended before the run ({how}){}", rest.unwrap_or_default()));
         }
         Ok(_) => {}
-        Err(_) => desk.trouble(&format!("did not end within {} s after the run and was killed", GRACE.as_secs())),
+        Err(_) => state.trouble(&format!("did not end within {} s after the run and was killed", GRACE.as_secs())),
     }
     // Its child processes end with it, and so do their output streams.
     drop(life);
@@ -177,22 +177,22 @@ async fn tell(mut input: Input, outbox: &Outbox) -> io::Result<()> {
 }
 
 /// Handles the program's lines as verbs.
-async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>, desk: Arc<Desk>) {
+async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>, state: Arc<ChannelState>) {
     while let Ok(Some(line)) = output.next().await {
-        let hub = desk.hub().await;
+        let hub = state.hub().await;
         let answer = match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => continue,
             Line::Whole(line) => {
-                desk.ending.lock().asking = true;
+                state.ending.lock().asking = true;
                 verb::obey(&line, hub).await
             }
             Line::Cut(_) => verb::too_long(),
         };
         outbox.put(&answer);
-        let mut ending = desk.ending.lock();
+        let mut ending = state.ending.lock();
         ending.asking = false;
         ending.tell(&outbox);
-        desk.answered.notify_waiters();
+        state.answered.notify_waiters();
     }
 }
 
@@ -210,18 +210,18 @@ impl Ending {
 }
 
 /// Passes on the lines of the program's standard error.
-async fn log<R: AsyncRead + Unpin>(mut errors: Lines<R>, desk: Arc<Desk>) {
+async fn log<R: AsyncRead + Unpin>(mut errors: Lines<R>, state: Arc<ChannelState>) {
     let mut left = MAX_LOG_LINES;
     while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = errors.next().await {
         if left > 0 {
             left -= 1;
             let line = String::from_utf8_lossy(&line).into_owned();
-            (desk.notices)(Notice::Said { program: desk.name.clone(), line });
+            (state.notices)(Notice::Said { program: state.name.clone(), line });
         }
     }
 }
 
-impl Desk {
+impl ChannelState {
     /// Waits for the run's hub.
     async fn hub(&self) -> &Hub {
         loop {

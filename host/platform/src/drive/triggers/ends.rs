@@ -20,7 +20,7 @@ use super::{
     LookError, Triggers,
     live::Live,
     record::{Mark, Records},
-    start::{Outcome, Problem, Start, run_id, short, start},
+    start::{Outcome, Start, TriggerStartError, run_id, short, start},
 };
 use crate::{Host, StartError};
 
@@ -135,12 +135,17 @@ impl Triggers {
         }
         if depth > 1 && !self.rate.take(host.tenant(), now) {
             if self.rate.warns(host.tenant(), now) {
-                tracing::warn!("the trigger `{}` of `{}` waits: {}", live.key(), host.tenant(), Problem::Rate);
+                tracing::warn!(
+                    "the trigger `{}` of `{}` waits: {}",
+                    live.key(),
+                    host.tenant(),
+                    TriggerStartError::Rate
+                );
             }
-            return Some(Outcome::Later(Problem::Rate));
+            return Some(Outcome::Later(TriggerStartError::Rate));
         }
         let Ok(outputs) = outputs(host, &end.run) else {
-            return Some(Outcome::Later(Problem::Store(format!("cannot read the outputs of `{}`", end.run))));
+            return Some(Outcome::Later(TriggerStartError::Store(format!("cannot read the outputs of `{}`", end.run))));
         };
         let about = vec![
             ("kind", Json::from(KIND)),

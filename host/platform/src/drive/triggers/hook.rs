@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{
     Triggers,
     live::Live,
-    start::{Outcome, Problem, Start, run_id, short, start},
+    start::{Outcome, Start, TriggerStartError, run_id, short, start},
 };
 use crate::Host;
 
@@ -54,10 +54,10 @@ pub enum HookError {
     Draining,
     /// A temporary error. The sender may retry.
     #[error("{0}")]
-    Later(Problem),
+    Later(TriggerStartError),
     /// A permanent error. A retry would fail again.
     #[error("{0}")]
-    Never(Problem),
+    Never(TriggerStartError),
 }
 
 impl Triggers {
@@ -135,7 +135,8 @@ fn told_after(known: Duration) -> Duration {
 /// Returns the result of an earlier post with this id. A post whose run was removed counts as the same, since its body
 /// is unknown.
 fn before(host: &Host, run: &RunId, digest: &str) -> Result<Option<Taken>, HookError> {
-    let later = |error: flowcell_runtime::ports::StoreError| HookError::Later(Problem::Store(error.to_string()));
+    let later =
+        |error: flowcell_runtime::ports::StoreError| HookError::Later(TriggerStartError::Store(error.to_string()));
     if !host.knows(run).map_err(later)? {
         return Ok(None);
     }

@@ -103,15 +103,15 @@ impl Act {
 }
 
 /// Performs operations on the triggers of a tenant's flows.
-pub struct TriggerDesk<'a> {
+pub struct TriggerAdmin<'a> {
     host: &'a Host,
     library: FlowLibrary,
 }
 
-impl<'a> TriggerDesk<'a> {
+impl<'a> TriggerAdmin<'a> {
     /// Creates the desk for a host's tenant, whose flows are in `library`.
-    pub fn new(host: &'a Host, library: FlowLibrary) -> TriggerDesk<'a> {
-        TriggerDesk { host, library }
+    pub fn new(host: &'a Host, library: FlowLibrary) -> TriggerAdmin<'a> {
+        TriggerAdmin { host, library }
     }
 
     /// Returns all triggers as JSON.

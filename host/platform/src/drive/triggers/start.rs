@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     FlowLibrary, Host, LibraryError, StartError,
-    drive::driving::{AdmitError, PATIENCE},
+    drive::supervisor::{AdmitError, PATIENCE},
     operate::quota::QuotaError,
 };
 
@@ -24,14 +24,14 @@ pub enum Outcome {
     /// The run exists or has existed.
     Known(RunId),
     /// A temporary error. The start may be retried.
-    Later(Problem),
+    Later(TriggerStartError),
     /// A permanent error. A retry would fail again.
-    Never(Problem),
+    Never(TriggerStartError),
 }
 
 /// An error of a start.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub enum TriggerStartError {
     /// The flow does not exist, or has errors.
     #[error(transparent)]
     Flow(#[from] LibraryError),
@@ -82,7 +82,7 @@ pub(super) async fn start(owners: &dyn Owners, host: &Host, live: &Live, start: 
     let (blocking, flow) = (host.clone(), live.flow.clone());
     let input = input(live, start.about);
     let options = RunOptions {
-        session_id: Some(start.run),
+        run_id: Some(start.run),
         input,
         request: start.request,
         without_events: true,
@@ -93,7 +93,7 @@ pub(super) async fn start(owners: &dyn Owners, host: &Host, live: &Live, start: 
     let runner = match prepared {
         Ok(Ok(runner)) => runner,
         Ok(Err(outcome)) => return outcome,
-        Err(error) => return Outcome::Later(Problem::Store(error.to_string())),
+        Err(error) => return Outcome::Later(TriggerStartError::Store(error.to_string())),
     };
     match owners.admit(host.tenant().clone(), runner).await {
         Ok(()) => Outcome::Started(run),
@@ -105,11 +105,11 @@ pub(super) async fn start(owners: &dyn Owners, host: &Host, live: &Live, start: 
 type Runner = flowcell_runtime::FlowRunner;
 
 fn prepare(host: &Host, library: &FlowLibrary, flow: &str, options: RunOptions) -> Result<Runner, Outcome> {
-    let run = options.session_id.clone().unwrap_or_else(|| RunId::from(""));
+    let run = options.run_id.clone().unwrap_or_else(|| RunId::from(""));
     match host.knows(&run) {
         Ok(false) => {}
         Ok(true) => return Err(Outcome::Known(run)),
-        Err(error) => return Err(Outcome::Later(Problem::Store(error.to_string()))),
+        Err(error) => return Err(Outcome::Later(TriggerStartError::Store(error.to_string()))),
     }
     let flow = library.load(host, flow, None).map_err(|error| match error {
         LibraryError::Folder { .. } => Outcome::Later(error.into()),

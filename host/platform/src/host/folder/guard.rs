@@ -8,7 +8,7 @@ use std::{
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, File, OpenOptions};
-use flowcell_contract::places::{STORE_FILE, is_host_folder, is_store_file};
+use flowcell_contract::host_files::{STORE_FILE, is_host_folder, is_store_file};
 
 /// Folders of agentic flows and agents, which users keep in the same folder as the store.
 const BESIDE_STORE: [&str; 2] = ["flows", "agents"];

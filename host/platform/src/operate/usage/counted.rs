@@ -113,9 +113,9 @@ impl Capability for CountedModels {
             let tenant = outgoing.caller.tenant.clone();
             let turn = models.turn(&mut outgoing)?;
             let (name, profile) = (format!("model:{}", turn.provider()), turn.profile());
-            let (places, within) = (profile.max_calls, profile.timeout());
-            let server = Server { name: &name, places, within, code: flowcell_services::code::MODEL_OVERLOADED };
-            let _place = usage.place(&tenant, server).await?;
+            let (permits, within) = (profile.max_calls, profile.timeout());
+            let server = Server { name: &name, permits, within, code: flowcell_services::code::MODEL_OVERLOADED };
+            let _permit = usage.permit(&tenant, server).await?;
             let most = || Ok(turn.most_it_costs(&outgoing));
             let paid = Paid { reserved_before: turn.lost_usd(&outgoing), ..TURN };
             let reply = usage.pay(&tenant, &paid, most, models.perform(outgoing.clone())).await;

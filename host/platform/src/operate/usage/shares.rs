@@ -1,13 +1,13 @@
 //! Permits for servers that tenants share: MCP servers, providers of models, and endpoints of images.
 //!
-//! The permits of a server are a [`Room`]. A tenant gets one permit, or at most as many as it leaves free. A tenant at
+//! The permits of a server are a [`FairSemaphore`]. A tenant gets one permit, or at most as many as it leaves free. A tenant at
 //! its limit waits for its own calls, and the next tenant gets a permit at once. Where tenants share nothing, as on
 //! the command line, no call waits here.
 
 use std::{collections::HashMap, time::Duration};
 
 use flowcell_contract::{Failure, Tenant};
-use flowcell_engine::{Place, Room};
+use flowcell_engine::{FairSemaphore, Permit};
 use parking_lot::Mutex;
 
 use super::Usage;
@@ -20,7 +20,7 @@ pub(crate) struct Server<'a> {
     /// Its unique name, such as `mcp:files`.
     pub(crate) name: &'a str,
     /// Maximum concurrent calls.
-    pub(crate) places: usize,
+    pub(crate) permits: usize,
     /// Maximum time that a call waits for a permit.
     pub(crate) within: Duration,
     /// The failure code of a call without a permit.
@@ -29,19 +29,19 @@ pub(crate) struct Server<'a> {
 
 /// The permits of all servers.
 pub(super) struct Shares {
-    rooms: Mutex<HashMap<String, Room>>,
-    waiting: Room,
+    rooms: Mutex<HashMap<String, FairSemaphore>>,
+    waiting: FairSemaphore,
 }
 
 impl Default for Shares {
     fn default() -> Shares {
-        Shares { rooms: Mutex::default(), waiting: Room::new(WAITING) }
+        Shares { rooms: Mutex::default(), waiting: FairSemaphore::new(WAITING) }
     }
 }
 
 impl Usage {
     /// Waits for a permit of a server, which is returned on drop. It is `None` where tenants share nothing.
-    pub(crate) async fn place(&self, tenant: &Tenant, server: Server<'_>) -> Result<Option<Place>, Failure> {
+    pub(crate) async fn permit(&self, tenant: &Tenant, server: Server<'_>) -> Result<Option<Permit>, Failure> {
         match self.counts() {
             true => self.0.shares.take(tenant, server).await.map(Some),
             false => Ok(None),
@@ -50,21 +50,21 @@ impl Usage {
 }
 
 impl Shares {
-    async fn take(&self, tenant: &Tenant, server: Server<'_>) -> Result<Place, Failure> {
-        let Server { name, places, within, code } = server;
+    async fn take(&self, tenant: &Tenant, server: Server<'_>) -> Result<Permit, Failure> {
+        let Server { name, permits, within, code } = server;
         let busy = |why: String| Failure::retryable(code, format!("{name}: {why}; make fewer calls at a time"));
         let waits = self.waiting.try_take(tenant, 1);
         let _waits = waits.ok_or_else(|| busy("too many calls of the tenant are waiting".into()))?;
-        let room = self.room(name, places);
-        let place = tokio::time::timeout(within, room.take(tenant, 1)).await;
-        place.map_err(|_| busy(format!("the tenant's calls in progress did not end within {} ms", within.as_millis())))
+        let semaphore = self.semaphore(name, permits);
+        let permit = tokio::time::timeout(within, semaphore.take(tenant, 1)).await;
+        permit.map_err(|_| busy(format!("the tenant's calls in progress did not end within {} ms", within.as_millis())))
     }
 
-    fn room(&self, name: &str, places: usize) -> Room {
+    fn semaphore(&self, name: &str, permits: usize) -> FairSemaphore {
         let mut rooms = self.rooms.lock();
         match rooms.get(name) {
-            Some(room) => room.clone(),
-            None => rooms.entry(name.to_owned()).or_insert(Room::new(places as u64)).clone(),
+            Some(semaphore) => semaphore.clone(),
+            None => rooms.entry(name.to_owned()).or_insert(FairSemaphore::new(permits as u64)).clone(),
         }
     }
 }
@@ -75,15 +75,15 @@ mod tests {
 
     use super::*;
 
-    fn server(name: &str, places: usize) -> Server<'_> {
-        Server { name, places, within: Duration::ZERO, code: "busy" }
+    fn server(name: &str, permits: usize) -> Server<'_> {
+        Server { name, permits, within: Duration::ZERO, code: "busy" }
     }
 
     /// Takes as many permits as a tenant gets.
-    async fn all(shares: &Shares, tenant: &str, places: usize) -> Vec<Place> {
+    async fn all(shares: &Shares, tenant: &str, permits: usize) -> Vec<Permit> {
         let mut held = Vec::new();
-        while let Ok(place) = shares.take(&tenant.into(), server("mcp:a", places)).await {
-            held.push(place);
+        while let Ok(permit) = shares.take(&tenant.into(), server("mcp:a", permits)).await {
+            held.push(permit);
         }
         held
     }
@@ -101,15 +101,15 @@ mod tests {
                 && failure.message.starts_with("mcp:a: the tenant's calls in progress"),
             "{failure}"
         );
-        assert!(shares.take(&"a".into(), server("mcp:b", 16)).await.is_ok(), "another server has places of its own");
-        assert_eq!(all(&Shares::default(), "a", 1).await.len(), 1, "one place is for whoever comes");
+        assert!(shares.take(&"a".into(), server("mcp:b", 16)).await.is_ok(), "another server has permits of its own");
+        assert_eq!(all(&Shares::default(), "a", 1).await.len(), 1, "one permit is for whoever comes");
         drop(first);
         assert_eq!(all(&shares, "c", 16).await.len(), 6);
     }
 
     #[tokio::test]
     async fn calls_that_wait_are_bounded_for_each_tenant() {
-        let shares = Shares { waiting: Room::new(4), ..Shares::default() };
+        let shares = Shares { waiting: FairSemaphore::new(4), ..Shares::default() };
         let _held = all(&shares, "a", 2).await;
         let (tenant, long) = (Tenant::from("a"), Duration::from_secs(600));
         let waits = || Box::pin(shares.take(&tenant, Server { within: long, ..server("mcp:a", 2) }));

@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-use flowcell_contract::places::STORE_FILE;
+use flowcell_contract::host_files::STORE_FILE;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 

@@ -3,7 +3,7 @@
 use flowcell_contract::{Caller, Failure, Json, code};
 use flowcell_services::pattern;
 
-use super::{INTERFACE, shelf::Named};
+use super::{INTERFACE, tool_list::Named};
 
 /// The decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

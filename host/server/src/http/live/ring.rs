@@ -7,11 +7,11 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use flowcell_contract::Tenant;
-use flowcell_engine::{Place, Room};
+use flowcell_engine::{FairSemaphore, Permit};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Told;
+use super::Frame;
 
 /// The maximum number of events that the ring keeps for a slow subscriber.
 const KEPT: usize = 1_024;
@@ -21,9 +21,9 @@ pub(super) const KEPT_BYTES: u64 = 4 << 20;
 /// The latest events of a run.
 pub(super) struct Ring {
     tenant: Tenant,
-    room: Room,
+    semaphore: FairSemaphore,
     kept: Mutex<Kept>,
-    told: Notify,
+    added: Notify,
 }
 
 #[derive(Default)]
@@ -36,10 +36,10 @@ struct Kept {
 }
 
 struct Entry {
-    told: Told,
+    frame: Frame,
     /// The number of listeners that have not received the event.
     unheard: usize,
-    _place: Place,
+    _permit: Permit,
 }
 
 /// Events were dropped before the listener received them.
@@ -47,8 +47,8 @@ struct Entry {
 pub(super) struct Lagged;
 
 impl Ring {
-    pub(super) fn new(tenant: Tenant, room: Room) -> Ring {
-        Ring { tenant, room, kept: Mutex::default(), told: Notify::new() }
+    pub(super) fn new(tenant: Tenant, semaphore: FairSemaphore) -> Ring {
+        Ring { tenant, semaphore, kept: Mutex::default(), added: Notify::new() }
     }
 
     /// Creates a listener that receives the events from now on.
@@ -59,33 +59,33 @@ impl Ring {
     }
 
     /// Adds an event to the ring, if it has listeners. Drops the oldest events if they exceed the limits.
-    pub(super) fn tell(&self, told: Told) {
+    pub(super) fn tell(&self, frame: Frame) {
         let mut kept = self.kept.lock();
         if kept.listeners == 0 {
             return;
         }
-        let bytes = told.bytes();
+        let bytes = frame.bytes();
         while kept.events.len() >= KEPT || !kept.events.is_empty() && kept.bytes + bytes > KEPT_BYTES {
             kept.drop_first();
         }
-        let place = loop {
-            match self.room.try_take(&self.tenant, bytes) {
-                Some(place) => break Some(place),
+        let permit = loop {
+            match self.semaphore.try_take(&self.tenant, bytes) {
+                Some(permit) => break Some(permit),
                 None if kept.events.is_empty() => break None,
                 None => kept.drop_first(),
             }
         };
-        match place {
-            Some(place) => {
+        match permit {
+            Some(permit) => {
                 kept.bytes += bytes;
                 let unheard = kept.listeners;
-                kept.events.push_back(Entry { told, unheard, _place: place });
+                kept.events.push_back(Entry { frame, unheard, _permit: permit });
             }
             // Without free bytes the event is dropped, and every listener gets `Lagged`.
             None => kept.first += 1,
         }
         drop(kept);
-        self.told.notify_waiters();
+        self.added.notify_waiters();
     }
 }
 
@@ -98,7 +98,7 @@ impl Kept {
     fn drop_first(&mut self) {
         if let Some(entry) = self.events.pop_front() {
             self.first += 1;
-            self.bytes -= entry.told.bytes();
+            self.bytes -= entry.frame.bytes();
         }
     }
 
@@ -119,21 +119,21 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Waits for the next event. Returns `Lagged` if the ring has dropped events before this listener received them.
-    pub(super) async fn hear(&mut self) -> Result<Told, Lagged> {
+    pub(super) async fn hear(&mut self) -> Result<Frame, Lagged> {
         loop {
             let ring = self.ring.clone();
-            let told = ring.told.notified();
-            tokio::pin!(told);
+            let added = ring.added.notified();
+            tokio::pin!(added);
             // From here on, a new event wakes this listener.
-            told.as_mut().enable();
-            if let Some(heard) = self.next_told() {
+            added.as_mut().enable();
+            if let Some(heard) = self.next_frame() {
                 return heard;
             }
-            told.await;
+            added.await;
         }
     }
 
-    fn next_told(&mut self) -> Option<Result<Told, Lagged>> {
+    fn next_frame(&mut self) -> Option<Result<Frame, Lagged>> {
         let mut kept = self.ring.kept.lock();
         if self.next < kept.first {
             self.next = kept.first;
@@ -142,10 +142,10 @@ impl Listener {
         let at = (self.next - kept.first) as usize;
         let entry = kept.events.get_mut(at)?;
         entry.unheard -= 1;
-        let told = entry.told.clone();
+        let frame = entry.frame.clone();
         self.next += 1;
         kept.forget_heard();
-        Some(Ok(told))
+        Some(Ok(frame))
     }
 }
 
@@ -167,43 +167,43 @@ mod tests {
 
     use super::*;
 
-    fn ring(room: u64) -> (Arc<Ring>, Room) {
-        let room = Room::new(room);
-        (Arc::new(Ring::new("a".into(), room.clone())), room)
+    fn ring(semaphore: u64) -> (Arc<Ring>, FairSemaphore) {
+        let semaphore = FairSemaphore::new(semaphore);
+        (Arc::new(Ring::new("a".into(), semaphore.clone())), semaphore)
     }
 
-    fn told(seq: u64, bytes: usize) -> Told {
-        Told { text: vec![b'x'; bytes].into(), seq: Some(seq), kind: "log".into() }
+    fn frame(seq: u64, bytes: usize) -> Frame {
+        Frame { text: vec![b'x'; bytes].into(), seq: Some(seq), kind: "log".into() }
     }
 
     fn hear(listener: &mut Listener) -> Option<Result<Option<u64>, Lagged>> {
-        listener.hear().now_or_never().map(|heard| heard.map(|told| told.seq))
+        listener.hear().now_or_never().map(|heard| heard.map(|frame| frame.seq))
     }
 
     #[test]
     fn an_event_is_kept_until_everybody_has_heard_it() {
-        let (ring, room) = ring(1 << 30);
-        ring.tell(told(0, 100));
-        assert_eq!(room.taken(), 0, "nobody listens");
+        let (ring, semaphore) = ring(1 << 30);
+        ring.tell(frame(0, 100));
+        assert_eq!(semaphore.taken(), 0, "nobody listens");
         let (mut one, mut other) = (ring.listen(), ring.listen());
-        ring.tell(told(1, 100));
+        ring.tell(frame(1, 100));
         assert_eq!((hear(&mut one), hear(&mut one)), (Some(Ok(Some(1))), None));
-        assert!(room.taken() >= 100);
+        assert!(semaphore.taken() >= 100);
         assert_eq!(hear(&mut other), Some(Ok(Some(1))));
-        assert_eq!(room.taken(), 0);
-        ring.tell(told(2, 100));
+        assert_eq!(semaphore.taken(), 0);
+        ring.tell(frame(2, 100));
         assert_eq!(hear(&mut one), Some(Ok(Some(2))));
         drop(other);
-        assert_eq!(room.taken(), 0, "whoever has gone hears nothing");
+        assert_eq!(semaphore.taken(), 0, "whoever has gone hears nothing");
     }
 
     #[test]
     fn a_slow_listener_is_told_what_it_has_lost_by_number_and_by_bytes() {
         for (events, bytes, left) in [(KEPT as u64 + 5, 1, KEPT as u64), (10, 1 << 20, 3)] {
-            let (ring, room) = ring(1 << 30);
+            let (ring, semaphore) = ring(1 << 30);
             let mut slow = ring.listen();
-            (0..events).for_each(|seq| ring.tell(told(seq, bytes)));
-            assert!(room.taken() <= KEPT_BYTES, "{}", room.taken());
+            (0..events).for_each(|seq| ring.tell(frame(seq, bytes)));
+            assert!(semaphore.taken() <= KEPT_BYTES, "{}", semaphore.taken());
             assert_eq!(hear(&mut slow), Some(Err(Lagged)));
             let heard: Vec<_> = std::iter::from_fn(|| hear(&mut slow)).map(Result::unwrap).collect();
             assert_eq!(heard.len() as u64, left);
@@ -213,15 +213,15 @@ mod tests {
 
     #[test]
     fn a_tenant_s_rings_share_its_room() {
-        let (ring, room) = ring(10_000);
-        let other = Arc::new(Ring::new("b".into(), room.clone()));
+        let (ring, semaphore) = ring(10_000);
+        let other = Arc::new(Ring::new("b".into(), semaphore.clone()));
         let (mut slow, mut theirs) = (ring.listen(), other.listen());
-        (0..100).for_each(|seq| ring.tell(told(seq, 1_000)));
-        other.tell(told(0, 1_000));
-        assert_eq!(hear(&mut theirs), Some(Ok(Some(0))), "another tenant finds room");
+        (0..100).for_each(|seq| ring.tell(frame(seq, 1_000)));
+        other.tell(frame(0, 1_000));
+        assert_eq!(hear(&mut theirs), Some(Ok(Some(0))), "another tenant gets a permit");
         assert_eq!(hear(&mut slow), Some(Err(Lagged)));
         // An event that finds no free bytes is dropped, and the listener gets `Lagged`.
-        ring.tell(told(100, 20_000));
+        ring.tell(frame(100, 20_000));
         assert_eq!(hear(&mut slow), Some(Err(Lagged)));
         assert_eq!(hear(&mut slow), None);
     }

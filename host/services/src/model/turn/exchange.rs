@@ -12,8 +12,8 @@ use hyper::{
 use super::{
     super::{
         clock::Wait,
+        delta_buffer::Delta,
         dialect::{self, Interrupted},
-        telling::Delta,
         trouble::{self, Report, Trouble},
     },
     State, Turn,
@@ -48,7 +48,7 @@ impl Turn {
             None => None,
         };
         let redaction = Redaction::from_iter(key.clone());
-        state.telling.hide(redaction.clone());
+        state.deltas.hide(redaction.clone());
         let hide = |text: &str| redaction.text(text);
         let to = self.client.egress().admit(&dialect::address(&self.provider.profile), &self.provider.origin)?;
         let message = self.message(key.as_ref(), state)?;
@@ -119,9 +119,9 @@ impl Turn {
             let mut found = Vec::new();
             events.feed(&piece, |event| found.push(event)).map_err(unreadable)?;
             for event in found {
-                let State { assembly, telling, .. } = state;
+                let State { assembly, deltas, .. } = state;
                 if !assembly.is_complete() {
-                    assembly.take(&event, &mut |delta: Delta| telling.add(delta)).map_err(Unread::Interrupted)?;
+                    assembly.take(&event, &mut |delta: Delta| deltas.add(delta)).map_err(Unread::Interrupted)?;
                 }
             }
             if state.assembly.used().written > MAX_WRITTEN {
@@ -151,7 +151,7 @@ impl Turn {
             tokio::select! {
                 biased;
                 // This branch comes first, so that a stream without pauses is reported too.
-                () = state.telling.tick() => {}
+                () = state.deltas.tick() => {}
                 piece = body.next() => return piece.map_err(|failure| trouble::of_exchange(failure, true).into()),
                 () = &mut idle => {
                     let message = format!("the provider sent nothing for {} ms", within.as_millis());

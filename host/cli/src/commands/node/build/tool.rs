@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::problem::{Exit, Problem};
+use crate::cli_error::{CliError, Exit};
 
 /// A program that the user has to install.
 pub(super) struct Tool {
@@ -19,12 +19,12 @@ pub(super) struct Tool {
 
 impl Tool {
     /// Returns a command that runs the program in a project's folder. Fails if the program is not installed.
-    pub(super) fn command(&self, project: &Path) -> Result<Command, Problem> {
+    pub(super) fn command(&self, project: &Path) -> Result<Command, CliError> {
         let path = env::var_os("PATH").unwrap_or_default();
         let beside = self.beside.iter().map(|folder| project.join(folder));
         let program = beside.chain(env::split_paths(&path)).find_map(|folder| self.within(&folder));
         let program = program.ok_or_else(|| {
-            Problem::wrong(format!("`{}`, which builds this project, is missing", self.program)).hint(format!(
+            CliError::wrong(format!("`{}`, which builds this project, is missing", self.program)).hint(format!(
                 "in {}: {}",
                 project.display(),
                 self.install
@@ -41,7 +41,7 @@ impl Tool {
     }
 
     /// Runs a command. If it fails, the error holds its output.
-    pub(super) fn run(&self, mut command: Command) -> Result<(), Problem> {
+    pub(super) fn run(&self, mut command: Command) -> Result<(), CliError> {
         let output = command.output().map_err(|error| self.unable(&error))?;
         if output.status.success() {
             return Ok(());
@@ -51,7 +51,7 @@ impl Tool {
     }
 
     /// Runs a command whose standard error goes to the terminal. Returns its standard output.
-    pub(super) fn listen(&self, mut command: Command) -> Result<String, Problem> {
+    pub(super) fn listen(&self, mut command: Command) -> Result<String, CliError> {
         let output = command.stderr(Stdio::inherit()).output().map_err(|error| self.unable(&error))?;
         if !output.status.success() {
             return Err(self.failed());
@@ -59,11 +59,11 @@ impl Tool {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    fn unable(&self, error: &std::io::Error) -> Problem {
-        Problem::internal(format!("cannot run `{}`", self.program)).because(error)
+    fn unable(&self, error: &std::io::Error) -> CliError {
+        CliError::internal(format!("cannot run `{}`", self.program)).because(error)
     }
 
-    fn failed(&self) -> Problem {
-        Problem::ending(Exit::Failed, format!("`{}` cannot build the project", self.program))
+    fn failed(&self) -> CliError {
+        CliError::ending(Exit::Failed, format!("`{}` cannot build the project", self.program))
     }
 }

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
+    cli_error::CliError,
     commands::{
         case_file,
-        given::{GivenReply, GivenResult, point_in_time},
+        fixtures::{FixtureResult, ReplyFixture, point_in_time},
     },
-    problem::Problem,
 };
 
 /// One test case.
@@ -39,10 +39,10 @@ pub(super) struct Case {
     #[serde(default)]
     pub(super) messages: Vec<Json>,
     /// The results of the passes of the node's body, in order.
-    pub(super) body: Option<Vec<GivenResult>>,
+    pub(super) body: Option<Vec<FixtureResult>>,
     /// Replies to calls that leave the host. A call gets the first reply that fits.
     #[serde(default)]
-    pub(super) calls: Vec<GivenReply>,
+    pub(super) calls: Vec<ReplyFixture>,
     /// The initial values of the flow's state.
     #[serde(default)]
     pub(super) state: BTreeMap<String, Json>,
@@ -73,13 +73,13 @@ pub(super) struct Expect {
 #[serde(untagged)]
 pub(super) enum Failing {
     Code(String),
-    Told(Told),
+    ExpectedFailure(ExpectedFailure),
 }
 
 /// The details of an expected failure. Omitted members are not checked.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Told {
+pub(super) struct ExpectedFailure {
     pub(super) code: String,
     /// A part of the message.
     pub(super) message: Option<String>,
@@ -96,11 +96,11 @@ impl Case {
     }
 
     /// Returns the case completed with the values of its example.
-    pub(super) fn completed(&self, manifest: &Manifest, title: &str) -> Result<Case, Problem> {
+    pub(super) fn completed(&self, manifest: &Manifest, title: &str) -> Result<Case, CliError> {
         let node = manifest.nodes.iter().find(|node| *node.name == *self.node_type);
         let found = node.and_then(|node| Some((node, node.examples.iter().find(|example| example.title == title)?)));
         let (node, example) = found.ok_or_else(|| {
-            Problem::wrong(format!(
+            CliError::wrong(format!(
                 "the case `{}` names the example `{title}`, which the manifest does not have for `{}`",
                 self.name, self.node_type
             ))
@@ -125,7 +125,7 @@ fn has_body(node: &NodeType, example: &Example) -> bool {
 }
 
 /// Reads the cases of a folder, in the order of the file names. A missing folder has no cases.
-pub(super) fn read(folder: &Path) -> Result<Vec<Case>, Problem> {
+pub(super) fn read(folder: &Path) -> Result<Vec<Case>, CliError> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));

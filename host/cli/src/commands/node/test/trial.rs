@@ -3,25 +3,25 @@
 use std::{collections::HashMap, path::Path, sync::Arc, time::Instant};
 
 use flowcell::{
-    Diagnostic, Given, Host, Json, LoadError, LoadedFlow, RunOptions, RunResult, RunStatus, Script, StartError, Write,
-    contract::Failure,
+    Diagnostic, Fixtures, Host, Json, LoadError, LoadedFlow, NodeFixture, RunOptions, RunResult, RunStatus, StartError,
+    Write, contract::Failure,
 };
 use parking_lot::Mutex;
 
 use super::{
-    cases::{Case, Expect, Failing, Told},
+    cases::{Case, Expect, ExpectedFailure, Failing},
     observer::{Observer, RUN},
 };
 use crate::{
+    cli_error::CliError,
     commands::{
         expected::{differences, fits, shown},
-        given::{self, GivenReply},
+        fixtures::{self, ReplyFixture},
         node::alone::{self, Alone},
         test::PATIENCE,
         verdicts::Verdict,
     },
     owner::block_on,
-    problem::Problem,
     session::answers,
 };
 
@@ -29,7 +29,7 @@ use crate::{
 const FLOWS: &str = "flows";
 
 /// Runs a case and compares the result with the expected one.
-pub(super) fn perform(host: &Host, folder: &Path, case: &Case) -> Result<Verdict, Problem> {
+pub(super) fn perform(host: &Host, folder: &Path, case: &Case) -> Result<Verdict, CliError> {
     let began = Instant::now();
     let alone = Alone { node_type: &case.node_type, grants: &case.grants, has_body: case.body.is_some() };
     let wrong = match host.load_source(alone.source(&folder.join(FLOWS))) {
@@ -56,14 +56,14 @@ fn invalid(case: &Case, findings: &[Diagnostic]) -> Vec<String> {
 }
 
 /// Runs a case. Returns the differences from the expected result.
-fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, Problem> {
+fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, CliError> {
     let observer = Observer::new(&case.messages);
     let empty = || Json::object::<&str>([]);
     let input = alone::input(case.input.clone().unwrap_or_else(empty), case.config.clone().unwrap_or_else(empty));
     let answer = case.answer.iter().map(|answer| (alone::NODE.to_owned(), answered(answer)));
     let kept = |(key, value): (&String, &Json)| Write { key: key.clone(), value: value.clone().into(), expected: None };
     let options = RunOptions {
-        session_id: Some(RUN.into()),
+        run_id: Some(RUN.into()),
         input,
         channels: vec![observer.clone()],
         answers: answer.collect(),
@@ -72,16 +72,16 @@ fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
         without_events: true,
         ..RunOptions::default()
     };
-    let calls = case.calls.iter().map(GivenReply::as_given).collect();
+    let calls = case.calls.iter().map(ReplyFixture::as_fixture).collect();
     let still = !case.messages.is_empty();
-    let script = Arc::new(Script {
+    let script = Arc::new(Fixtures {
         nodes: passes(case),
         calls: Mutex::new(calls),
         still,
         begin: case.clock,
-        ..Script::default()
+        ..Fixtures::default()
     });
-    let runner = match host.rehearsal(flow, script.clone(), options) {
+    let runner = match host.test_runner(flow, script.clone(), options) {
         Ok(runner) => runner,
         Err(StartError::Input(error)) => return Ok(vec![error.to_string()]),
         Err(error) => return Err(error.into()),
@@ -99,7 +99,7 @@ fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
         return Ok(vec![format!("it does not end within {} s", PATIENCE.as_secs())]);
     };
     let mut wrong = compare(&case.expect, &result, &observer.events());
-    wrong.extend(given::unused(&script));
+    wrong.extend(fixtures::unused(&script));
     Ok(wrong)
 }
 
@@ -108,12 +108,12 @@ fn answered(answer: &Json) -> Json {
 }
 
 /// Returns the results of the body's passes. Each pass beyond those of the case fails.
-fn passes(case: &Case) -> HashMap<String, Given> {
+fn passes(case: &Case) -> HashMap<String, NodeFixture> {
     let none = Failure::new("no_pass_given", "the case has no result for this pass of the body");
     let given = case.body.iter().flatten().enumerate();
     let address = |number: usize| format!("{}[{number}].{}", alone::NODE, alone::PASS);
-    let passes = given.map(|(number, pass)| (address(number), pass.as_given()));
-    passes.chain([(alone::PASS.to_owned(), Given::Failure(none))]).collect()
+    let passes = given.map(|(number, pass)| (address(number), pass.as_fixture()));
+    passes.chain([(alone::PASS.to_owned(), NodeFixture::Failure(none))]).collect()
 }
 
 fn compare(expect: &Expect, result: &RunResult, events: &[Json]) -> Vec<String> {
@@ -146,8 +146,8 @@ fn details(failure: &Failure) -> String {
 
 fn failing(expected: &Failing, came: Option<&Failure>) -> Vec<String> {
     let told = match expected {
-        Failing::Code(code) => &Told { code: code.clone(), message: None, retryable: None, details: None },
-        Failing::Told(told) => told,
+        Failing::Code(code) => &ExpectedFailure { code: code.clone(), message: None, retryable: None, details: None },
+        Failing::ExpectedFailure(told) => told,
     };
     let Some(came) = came else { return vec![format!("it did not fail; expected a failure with `{}`", told.code)] };
     let mut wrong = Vec::new();

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{
     model::{
+        delta_buffer::Delta,
         price::Usage,
         reply::{Blocks, Outcome, Stop, tool_input},
-        telling::Delta,
         trouble::Trouble,
     },
     sse::Event,

@@ -7,9 +7,9 @@ use flowcell_contract::{Json, Object};
 use super::super::{Assembly, Interrupted, Used, parsed, text_of, tokens};
 use crate::{
     model::{
+        delta_buffer::Delta,
         price::Usage,
         reply::{Blocks, Outcome, Stop, tool_input},
-        telling::Delta,
         trouble::Trouble,
     },
     sse::Event,

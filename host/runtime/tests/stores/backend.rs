@@ -1,4 +1,4 @@
-//! A place for a store of any kind, and the operations that every kind has.
+//! A backend for a store of any kind, and the operations that every kind has.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,12 +15,12 @@ use flowcell_runtime::{
 };
 
 use super::{
-    flows::{Nodes, Shelf, graph, tenant},
+    flows::{FlowMap, Nodes, graph, tenant},
     servers::{Server, server},
 };
 
-/// The place of a store.
-pub(crate) enum Place {
+/// The backend of a store.
+pub(crate) enum Backend {
     Memory,
     Folder(tempfile::TempDir),
     Server(&'static Server, String),
@@ -42,20 +42,20 @@ pub(crate) struct Store {
     claimed: Mutex<Vec<(RunId, Lease)>>,
 }
 
-impl Place {
-    pub(crate) fn sqlite() -> Place {
-        Place::Folder(tempfile::tempdir().unwrap())
+impl Backend {
+    pub(crate) fn sqlite() -> Backend {
+        Backend::Folder(tempfile::tempdir().unwrap())
     }
 
     /// A new database; none: the server is not installed.
-    pub(crate) fn server(dialect: Dialect) -> Option<Place> {
+    pub(crate) fn server(dialect: Dialect) -> Option<Backend> {
         let server = server(dialect)?;
-        Some(Place::Server(server, server.database()))
+        Some(Backend::Server(server, server.database()))
     }
 
     /// Returns true if the data outlive the process.
     pub(crate) fn lasts(&self) -> bool {
-        !matches!(self, Place::Memory)
+        !matches!(self, Backend::Memory)
     }
 
     pub(crate) fn open(&self) -> Store {
@@ -64,7 +64,7 @@ impl Place {
 
     pub(crate) fn open_with(&self, options: Options) -> Store {
         match self {
-            Place::Memory => {
+            Backend::Memory => {
                 let journal = Arc::new(MemoryJournal::default());
                 Store {
                     sessions: journal.clone(),
@@ -80,7 +80,7 @@ impl Place {
                     claimed: Mutex::default(),
                 }
             }
-            Place::Folder(folder) => {
+            Backend::Folder(folder) => {
                 let store = Arc::new(SqliteStore::open(folder.path(), stop_process).unwrap());
                 Store {
                     journal: store.clone(),
@@ -96,7 +96,7 @@ impl Place {
                     claimed: Mutex::default(),
                 }
             }
-            Place::Server(server, database) => {
+            Backend::Server(server, database) => {
                 let store = Arc::new(SharedStore::open(&server.url(database), options).unwrap());
                 Store {
                     journal: store.clone(),
@@ -118,12 +118,12 @@ impl Place {
     /// A statement past the store, if it has a database.
     pub(crate) fn execute(&self, sqlite: &str, server: &str) {
         match self {
-            Place::Memory => {}
-            Place::Folder(folder) => {
+            Backend::Memory => {}
+            Backend::Folder(folder) => {
                 let database = rusqlite::Connection::open(folder.path().join("flowcell.db")).unwrap();
                 database.execute_batch(sqlite).unwrap();
             }
-            Place::Server(on, database) => on.execute(database, &[server]),
+            Backend::Server(on, database) => on.execute(database, &[server]),
         }
     }
 }
@@ -131,7 +131,7 @@ impl Place {
 impl Store {
     /// A world that runs flows of these nodes.
     pub(crate) fn world(&self, nodes: &str) -> Arc<World> {
-        let mut world = World::in_memory(Arc::new(Nodes), Arc::new(Shelf(graph(nodes))));
+        let mut world = World::in_memory(Arc::new(Nodes), Arc::new(FlowMap(graph(nodes))));
         world.journal = self.journal.clone();
         world.state = self.state.clone();
         world.cache = self.cache.clone();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use flowcell::{HostBuilder, Options, Reader, Runs, SharedStore};
 
-use crate::problem::Problem;
+use crate::cli_error::CliError;
 
 /// The store of runs.
 #[derive(Args, Clone, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct StoreArgs {
 
 /// The place of a store.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum StoreLocation<'a> {
     /// In memory. The store ends with the process.
     Memory,
     /// In a folder, which one process owns.
@@ -30,23 +30,23 @@ pub(crate) enum Place<'a> {
     Server(&'a str),
 }
 
-impl<'a> Place<'a> {
+impl<'a> StoreLocation<'a> {
     /// Sets the store of a host to this place.
     pub(crate) fn hold(self, builder: HostBuilder) -> HostBuilder {
         match self {
-            Place::Folder(folder) => builder.state_dir(folder),
-            Place::Server(url) => builder.server(url),
-            Place::Memory => builder,
+            StoreLocation::Folder(folder) => builder.state_dir(folder),
+            StoreLocation::Server(url) => builder.server(url),
+            StoreLocation::Memory => builder,
         }
     }
 
     /// Parses an argument: `memory:`, the URL of a server, or a folder.
-    pub(crate) fn named(text: &'a str) -> Place<'a> {
+    pub(crate) fn named(text: &'a str) -> StoreLocation<'a> {
         let server = ["mysql://", "mariadb://", "postgres://", "postgresql://"];
         match text {
-            "memory:" => Place::Memory,
-            _ if server.iter().any(|scheme| text.starts_with(scheme)) => Place::Server(text),
-            _ => Place::Folder(Path::new(text)),
+            "memory:" => StoreLocation::Memory,
+            _ if server.iter().any(|scheme| text.starts_with(scheme)) => StoreLocation::Server(text),
+            _ => StoreLocation::Folder(Path::new(text)),
         }
     }
 }
@@ -58,11 +58,11 @@ impl StoreArgs {
     }
 
     /// Returns the place of the store. Fails if `--store` is neither `memory:` nor the URL of a server.
-    pub(crate) fn place(&self) -> Result<Place<'_>, Problem> {
+    pub(crate) fn place(&self) -> Result<StoreLocation<'_>, CliError> {
         match self.store.as_deref() {
-            None | Some("") => Ok(Place::Folder(&self.state)),
-            Some(named) => match Place::named(named) {
-                Place::Folder(_) => Err(Problem::wrong(format!("`{named}` is not a store")).hint(
+            None | Some("") => Ok(StoreLocation::Folder(&self.state)),
+            Some(named) => match StoreLocation::named(named) {
+                StoreLocation::Folder(_) => Err(CliError::wrong(format!("`{named}` is not a store")).hint(
                     "use `--store memory:` for no storage, `--store mysql://…` or `postgres://…` for a database \
                      server, `--state DIR` for a folder",
                 )),
@@ -72,17 +72,17 @@ impl StoreArgs {
     }
 
     /// Opens a store in a folder for reading, even if another process owns it.
-    pub(crate) fn beside(&self) -> Result<Reader, Problem> {
+    pub(crate) fn beside(&self) -> Result<Reader, CliError> {
         match self.place()? {
-            Place::Folder(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
-            _ => Err(Problem::wrong("a store in memory has no earlier runs").hint("remove `--store memory:`")),
+            StoreLocation::Folder(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
+            _ => Err(CliError::wrong("a store in memory has no earlier runs").hint("remove `--store memory:`")),
         }
     }
 
     /// Opens the store for reading its runs, in a folder or on a server.
-    pub(crate) fn reader(&self) -> Result<Box<dyn Runs>, Problem> {
+    pub(crate) fn reader(&self) -> Result<Box<dyn Runs>, CliError> {
         match self.place()? {
-            Place::Server(url) => {
+            StoreLocation::Server(url) => {
                 let store = SharedStore::open(url, Options::default()).map_err(flowcell::Error::Server)?;
                 Ok(Box::new(store))
             }

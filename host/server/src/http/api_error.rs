@@ -13,16 +13,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::identity::{Refused, Scope};
+use super::identity::{AuthError, Scope};
 use flowcell_platform::{
-    AskError, LibraryError, LoadError, QuotaError, StartError,
-    driving::AdmitError,
-    shape,
+    AskError, LibraryError, LoadError, QuotaError, StartError, shape,
+    supervisor::AdmitError,
     triggers::{
         LookError,
         hook::HookError,
         operation::{TriggerError, findings},
-        start::Problem,
+        start::TriggerStartError,
     },
 };
 
@@ -33,7 +32,7 @@ const RETRY_AFTER_STOP: u32 = 5;
 
 /// An error answer to a request.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -45,8 +44,8 @@ pub(crate) struct Fault {
 
 /// The body of all error answers.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct FaultBody {
-    error: FaultError,
+pub(crate) struct ErrorBody {
+    error: ErrorDetails,
 }
 
 /// The error as an extension of the response, for layers that answer in another format.
@@ -58,7 +57,7 @@ pub(crate) struct Said {
 
 /// The error.
 #[derive(Serialize, ToSchema)]
-struct FaultError {
+struct ErrorDetails {
     /// A stable code.
     code: &'static str,
     /// A message for people.
@@ -69,86 +68,86 @@ struct FaultError {
     details: Option<Value>,
 }
 
-impl Fault {
+impl ApiError {
     /// Creates an error with this status.
-    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Display) -> Fault {
-        Fault { status, code, message: message.to_string(), details: None, retry_after: None, closes: false }
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Display) -> ApiError {
+        ApiError { status, code, message: message.to_string(), details: None, retry_after: None, closes: false }
     }
 
     /// Adds details for programs.
-    pub(crate) fn with(mut self, details: Value) -> Fault {
+    pub(crate) fn with(mut self, details: Value) -> ApiError {
         self.details = Some(details);
         self
     }
 
     /// Returns 400 `bad_request`.
-    pub(crate) fn bad_request(why: impl Display) -> Fault {
-        Fault::new(StatusCode::BAD_REQUEST, "bad_request", why)
+    pub(crate) fn bad_request(why: impl Display) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", why)
     }
 
     /// Returns 404. It is also the answer if the object belongs to another tenant.
-    pub(crate) fn not_found(code: &'static str, why: impl Display) -> Fault {
-        Fault::new(StatusCode::NOT_FOUND, code, why)
+    pub(crate) fn not_found(code: &'static str, why: impl Display) -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, code, why)
     }
 
     /// Returns 404 `run_not_found`.
-    pub(crate) fn no_run(run: &str) -> Fault {
-        Fault::not_found("run_not_found", format!("the run `{run}` does not exist"))
+    pub(crate) fn no_run(run: &str) -> ApiError {
+        ApiError::not_found("run_not_found", format!("the run `{run}` does not exist"))
     }
 
     /// Returns 500 `internal`. The reason goes to the log, and is not shown to the caller.
-    pub(crate) fn internal(why: impl Display) -> Fault {
+    pub(crate) fn internal(why: impl Display) -> ApiError {
         tracing::error!("a request failed: {why}");
-        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed; its log has the reason")
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed; its log has the reason")
     }
 
     /// Returns 429 with `Retry-After` for a server that has too much to do.
-    pub(crate) fn busy(code: &'static str, why: impl Display) -> Fault {
-        let fault = Fault::new(StatusCode::TOO_MANY_REQUESTS, code, why);
-        Fault { retry_after: Some(RETRY_AFTER), ..fault }
+    pub(crate) fn busy(code: &'static str, why: impl Display) -> ApiError {
+        let fault = ApiError::new(StatusCode::TOO_MANY_REQUESTS, code, why);
+        ApiError { retry_after: Some(RETRY_AFTER), ..fault }
     }
 
     /// Sets `Retry-After`, in seconds.
-    pub(crate) fn after(self, seconds: u32) -> Fault {
-        Fault { retry_after: Some(seconds), ..self }
+    pub(crate) fn after(self, seconds: u32) -> ApiError {
+        ApiError { retry_after: Some(seconds), ..self }
     }
 
     /// Returns 429 that also closes the connection. It is for permits that are held long, so that a refused client does
     /// not keep a connection instead.
-    pub(crate) fn crowded(code: &'static str, why: impl Display) -> Fault {
-        Fault { closes: true, ..Fault::busy(code, why) }
+    pub(crate) fn crowded(code: &'static str, why: impl Display) -> ApiError {
+        ApiError { closes: true, ..ApiError::busy(code, why) }
     }
 
     /// Returns 503 `draining` for a server that is stopping.
-    pub(crate) fn draining() -> Fault {
+    pub(crate) fn draining() -> ApiError {
         let why = "the server is stopping and accepts no new runs; try another server";
-        let fault = Fault::new(StatusCode::SERVICE_UNAVAILABLE, "draining", why);
-        Fault { retry_after: Some(RETRY_AFTER_STOP), ..fault }
+        let fault = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", why);
+        ApiError { retry_after: Some(RETRY_AFTER_STOP), ..fault }
     }
 
     /// Returns 503 `store_unavailable`. The reason goes to the log.
-    fn unavailable(why: impl Display) -> Fault {
+    fn unavailable(why: impl Display) -> ApiError {
         tracing::error!("the store does not answer a request: {why}");
-        let fault = Fault::new(
+        let fault = ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "store_unavailable",
             "the store does not answer; try again later",
         );
-        Fault { retry_after: Some(RETRY_AFTER), ..fault }
+        ApiError { retry_after: Some(RETRY_AFTER), ..fault }
     }
 
     /// Returns 403 `forbidden`, with the missing scope in the details.
-    pub(crate) fn forbidden(scope: Scope) -> Fault {
+    pub(crate) fn forbidden(scope: Scope) -> ApiError {
         let why = format!("the token does not have the scope `{scope}`");
-        Fault::new(StatusCode::FORBIDDEN, "forbidden", why).with(json!({ "scope": scope.name() }))
+        ApiError::new(StatusCode::FORBIDDEN, "forbidden", why).with(json!({ "scope": scope.name() }))
     }
 
     /// Returns 422 `invalid_flow`, with the diagnostics of the flow in the details.
-    pub(crate) fn invalid_flow(findings: &[Diagnostic]) -> Fault {
+    pub(crate) fn invalid_flow(findings: &[Diagnostic]) -> ApiError {
         let found: Vec<_> = findings.iter().map(shape::finding).collect();
         let first = findings.iter().find(|finding| finding.severity == Severity::Error).or(findings.first());
         let first = first.map_or_else(String::new, |finding| format!(": {}", finding.message));
-        Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_flow", format!("the flow cannot run{first}"))
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_flow", format!("the flow cannot run{first}"))
             .with(json!({ "diagnostics": found }))
     }
 
@@ -173,11 +172,11 @@ impl Fault {
     }
 }
 
-impl IntoResponse for Fault {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let Fault { status, code, message, details, retry_after, closes } = self;
+        let ApiError { status, code, message, details, retry_after, closes } = self;
         let told = Said { code, message: message.clone() };
-        let mut response = (status, Json(FaultBody { error: FaultError { code, message, details } })).into_response();
+        let mut response = (status, Json(ErrorBody { error: ErrorDetails { code, message, details } })).into_response();
         response.extensions_mut().insert(told);
         let headers = response.headers_mut();
         if let Some(seconds) = retry_after {
@@ -193,36 +192,36 @@ impl IntoResponse for Fault {
     }
 }
 
-impl From<Refused> for Fault {
-    fn from(refused: Refused) -> Fault {
-        if refused == Refused::Unavailable {
-            let fault = Fault::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", refused);
-            return Fault { retry_after: Some(RETRY_AFTER), ..fault };
+impl From<AuthError> for ApiError {
+    fn from(refused: AuthError) -> ApiError {
+        if refused == AuthError::Unavailable {
+            let fault = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", refused);
+            return ApiError { retry_after: Some(RETRY_AFTER), ..fault };
         }
-        Fault::new(StatusCode::UNAUTHORIZED, "unauthorized", refused)
+        ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", refused)
     }
 }
 
-impl From<StoreError> for Fault {
-    fn from(error: StoreError) -> Fault {
-        Fault::unavailable(error)
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> ApiError {
+        ApiError::unavailable(error)
     }
 }
 
-impl From<HubError> for Fault {
-    fn from(error: HubError) -> Fault {
+impl From<HubError> for ApiError {
+    fn from(error: HubError) -> ApiError {
         let status = match error {
             HubError::AnswerRefused(_) => StatusCode::UNPROCESSABLE_ENTITY,
             HubError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            HubError::InboxFull | HubError::TooManyEvents => return Fault::busy(error.code(), error.message()),
+            HubError::InboxFull | HubError::TooManyEvents => return ApiError::busy(error.code(), error.message()),
             _ => StatusCode::CONFLICT,
         };
-        Fault::new(status, error.code(), error.message())
+        ApiError::new(status, error.code(), error.message())
     }
 }
 
-impl From<AskError> for Fault {
-    fn from(error: AskError) -> Fault {
+impl From<AskError> for ApiError {
+    fn from(error: AskError) -> ApiError {
         match error {
             AskError::Refused(error) => error.into(),
             AskError::Start(error) => error.into(),
@@ -230,18 +229,18 @@ impl From<AskError> for Fault {
     }
 }
 
-impl From<LoadError> for Fault {
-    fn from(error: LoadError) -> Fault {
+impl From<LoadError> for ApiError {
+    fn from(error: LoadError) -> ApiError {
         match error {
-            LoadError::Invalid(findings) => Fault::invalid_flow(&findings),
-            LoadError::Host(error) => Fault::internal(error),
+            LoadError::Invalid(findings) => ApiError::invalid_flow(&findings),
+            LoadError::Host(error) => ApiError::internal(error),
         }
     }
 }
 
-impl From<LibraryError> for Fault {
-    fn from(error: LibraryError) -> Fault {
-        let of = |status, code| Fault::new(status, code, &error);
+impl From<LibraryError> for ApiError {
+    fn from(error: LibraryError) -> ApiError {
+        let of = |status, code| ApiError::new(status, code, &error);
         match &error {
             LibraryError::Unknown(_) | LibraryError::UnknownVersion { .. } | LibraryError::BadName(_) => {
                 of(StatusCode::NOT_FOUND, "flow_not_found")
@@ -253,80 +252,80 @@ impl From<LibraryError> for Fault {
             LibraryError::TooLarge => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             LibraryError::Full => of(StatusCode::CONFLICT, "quota_exceeded"),
             LibraryError::Link(_) => of(StatusCode::CONFLICT, "link_refused"),
-            LibraryError::Invalid(findings) => Fault::invalid_flow(findings),
-            LibraryError::Folder { .. } => Fault::internal(&error),
+            LibraryError::Invalid(findings) => ApiError::invalid_flow(findings),
+            LibraryError::Folder { .. } => ApiError::internal(&error),
         }
     }
 }
 
-impl From<TriggerError> for Fault {
-    fn from(error: TriggerError) -> Fault {
-        let of = |status| Fault::new(status, error.code(), &error);
+impl From<TriggerError> for ApiError {
+    fn from(error: TriggerError) -> ApiError {
+        let of = |status| ApiError::new(status, error.code(), &error);
         match error {
             TriggerError::Unknown(_) => of(StatusCode::NOT_FOUND),
             TriggerError::Taken(_) | TriggerError::Declared(_) => of(StatusCode::CONFLICT),
             TriggerError::Invalid(ref found) => of(StatusCode::UNPROCESSABLE_ENTITY).with(findings(found)),
-            TriggerError::TooMany(_) => Fault::busy(error.code(), error),
+            TriggerError::TooMany(_) => ApiError::busy(error.code(), error),
             TriggerError::Flow(error) => error.into(),
             TriggerError::Store(error) => error.into(),
         }
     }
 }
 
-impl From<AdmitError> for Fault {
-    fn from(error: AdmitError) -> Fault {
+impl From<AdmitError> for ApiError {
+    fn from(error: AdmitError) -> ApiError {
         match error {
-            AdmitError::Full => Fault::busy("too_many_runs", error),
-            AdmitError::Closed => Fault::draining(),
-            AdmitError::Undriven => Fault::internal(error),
+            AdmitError::Full => ApiError::busy("too_many_runs", error),
+            AdmitError::Closed => ApiError::draining(),
+            AdmitError::Undriven => ApiError::internal(error),
             AdmitError::Open(error) => StartError::from(error).into(),
         }
     }
 }
 
-impl From<HookError> for Fault {
-    fn from(error: HookError) -> Fault {
+impl From<HookError> for ApiError {
+    fn from(error: HookError) -> ApiError {
         match error {
-            HookError::Unsigned(why) => Fault::new(StatusCode::UNAUTHORIZED, "unsigned", why),
-            HookError::OtherBody => Fault::new(StatusCode::CONFLICT, "webhook_conflict", error),
-            HookError::Body(_) => Fault::bad_request(error),
-            HookError::Draining => Fault::draining(),
-            HookError::Later(Problem::Admit(error)) => error.into(),
-            HookError::Later(Problem::Quota(error)) => StartError::Quota(error).into(),
-            HookError::Later(error) => Fault::unavailable(error),
-            HookError::Never(Problem::Start(error)) => error.into(),
-            HookError::Never(error) => Fault::internal(error),
+            HookError::Unsigned(why) => ApiError::new(StatusCode::UNAUTHORIZED, "unsigned", why),
+            HookError::OtherBody => ApiError::new(StatusCode::CONFLICT, "webhook_conflict", error),
+            HookError::Body(_) => ApiError::bad_request(error),
+            HookError::Draining => ApiError::draining(),
+            HookError::Later(TriggerStartError::Admit(error)) => error.into(),
+            HookError::Later(TriggerStartError::Quota(error)) => StartError::Quota(error).into(),
+            HookError::Later(error) => ApiError::unavailable(error),
+            HookError::Never(TriggerStartError::Start(error)) => error.into(),
+            HookError::Never(error) => ApiError::internal(error),
         }
     }
 }
 
-impl From<LookError> for Fault {
-    fn from(error: LookError) -> Fault {
+impl From<LookError> for ApiError {
+    fn from(error: LookError) -> ApiError {
         TriggerError::from(error).into()
     }
 }
 
-impl From<StartError> for Fault {
-    fn from(error: StartError) -> Fault {
-        let conflict = |code| Fault::new(StatusCode::CONFLICT, code, &error);
+impl From<StartError> for ApiError {
+    fn from(error: StartError) -> ApiError {
+        let conflict = |code| ApiError::new(StatusCode::CONFLICT, code, &error);
         match &error {
-            StartError::Input(input) => Fault::new(StatusCode::UNPROCESSABLE_ENTITY, input.code(), &error)
+            StartError::Input(input) => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, input.code(), &error)
                 .with(json!({ "findings": input.findings() })),
-            StartError::Renewed(findings) => Fault::invalid_flow(findings),
+            StartError::Renewed(findings) => ApiError::invalid_flow(findings),
             StartError::Disabled(_) => conflict("flow_disabled"),
             StartError::TenantDisabled(_) => conflict("tenant_disabled"),
-            StartError::Quota(QuotaError::Store(error)) => Fault::unavailable(error),
+            StartError::Quota(QuotaError::Store(error)) => ApiError::unavailable(error),
             StartError::Quota(quota) => {
-                let fault = Fault::busy("quota_exceeded", &error);
+                let fault = ApiError::busy("quota_exceeded", &error);
                 let seconds = match quota {
                     QuotaError::Day { seconds, .. } => u32::try_from(*seconds).ok(),
                     _ => fault.retry_after,
                 };
-                Fault { retry_after: seconds, ..fault }
+                ApiError { retry_after: seconds, ..fault }
             }
-            StartError::Open(OpenError::Store(error)) => Fault::unavailable(error),
-            StartError::Open(OpenError::Unknown(run)) => Fault::no_run(run.as_str()),
-            StartError::Open(OpenError::NoNode(NoStart::Unknown(_))) => Fault::not_found("node_not_found", &error),
+            StartError::Open(OpenError::Store(error)) => ApiError::unavailable(error),
+            StartError::Open(OpenError::Unknown(run)) => ApiError::no_run(run.as_str()),
+            StartError::Open(OpenError::NoNode(NoStart::Unknown(_))) => ApiError::not_found("node_not_found", &error),
             StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => conflict("no_answer_kept"),
             StartError::Open(
                 OpenError::OtherInput(_)
@@ -351,7 +350,7 @@ mod tests {
     fn a_start_that_the_store_cannot_take_may_be_tried_again() {
         let lost = || StoreError("the database is locked".into());
         for error in [StartError::Open(OpenError::Store(lost())), StartError::Quota(QuotaError::Store(lost()))] {
-            let fault = Fault::from(error);
+            let fault = ApiError::from(error);
             assert_eq!((fault.status(), fault.code()), (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"));
         }
     }

@@ -15,21 +15,21 @@ use crate::{
     kit::{self, told},
 };
 
-pub(crate) struct Place(TempDir);
+pub(crate) struct Project(TempDir);
 
-impl Place {
+impl Project {
     /// Creates a flow whose node makes these calls with these granted services. `settings` are the operator's services.
-    pub(crate) fn new(calls: &Value, granted: &[&str], settings: &Value) -> Place {
-        let place = Place(tempfile::tempdir().unwrap());
+    pub(crate) fn new(calls: &Value, granted: &[&str], settings: &Value) -> Project {
+        let project = Project(tempfile::tempdir().unwrap());
         let flow = json!({
             "flow": { "name": "ask", "input": { "photo": null }, "outputs": {
                 "answers": "{{ ask.answers }}", "first": "{{ ask.answers[0].result }}" } },
             "nodes": [{ "id": "ask", "type": "courier.ask", "input": { "calls": calls }, "grants": { "services": granted } }],
             "edges": [],
         });
-        place.write("ask.json", flow.to_string());
-        place.write("services.yaml", settings.to_string());
-        place
+        project.write("ask.json", flow.to_string());
+        project.write("services.yaml", settings.to_string());
+        project
     }
 
     /// Returns the settings of a service that uses the fake endpoint.

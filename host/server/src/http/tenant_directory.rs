@@ -15,24 +15,29 @@ use futures_util::future::BoxFuture;
 use super::identity::Identify;
 use flowcell_platform::{
     FlowLibrary, Host,
-    driving::{AdmitError, Entrance, Overflow},
+    supervisor::{AdmissionQueue, AdmitError, Overflow},
     triggers::Owners,
 };
 
 /// The tenants of a server, and everything that is needed to start their runs.
-pub(crate) struct Households {
+pub(crate) struct TenantDirectory {
     pub(crate) host: Host,
     pub(crate) identity: Arc<dyn Identify>,
     /// The folder with the flows of `local`. The folders of other tenants are below it.
     pub(crate) flows: PathBuf,
     /// Admits the runs of all tenants.
-    pub(crate) entrance: Entrance,
+    pub(crate) admission: AdmissionQueue,
     pub(crate) draining: AtomicBool,
 }
 
-impl Households {
-    pub(crate) fn new(host: Host, identity: Arc<dyn Identify>, flows: PathBuf, entrance: Entrance) -> Households {
-        Households { host, identity, flows, entrance, draining: AtomicBool::new(false) }
+impl TenantDirectory {
+    pub(crate) fn new(
+        host: Host,
+        identity: Arc<dyn Identify>,
+        flows: PathBuf,
+        admission: AdmissionQueue,
+    ) -> TenantDirectory {
+        TenantDirectory { host, identity, flows, admission, draining: AtomicBool::new(false) }
     }
 
     /// Returns the folder with the flows of a tenant.
@@ -41,14 +46,14 @@ impl Households {
     }
 }
 
-impl Owners for Households {
+impl Owners for TenantDirectory {
     fn tenants(&self) -> Vec<Tenant> {
         self.identity.tenants()
     }
 
     fn host(&self, tenant: &Tenant) -> Option<Host> {
         let policy = self.identity.policy(tenant).ok()?;
-        Some(self.host.of(tenant.clone()).within(Arc::new(policy)))
+        Some(self.host.for_tenant(tenant.clone()).with_policy(Arc::new(policy)))
     }
 
     fn library(&self, tenant: &Tenant) -> FlowLibrary {
@@ -57,7 +62,7 @@ impl Owners for Households {
 
     fn admit(&self, tenant: Tenant, runner: FlowRunner) -> BoxFuture<'_, Result<(), AdmitError>> {
         // A trigger cannot be asked to retry later, so a run that exceeds the queue is stored.
-        Box::pin(async move { self.entrance.admit(tenant, runner, Overflow::Store).await.map(drop) })
+        Box::pin(async move { self.admission.admit(tenant, runner, Overflow::Store).await.map(drop) })
     }
 
     fn is_draining(&self) -> bool {

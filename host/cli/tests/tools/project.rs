@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::kit::{self, told};
 
-pub(crate) struct Place(TempDir);
+pub(crate) struct Project(TempDir);
 
 /// A reply of the model that calls tools.
 pub(crate) fn calling(calls: &[(&str, Value)]) -> Value {
@@ -23,10 +23,10 @@ pub(crate) fn saying(text: &str) -> Value {
     json!({ "match": "", "text": text })
 }
 
-impl Place {
+impl Project {
     /// Creates a flow of one agent with this input, this config and these granted tools. The agent's result is the
     /// flow's.
-    pub(crate) fn new(input: &Value, config: &Value, granted: &[&str], replies: &[Value]) -> Place {
+    pub(crate) fn new(input: &Value, config: &Value, granted: &[&str], replies: &[Value]) -> Project {
         let folder = tempfile::tempdir().unwrap();
         let models = json!({ "default": "scripted", "profiles": { "scripted": {
             "dialect": "simulated", "model": "one", "script": replies } } });
@@ -36,11 +36,11 @@ impl Place {
                 "grants": { "model": ["*"], "tools": granted } }],
             "edges": [],
         });
-        let place = Place(folder);
+        let project = Project(folder);
         for (name, json) in [("models.yaml", models), ("errand.json", flow)] {
-            place.write(name, &json.to_string());
+            project.write(name, &json.to_string());
         }
-        place
+        project
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {

@@ -3,25 +3,25 @@
 use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{RunId, Tenant};
-use flowcell_engine::{Place, Room};
+use flowcell_engine::{FairSemaphore, Permit};
 use flowcell_runtime::{Channel, Event, FlowRunner, OpenError, RunResult, RunStatus};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{Key, WAITING};
 
-/// Arrivals in the queue. Further callers wait.
+/// AdmissionReceiver in the queue. Further callers wait.
 pub(super) const ARRIVALS: usize = 256;
 
 /// A request to admit a run.
 pub(super) struct Arrival {
     pub(super) tenant: Tenant,
     pub(super) runner: FlowRunner,
-    pub(super) answer: oneshot::Sender<Entered>,
+    pub(super) answer: oneshot::Sender<Admitted>,
 }
 
 /// The supervisor's answer to an arrival.
-pub(super) enum Entered {
+pub(super) enum Admitted {
     /// The run has begun.
     Begun,
     /// The run is already driven.
@@ -69,18 +69,18 @@ pub enum AdmitError {
 
 /// Admits runs. Cloning is cheap.
 #[derive(Clone)]
-pub struct Entrance {
+pub struct AdmissionQueue {
     arrivals: mpsc::Sender<Arrival>,
     moved: Arc<Notify>,
     /// Runs that were admitted and are not driven yet.
-    waiting: Arc<Mutex<HashMap<Key, Place>>>,
+    waiting: Arc<Mutex<HashMap<Key, Permit>>>,
     /// The permits of waiting runs.
-    places: Room,
+    permits: FairSemaphore,
 }
 
-impl Entrance {
-    pub(super) fn new(arrivals: mpsc::Sender<Arrival>, moved: Arc<Notify>) -> Entrance {
-        Entrance { arrivals, moved, waiting: Arc::default(), places: Room::new(WAITING as u64) }
+impl AdmissionQueue {
+    pub(super) fn new(arrivals: mpsc::Sender<Arrival>, moved: Arc<Notify>) -> AdmissionQueue {
+        AdmissionQueue { arrivals, moved, waiting: Arc::default(), permits: FairSemaphore::new(WAITING as u64) }
     }
 
     /// Returns the number of waiting runs.
@@ -100,8 +100,8 @@ impl Entrance {
 
     /// Takes a permit to wait for a run. It returns `false` if none is left.
     pub(super) fn wait(&self, run: Key) -> bool {
-        let Some(place) = self.places.try_take(&run.0, 1) else { return false };
-        self.waiting.lock().insert(run, place).is_none()
+        let Some(permit) = self.permits.try_take(&run.0, 1) else { return false };
+        self.waiting.lock().insert(run, permit).is_none()
     }
 
     /// Removes a run that begins from the waiting runs.
@@ -128,12 +128,12 @@ impl Entrance {
         let arrival = Arrival { tenant, runner, answer };
         self.arrivals.send(arrival).await.map_err(|_| AdmitError::Closed)?;
         match answered.await.map_err(|_| AdmitError::Closed)? {
-            Entered::Begun => {
+            Admitted::Begun => {
                 begun.stored().await?;
                 Ok(Admission::Begun)
             }
-            Entered::Full(_) if overflow == Overflow::Refuse => Err(AdmitError::Full),
-            Entered::Waits(runner) | Entered::Full(runner) => {
+            Admitted::Full(_) if overflow == Overflow::Refuse => Err(AdmitError::Full),
+            Admitted::Waits(runner) | Admitted::Full(runner) => {
                 let accepted = runner.accept().await;
                 if accepted.is_err() {
                     self.begins(&run);
@@ -143,7 +143,7 @@ impl Entrance {
                 accepted?;
                 Ok(Admission::Waits)
             }
-            Entered::Driven => Ok(Admission::Waits),
+            Admitted::Driven => Ok(Admission::Waits),
         }
     }
 }

@@ -7,7 +7,7 @@ use flowcell_contract::Digest;
 const BUCKETS: usize = 256;
 
 /// Values by digest. A second insert of the same digest keeps the first value.
-pub(crate) struct Shelf<T> {
+pub(crate) struct AppendOnlyMap<T> {
     buckets: Box<[Link<T>]>,
 }
 
@@ -19,9 +19,9 @@ struct Entry<T> {
     next: Link<T>,
 }
 
-impl<T> Shelf<T> {
-    pub(crate) fn new() -> Shelf<T> {
-        Shelf { buckets: (0..BUCKETS).map(|_| OnceLock::new()).collect() }
+impl<T> AppendOnlyMap<T> {
+    pub(crate) fn new() -> AppendOnlyMap<T> {
+        AppendOnlyMap { buckets: (0..BUCKETS).map(|_| OnceLock::new()).collect() }
     }
 
     pub(crate) fn get(&self, digest: &Digest) -> Option<&Arc<T>> {
@@ -64,15 +64,15 @@ mod tests {
 
     #[test]
     fn colliding_digests_stay_apart_and_the_first_value_stays() {
-        let shelf = Shelf::new();
+        let map = AppendOnlyMap::new();
         let digests: Vec<_> = (0..600).map(|number| Digest(format!("{number:x}-{:02x}", number % 3).into())).collect();
         for (number, digest) in digests.iter().enumerate() {
-            shelf.insert(digest, number);
+            map.insert(digest, number);
         }
         for (number, digest) in digests.iter().enumerate() {
-            shelf.insert(digest, 9_999);
-            assert_eq!(**shelf.get(digest).unwrap(), number);
+            map.insert(digest, 9_999);
+            assert_eq!(**map.get(digest).unwrap(), number);
         }
-        assert!(shelf.get(&Digest("absent-00".into())).is_none());
+        assert!(map.get(&Digest("absent-00".into())).is_none());
     }
 }

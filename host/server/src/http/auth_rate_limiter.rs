@@ -24,10 +24,10 @@ const ADDRESSES: usize = 10_000;
 
 /// The address of the client that sent a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
+pub(crate) struct ClientAddr(pub(crate) IpAddr);
 
 /// The failures of the last minute, by address.
-pub(crate) struct Failures {
+pub(crate) struct AuthRateLimiter {
     tries: Mutex<HashMap<IpAddr, Tries>>,
     /// Serializes the look-ups for addresses with too many failures.
     turn: Semaphore,
@@ -38,13 +38,13 @@ struct Tries {
     failed: u32,
 }
 
-impl Default for Failures {
-    fn default() -> Failures {
-        Failures { tries: Mutex::default(), turn: Semaphore::new(1) }
+impl Default for AuthRateLimiter {
+    fn default() -> AuthRateLimiter {
+        AuthRateLimiter { tries: Mutex::default(), turn: Semaphore::new(1) }
     }
 }
 
-impl Failures {
+impl AuthRateLimiter {
     /// Waits for the turn to look a token up, if too many have failed at this address. Otherwise returns `None` at
     /// once.
     pub(crate) async fn turn(&self, from: IpAddr, now: Instant) -> Option<SemaphorePermit<'_>> {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn h18_failures_count_for_a_minute_and_for_their_address() {
-        let (failures, now) = (Failures::default(), Instant::now());
+        let (failures, now) = (AuthRateLimiter::default(), Instant::now());
         (0..FAILURES - 1).for_each(|_| failures.failed(HERE, now));
         assert_eq!(failures.retry_after(HERE, now), None);
         failures.failed(HERE, now);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn no_more_addresses_are_remembered_than_a_number() {
-        let (failures, now) = (Failures::default(), Instant::now());
+        let (failures, now) = (AuthRateLimiter::default(), Instant::now());
         for address in 0..ADDRESSES as u32 + 10 {
             failures.failed(std::net::Ipv4Addr::from(address).into(), now);
         }

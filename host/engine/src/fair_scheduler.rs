@@ -24,30 +24,31 @@ const MANY: usize = 64;
 
 /// The queues of all tenants and their computing times. A clone is another handle to the same queues.
 #[derive(Clone)]
-pub(crate) struct Turns {
-    lines: Arc<Mutex<Lines<Runnable>>>,
+pub(crate) struct FairScheduler {
+    queues: Arc<Mutex<RunQueues<Runnable>>>,
     runtime: Handle,
 }
 
-/// One queue for each tenant.
-struct Lines<T> {
-    of: HashMap<Tenant, Line<T>>,
+/// The queues of all tenants.
+struct RunQueues<T> {
+    of: HashMap<Tenant, RunQueue<T>>,
     /// The computing time of the queue that was served last, at that time.
     clock: Duration,
-    /// The computing time of each tenant since the last [`Turns::take_computed`].
+    /// The computing time of each tenant since the last [`FairScheduler::take_computed`].
     computed: HashMap<Tenant, Duration>,
 }
 
-struct Line<T> {
+/// The queue of one tenant.
+struct RunQueue<T> {
     ready: VecDeque<T>,
     /// The computing time of the tenant, on the scale of `clock`.
     spent: Duration,
 }
 
-impl Turns {
+impl FairScheduler {
     /// Creates queues whose attempts compute on the threads of a runtime.
-    pub(crate) fn new(runtime: Handle) -> Turns {
-        Turns { lines: Arc::new(Mutex::new(Lines::new())), runtime }
+    pub(crate) fn new(runtime: Handle) -> FairScheduler {
+        FairScheduler { queues: Arc::new(Mutex::new(RunQueues::new())), runtime }
     }
 
     /// Runs work of a tenant when it is the tenant's turn. Dropping the returned task stops the work at its next yield.
@@ -55,12 +56,12 @@ impl Turns {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let turns = self.clone();
+        let scheduler = self.clone();
         let schedule = move |runnable| {
-            turns.lines.lock().enter(tenant.clone(), runnable);
-            let next = turns.clone();
+            scheduler.queues.lock().push(tenant.clone(), runnable);
+            let next = scheduler.clone();
             // The spawned task takes the most urgent work, which need not be this one.
-            turns.runtime.spawn(async move { next.run_next() });
+            scheduler.runtime.spawn(async move { next.run_next() });
         };
         let (runnable, task) = async_task::spawn(work, schedule);
         runnable.schedule();
@@ -68,8 +69,8 @@ impl Turns {
     }
 
     fn run_next(&self) {
-        let Some((tenant, runnable)) = self.lines.lock().leave() else { return };
-        let charged = Charged { turns: self, tenant, since: Instant::now() };
+        let Some((tenant, runnable)) = self.queues.lock().pop() else { return };
+        let charged = Charged { scheduler: self, tenant, since: Instant::now() };
         let interrupted = runnable.run();
         drop(charged);
         if interrupted {
@@ -80,56 +81,56 @@ impl Turns {
 
     /// Adds computing time that a tenant has used on another thread.
     pub(crate) fn charge(&self, tenant: &Tenant, time: Duration) {
-        self.lines.lock().charge(tenant, time);
+        self.queues.lock().charge(tenant, time);
     }
 
     /// Returns the computing time of each tenant since the last call.
     pub(crate) fn take_computed(&self) -> HashMap<Tenant, Duration> {
-        std::mem::take(&mut self.lines.lock().computed)
+        std::mem::take(&mut self.queues.lock().computed)
     }
 }
 
 /// Charges a tenant with the time until it is dropped, even if the work panics.
 struct Charged<'a> {
-    turns: &'a Turns,
+    scheduler: &'a FairScheduler,
     tenant: Tenant,
     since: Instant,
 }
 
 impl Drop for Charged<'_> {
     fn drop(&mut self) {
-        self.turns.charge(&self.tenant, self.since.elapsed());
+        self.scheduler.charge(&self.tenant, self.since.elapsed());
     }
 }
 
-impl<T> Lines<T> {
-    fn new() -> Lines<T> {
-        Lines { of: HashMap::new(), clock: Duration::ZERO, computed: HashMap::new() }
+impl<T> RunQueues<T> {
+    fn new() -> RunQueues<T> {
+        RunQueues { of: HashMap::new(), clock: Duration::ZERO, computed: HashMap::new() }
     }
 
-    fn enter(&mut self, tenant: Tenant, ready: T) {
+    fn push(&mut self, tenant: Tenant, ready: T) {
         let clock = self.clock;
         if self.of.len() > MANY {
-            self.of.retain(|_, line| !line.ready.is_empty());
+            self.of.retain(|_, queue| !queue.ready.is_empty());
         }
-        let line = self.of.entry(tenant).or_insert_with(|| Line { ready: VecDeque::new(), spent: clock });
-        if line.ready.is_empty() {
-            line.spent = line.spent.max(clock);
+        let queue = self.of.entry(tenant).or_insert_with(|| RunQueue { ready: VecDeque::new(), spent: clock });
+        if queue.ready.is_empty() {
+            queue.spent = queue.spent.max(clock);
         }
-        line.ready.push_back(ready);
+        queue.ready.push_back(ready);
     }
 
     /// Takes the first entry of the queue whose tenant has computed least.
-    fn leave(&mut self) -> Option<(Tenant, T)> {
-        let waiting = self.of.iter_mut().filter(|(_, line)| !line.ready.is_empty());
-        let (tenant, line) = waiting.min_by_key(|(_, line)| line.spent)?;
-        self.clock = self.clock.max(line.spent);
-        Some((tenant.clone(), line.ready.pop_front()?))
+    fn pop(&mut self) -> Option<(Tenant, T)> {
+        let waiting = self.of.iter_mut().filter(|(_, queue)| !queue.ready.is_empty());
+        let (tenant, queue) = waiting.min_by_key(|(_, queue)| queue.spent)?;
+        self.clock = self.clock.max(queue.spent);
+        Some((tenant.clone(), queue.ready.pop_front()?))
     }
 
     fn charge(&mut self, tenant: &Tenant, time: Duration) {
-        if let Some(line) = self.of.get_mut(tenant) {
-            line.spent += time;
+        if let Some(queue) = self.of.get_mut(tenant) {
+            queue.spent += time;
         }
         match self.computed.get_mut(tenant) {
             Some(computed) => *computed += time,
@@ -146,55 +147,55 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(10);
 
-    fn served(lines: &mut Lines<u32>, time: Duration) -> String {
-        let (tenant, _) = lines.leave().unwrap();
-        lines.charge(&tenant, time);
+    fn served(queues: &mut RunQueues<u32>, time: Duration) -> String {
+        let (tenant, _) = queues.pop().unwrap();
+        queues.charge(&tenant, time);
         tenant.to_string()
     }
 
     #[test]
     fn one_who_comes_is_next_however_many_spin() {
-        let mut lines = Lines::new();
-        (0..1_000).for_each(|spinner| lines.enter("a".into(), spinner));
+        let mut queues = RunQueues::new();
+        (0..1_000).for_each(|spinner| queues.push("a".into(), spinner));
         for spinner in 0..50 {
-            assert_eq!(served(&mut lines, TICK), "a");
-            lines.enter("a".into(), spinner);
+            assert_eq!(served(&mut queues, TICK), "a");
+            queues.push("a".into(), spinner);
         }
-        lines.enter("b".into(), 0);
-        assert_eq!(served(&mut lines, TICK / 10), "b");
-        assert_eq!(served(&mut lines, TICK), "a");
+        queues.push("b".into(), 0);
+        assert_eq!(served(&mut queues, TICK / 10), "b");
+        assert_eq!(served(&mut queues, TICK), "a");
     }
 
     #[test]
     fn two_who_spin_get_half_each_whatever_their_number_and_whenever_they_came() {
-        let mut lines = Lines::new();
-        (0..100).for_each(|spinner| lines.enter("a".into(), spinner));
+        let mut queues = RunQueues::new();
+        (0..100).for_each(|spinner| queues.push("a".into(), spinner));
         (0..500).for_each(|_| {
-            assert_eq!(served(&mut lines, TICK), "a");
-            lines.enter("a".into(), 0);
+            assert_eq!(served(&mut queues, TICK), "a");
+            queues.push("a".into(), 0);
         });
-        lines.enter("b".into(), 0);
+        queues.push("b".into(), 0);
         let mut turns = HashMap::new();
         for _ in 0..1_000 {
-            let tenant = served(&mut lines, TICK);
-            lines.enter(tenant.as_str().into(), 0);
+            let tenant = served(&mut queues, TICK);
+            queues.push(tenant.as_str().into(), 0);
             *turns.entry(tenant).or_insert(0) += 1;
         }
         assert!((499..=501).contains(&turns["b"]), "{turns:?}");
-        assert_eq!(lines.computed[&Tenant::from("b")], TICK * turns["b"]);
+        assert_eq!(queues.computed[&Tenant::from("b")], TICK * turns["b"]);
     }
 
     #[test]
     fn short_turns_are_more_turns() {
-        let mut lines = Lines::new();
+        let mut queues = RunQueues::new();
         for tenant in ["long", "short"] {
-            (0..2_000).for_each(|entry| lines.enter(tenant.into(), entry));
+            (0..2_000).for_each(|entry| queues.push(tenant.into(), entry));
         }
         let mut short = 0;
         for _ in 0..1_100 {
-            let tenant = lines.leave().unwrap().0;
+            let tenant = queues.pop().unwrap().0;
             let is_short = tenant.as_str() == "short";
-            lines.charge(&tenant, if is_short { TICK / 10 } else { TICK });
+            queues.charge(&tenant, if is_short { TICK / 10 } else { TICK });
             short += u32::from(is_short);
         }
         assert!((999..=1_001).contains(&short), "{short}");
@@ -202,11 +203,11 @@ mod tests {
 
     #[test]
     fn empty_lines_are_not_kept_when_there_are_many() {
-        let mut lines = Lines::new();
+        let mut queues = RunQueues::new();
         for tenant in 0..1_000 {
-            lines.enter(format!("t{tenant}").as_str().into(), 0);
-            served(&mut lines, TICK);
+            queues.push(format!("t{tenant}").as_str().into(), 0);
+            served(&mut queues, TICK);
         }
-        assert!(lines.of.len() <= MANY + 2, "{}", lines.of.len());
+        assert!(queues.of.len() <= MANY + 2, "{}", queues.of.len());
     }
 }

@@ -10,7 +10,7 @@ const CONTEXT: usize = 128;
 /// Takes pieces of a text and returns them without keys. It keeps back text that may be part of a key. The first few
 /// characters of a key may be released before the rest arrives.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces {
+pub(crate) struct StreamRedactor {
     redaction: Redaction,
     /// The end of the released text, and the text kept back.
     text: String,
@@ -18,10 +18,10 @@ pub(crate) struct Pieces {
     told: usize,
 }
 
-impl Pieces {
+impl StreamRedactor {
     /// Creates an empty text with these keys redacted.
-    pub(crate) fn new(redaction: Redaction) -> Pieces {
-        Pieces { redaction, ..Pieces::default() }
+    pub(crate) fn new(redaction: Redaction) -> StreamRedactor {
+        StreamRedactor { redaction, ..StreamRedactor::default() }
     }
 
     /// Adds a piece, and returns the text that may be released now.

@@ -1,4 +1,4 @@
-//! Tests the drive's timers when the clock changes.
+//! Tests the supervisor's timers when the clock changes.
 
 use std::{
     pin::pin,

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::arguments::input_schema;
-use crate::http::{app::Request, fault::Fault, start};
-use flowcell_platform::{LoadedFlow, Script, Simulate, shape};
+use crate::http::{api_error::ApiError, app::Request, start};
+use flowcell_platform::{Fixtures, LoadedFlow, Simulate, shape};
 
 /// The time limit of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,22 +49,22 @@ fn services() -> Vec<String> {
 /// Runs a flow with stubs for its calls. A call without a stub fails. Timers fire at once, and nothing is stored.
 ///
 /// Returns 400 if the test does not end within 60 s.
-pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, Fault> {
+pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, ApiError> {
     let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
     // A test ends with its request, so its permit may end with the request, too.
     let _turn = request.app.checks.take(request.tenant(), 1).await;
-    let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(Fault::bad_request)?;
+    let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(ApiError::bad_request)?;
     let options = RunOptions { input: asked.input, without_events: true, ..RunOptions::default() };
-    let script = Script { most_bytes: Some(TEST_BYTES), ..Script::default() };
-    let runner = host.rehearsal(&flow, Arc::new(script), options)?;
+    let script = Fixtures { most_bytes: Some(TEST_BYTES), ..Fixtures::default() };
+    let runner = host.test_runner(&flow, Arc::new(script), options)?;
     runner.start_session();
     let ended = tokio::time::timeout(PATIENCE, runner.run()).await;
-    let late = |_| Fault::bad_request(format!("the test does not end within {} s", PATIENCE.as_secs()));
+    let late = |_| ApiError::bad_request(format!("the test does not end within {} s", PATIENCE.as_secs()));
     Ok(shape::outcome(flow.graph(), &ended.map_err(late)?))
 }
 
 /// Describes a flow's inputs, outputs, nodes and edges without running it.
-pub(super) async fn inspect(request: &Request, asked: OfFlow) -> Result<Value, Fault> {
+pub(super) async fn inspect(request: &Request, asked: OfFlow) -> Result<Value, ApiError> {
     let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
     request.clone().computing(move |_| Ok(described(&flow))).await
 }

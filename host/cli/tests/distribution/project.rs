@@ -14,18 +14,18 @@ use crate::{
 };
 
 /// A temporary folder in which a user installs packs.
-pub(crate) struct Place {
+pub(crate) struct Project {
     folder: tempfile::TempDir,
     environment: Vec<(String, String)>,
 }
 
-impl Place {
-    pub(crate) fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap(), environment: Vec::new() }
+impl Project {
+    pub(crate) fn new() -> Project {
+        Project { folder: tempfile::tempdir().unwrap(), environment: Vec::new() }
     }
 
     /// Adds an environment variable.
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Place {
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Project {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 /// A pool of a resource that tenants share. A clone is another handle to the same pool.
 #[derive(Clone)]
-pub struct Room(Arc<Mutex<Taken>>);
+pub struct FairSemaphore(Arc<Mutex<Taken>>);
 
 struct Taken {
     free: u64,
@@ -26,20 +26,20 @@ struct Share {
     held: u64,
     /// The maximum that the tenant may hold, even if more is free. `None`: only the fair share applies.
     bound: Option<u64>,
-    waiting: VecDeque<(u64, oneshot::Sender<Place>)>,
+    waiting: VecDeque<(u64, oneshot::Sender<Permit>)>,
 }
 
 /// A part of a pool that one tenant holds. Dropping it returns the part to the pool.
-pub struct Place {
-    room: Room,
+pub struct Permit {
+    semaphore: FairSemaphore,
     tenant: Tenant,
     amount: u64,
 }
 
-impl Room {
+impl FairSemaphore {
     /// Creates a pool of this size.
-    pub fn new(size: u64) -> Room {
-        Room(Arc::new(Mutex::new(Taken { free: size, by: HashMap::new() })))
+    pub fn new(size: u64) -> FairSemaphore {
+        FairSemaphore(Arc::new(Mutex::new(Taken { free: size, by: HashMap::new() })))
     }
 
     /// Sets the maximum that a tenant may hold. `None` leaves only the fair share.
@@ -52,7 +52,7 @@ impl Room {
     }
 
     /// Takes an amount now. Returns `None` if the tenant may not have it.
-    pub fn try_take(&self, tenant: &Tenant, amount: u64) -> Option<Place> {
+    pub fn try_take(&self, tenant: &Tenant, amount: u64) -> Option<Permit> {
         self.0.lock().take(tenant, amount).then(|| self.held(tenant, amount))
     }
 
@@ -71,7 +71,7 @@ impl Room {
     }
 
     /// Takes an amount, and waits until the tenant may have it. Waiting callers of one tenant are served in order.
-    pub async fn take(&self, tenant: &Tenant, amount: u64) -> Place {
+    pub async fn take(&self, tenant: &Tenant, amount: u64) -> Permit {
         let waits = {
             let mut taken = self.0.lock();
             let has_waiting = taken.by.get(tenant).is_some_and(|share| !share.waiting.is_empty());
@@ -89,8 +89,8 @@ impl Room {
         }
     }
 
-    fn held(&self, tenant: &Tenant, amount: u64) -> Place {
-        Place { room: self.clone(), tenant: tenant.clone(), amount }
+    fn held(&self, tenant: &Tenant, amount: u64) -> Permit {
+        Permit { semaphore: self.clone(), tenant: tenant.clone(), amount }
     }
 
     /// Gives parts to waiting callers until none of them may have its amount.
@@ -107,10 +107,10 @@ impl Room {
     }
 }
 
-impl Place {
+impl Permit {
     /// Takes more, if the tenant may have it. Returns whether it did.
     pub(crate) fn grow(&mut self, by: u64) -> bool {
-        let grown = self.room.0.lock().take(&self.tenant, by);
+        let grown = self.semaphore.0.lock().take(&self.tenant, by);
         self.amount += if grown { by } else { 0 };
         grown
     }
@@ -124,7 +124,7 @@ impl Place {
 
     fn give_back(&self, amount: u64) {
         let waits = {
-            let mut taken = self.room.0.lock();
+            let mut taken = self.semaphore.0.lock();
             taken.free += amount;
             if let Some(share) = taken.by.get_mut(&self.tenant) {
                 share.held -= amount;
@@ -133,12 +133,12 @@ impl Place {
             taken.by.values().any(|share| !share.waiting.is_empty())
         };
         if waits {
-            self.room.serve();
+            self.semaphore.serve();
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.give_back(self.amount);
     }
@@ -164,7 +164,7 @@ impl Taken {
     }
 
     /// Serves one waiting caller: among those whose amount is available, the one whose tenant holds least.
-    fn next(&mut self) -> Option<(Tenant, u64, oneshot::Sender<Place>)> {
+    fn next(&mut self) -> Option<(Tenant, u64, oneshot::Sender<Permit>)> {
         let free = self.free;
         let may = |share: &Share| {
             share.waiting.front().is_some_and(|(amount, _)| fits(free, share.held, share.bound, *amount))
@@ -201,45 +201,45 @@ mod tests {
 
     use super::*;
 
-    fn all(room: &Room, tenant: &str) -> Vec<Place> {
-        std::iter::from_fn(|| room.try_take(&tenant.into(), 1)).collect()
+    fn all(semaphore: &FairSemaphore, tenant: &str) -> Vec<Permit> {
+        std::iter::from_fn(|| semaphore.try_take(&tenant.into(), 1)).collect()
     }
 
     #[test]
     fn whoever_comes_next_finds_room() {
-        let room = Room::new(1_000);
-        assert_eq!(room.left(&"a".into()), 500);
-        let first = all(&room, "a");
-        assert_eq!((room.left(&"a".into()), room.left(&"b".into())), (0, 250));
-        let second = all(&room, "b");
-        let third = all(&room, "c");
+        let semaphore = FairSemaphore::new(1_000);
+        assert_eq!(semaphore.left(&"a".into()), 500);
+        let first = all(&semaphore, "a");
+        assert_eq!((semaphore.left(&"a".into()), semaphore.left(&"b".into())), (0, 250));
+        let second = all(&semaphore, "b");
+        let third = all(&semaphore, "c");
         assert_eq!([&first, &second, &third].map(Vec::len), [500, 250, 125]);
-        assert_eq!(room.taken(), 875);
+        assert_eq!(semaphore.taken(), 875);
         drop(first);
-        assert_eq!(all(&room, "c").len(), 250, "with what it has, as much as is left");
+        assert_eq!(all(&semaphore, "c").len(), 250, "with what it has, as much as is left");
         drop((second, third));
-        assert!(room.0.lock().by.is_empty() && room.0.lock().free == 1_000);
+        assert!(semaphore.0.lock().by.is_empty() && semaphore.0.lock().free == 1_000);
     }
 
     #[test]
     fn a_bound_holds_however_much_is_free() {
-        let room = Room::new(100);
-        room.bound(&"a".into(), Some(3));
-        let held = all(&room, "a");
-        assert_eq!((held.len(), all(&room, "b").len()), (3, 48));
+        let semaphore = FairSemaphore::new(100);
+        semaphore.bound(&"a".into(), Some(3));
+        let held = all(&semaphore, "a");
+        assert_eq!((held.len(), all(&semaphore, "b").len()), (3, 48));
         drop(held);
-        room.bound(&"a".into(), None);
-        assert!(room.0.lock().by.is_empty());
+        semaphore.bound(&"a".into(), None);
+        assert!(semaphore.0.lock().by.is_empty());
     }
 
     #[test]
     fn those_who_wait_are_served_when_room_is_given_back_the_one_with_least_first() {
-        let room = Room::new(4);
+        let semaphore = FairSemaphore::new(4);
         let (a, b) = (Tenant::from("a"), Tenant::from("b"));
-        let mut held = all(&room, "a");
-        let other = all(&room, "b");
+        let mut held = all(&semaphore, "a");
+        let other = all(&semaphore, "b");
         assert_eq!((held.len(), other.len()), (2, 1));
-        let mut waits = [Box::pin(room.take(&a, 1)), Box::pin(room.take(&b, 1))];
+        let mut waits = [Box::pin(semaphore.take(&a, 1)), Box::pin(semaphore.take(&b, 1))];
         assert!(waits.iter_mut().all(|wait| wait.now_or_never().is_none()));
         held.clear();
         let [of_a, of_b] = &mut waits;
@@ -251,24 +251,24 @@ mod tests {
 
     #[test]
     fn whoever_has_gone_keeps_nothing() {
-        let room = Room::new(4);
+        let semaphore = FairSemaphore::new(4);
         let a = Tenant::from("a");
-        let held = all(&room, "a");
-        let mut gone = Box::pin(room.take(&a, 1));
-        let mut stays = Box::pin(room.take(&a, 1));
+        let held = all(&semaphore, "a");
+        let mut gone = Box::pin(semaphore.take(&a, 1));
+        let mut stays = Box::pin(semaphore.take(&a, 1));
         assert!((&mut gone).now_or_never().is_none() && (&mut stays).now_or_never().is_none());
         drop(gone);
         drop(held);
         assert!(stays.now_or_never().is_some());
-        assert!(room.0.lock().by.is_empty() && room.0.lock().free == 4);
+        assert!(semaphore.0.lock().by.is_empty() && semaphore.0.lock().free == 4);
     }
 
     #[test]
     fn more_is_taken_by_the_same_rule() {
-        let room = Room::new(10);
-        let mut held = room.try_take(&"a".into(), 2).unwrap();
+        let semaphore = FairSemaphore::new(10);
+        let mut held = semaphore.try_take(&"a".into(), 2).unwrap();
         assert!(held.grow(3) && !held.grow(1));
         drop(held);
-        assert_eq!(room.0.lock().free, 10);
+        assert_eq!(semaphore.0.lock().free, 10);
     }
 }

@@ -9,7 +9,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::rows::Place;
+use crate::rows::UnitPosition;
 
 /// The number of units that are indexed together.
 pub(super) const AT_A_TIME: i64 = 128;
@@ -19,7 +19,7 @@ pub(super) struct Late {
     pub(super) place: i64,
     pub(super) first_seq: u64,
     /// The position after it.
-    after: Place,
+    after: UnitPosition,
 }
 
 /// Indexes the last units if it is time, after a unit was appended.
@@ -54,7 +54,7 @@ pub(super) fn late(connection: &Connection, run: i64) -> Result<Vec<Late>, rusql
 }
 
 /// Returns the position after the last unit of a run. Returns `None` if it has no units.
-pub(super) fn end(connection: &Connection, run: i64) -> Result<Option<Place>, rusqlite::Error> {
+pub(super) fn end(connection: &Connection, run: i64) -> Result<Option<UnitPosition>, rusqlite::Error> {
     match late(connection, run)?.last() {
         Some(last) => Ok(Some(last.after)),
         None => last_noted(connection, run, i64::MAX as u64),
@@ -62,7 +62,12 @@ pub(super) fn end(connection: &Connection, run: i64) -> Result<Option<Place>, ru
 }
 
 /// Returns the position before the unit that holds a fact.
-pub(super) fn before(connection: &Connection, run: i64, late: &[Late], fact: u64) -> Result<Place, rusqlite::Error> {
+pub(super) fn before(
+    connection: &Connection,
+    run: i64,
+    late: &[Late],
+    fact: u64,
+) -> Result<UnitPosition, rusqlite::Error> {
     match late.iter().rev().find(|late| late.after.next_seq <= fact) {
         Some(late) => Ok(late.after),
         None => Ok(last_noted(connection, run, fact)?.unwrap_or_default()),
@@ -70,7 +75,7 @@ pub(super) fn before(connection: &Connection, run: i64, late: &[Late], fact: u64
 }
 
 /// Returns the position after the last indexed unit of a run that ends before a fact.
-fn last_noted(connection: &Connection, run: i64, fact: u64) -> Result<Option<Place>, rusqlite::Error> {
+fn last_noted(connection: &Connection, run: i64, fact: u64) -> Result<Option<UnitPosition>, rusqlite::Error> {
     // Bounded by `first_seq < ?` so that SQLite seeks instead of scanning from the end.
     let sql = "SELECT units.first_seq + facts, checksum FROM places CROSS JOIN units USING (place)
         WHERE places.run = ?1 AND places.first_seq < ?2 AND units.first_seq + facts <= ?2
@@ -78,6 +83,6 @@ fn last_noted(connection: &Connection, run: i64, fact: u64) -> Result<Option<Pla
     connection.prepare_cached(sql)?.query_row(params![run, fact.min(i64::MAX as u64)], after).optional()
 }
 
-fn after(row: &Row<'_>) -> Result<Place, rusqlite::Error> {
-    Ok(Place { next_seq: row.get(0)?, checksum: row.get(1)? })
+fn after(row: &Row<'_>) -> Result<UnitPosition, rusqlite::Error> {
+    Ok(UnitPosition { next_seq: row.get(0)?, checksum: row.get(1)? })
 }

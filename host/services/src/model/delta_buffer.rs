@@ -6,7 +6,7 @@ use flowcell_contract::{Json, Progress};
 use futures_util::future::BoxFuture;
 
 use super::clock::{Clock, Wait};
-use crate::redaction::{Pieces, Redaction};
+use crate::redaction::{Redaction, StreamRedactor};
 
 /// Time to collect further pieces after a piece was reported.
 const COALESCE: Duration = Duration::from_millis(50);
@@ -19,27 +19,27 @@ pub(super) enum Delta {
 }
 
 /// Reports the pieces of an answer.
-pub(super) struct Telling {
+pub(super) struct DeltaBuffer {
     progress: Progress,
     clock: Arc<dyn Clock>,
     waiting: Vec<Delta>,
     /// Redacts keys in texts that arrive in pieces.
-    pieces: Pieces,
+    pieces: StreamRedactor,
     /// True if the last piece was a thought.
     thinks: bool,
     /// The pause before the next report.
     quiet: Option<BoxFuture<'static, ()>>,
 }
 
-impl Telling {
-    pub(super) fn new(progress: Progress, clock: Arc<dyn Clock>) -> Telling {
-        let (pieces, thinks) = (Pieces::default(), false);
-        Telling { progress, clock, waiting: Vec::new(), pieces, thinks, quiet: None }
+impl DeltaBuffer {
+    pub(super) fn new(progress: Progress, clock: Arc<dyn Clock>) -> DeltaBuffer {
+        let (pieces, thinks) = (StreamRedactor::default(), false);
+        DeltaBuffer { progress, clock, waiting: Vec::new(), pieces, thinks, quiet: None }
     }
 
     /// Redacts these keys in the pieces added from now on.
     pub(super) fn hide(&mut self, redaction: Redaction) {
-        self.pieces = Pieces::new(redaction);
+        self.pieces = StreamRedactor::new(redaction);
         self.thinks = false;
     }
 

@@ -25,7 +25,7 @@ use crate::world::simulate::Simulate;
 
 /// The fixture of a node, which is not run.
 #[derive(Clone, Debug)]
-pub enum Given {
+pub enum NodeFixture {
     /// The output of the node.
     Output(Json),
     /// A failure, of every attempt.
@@ -34,7 +34,7 @@ pub enum Given {
 
 /// The scripted reply of a call, which does not leave the host. An omitted member matches every call.
 #[derive(Clone, Debug)]
-pub struct GivenCall {
+pub struct CallFixture {
     /// The capability, such as `http`.
     pub interface: Option<String>,
     /// The id of the calling node.
@@ -49,11 +49,11 @@ pub struct GivenCall {
 
 /// The fixtures and settings of a test run.
 #[derive(Debug, Default)]
-pub struct Script {
+pub struct Fixtures {
     /// The fixtures of nodes: by address, or by id for every pass.
-    pub nodes: HashMap<String, Given>,
+    pub nodes: HashMap<String, NodeFixture>,
     /// The replies of calls. The first match applies, and a call without a match fails.
-    pub calls: Mutex<Vec<GivenCall>>,
+    pub calls: Mutex<Vec<CallFixture>>,
     /// Stops time from jumping, for a test that sends messages to the run.
     pub still: bool,
     /// The start time of the run, in milliseconds since 1970. Default: 1 January 2030.
@@ -79,7 +79,7 @@ impl Blobs for Budgeted {
     }
 }
 
-impl Script {
+impl Fixtures {
     /// Returns the number of remaining replies with a limited number of calls.
     pub fn left(&self) -> usize {
         let calls = self.calls.lock();
@@ -89,7 +89,7 @@ impl Script {
     /// Returns the scripted reply of a call, if one matches.
     fn reply(&self, outgoing: &Outgoing, about: &Json) -> Option<Result<Value, Failure>> {
         let mut calls = self.calls.lock();
-        let fits = |given: &&mut GivenCall| {
+        let fits = |given: &&mut CallFixture| {
             given.times != Some(0)
                 && given.interface.as_deref().is_none_or(|interface| interface == &*outgoing.call.interface)
                 && given.node.as_deref().is_none_or(|node| node == outgoing.caller.node_id.as_str())
@@ -102,14 +102,14 @@ impl Script {
 }
 
 /// Wraps a capability. It admits calls as usual, but no call leaves the host.
-pub(crate) struct StandIn {
+pub(crate) struct Stub {
     pub(crate) real: Arc<dyn Capability>,
-    pub(crate) script: Arc<Script>,
+    pub(crate) script: Arc<Fixtures>,
     /// The simulation, which answers calls without a scripted reply.
     pub(crate) simulate: Arc<Simulate>,
 }
 
-impl Capability for StandIn {
+impl Capability for Stub {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
         self.real.admit(call, caller)
     }
@@ -173,15 +173,15 @@ impl Capability for Simulated {
 }
 
 /// Runs nodes, except those with fixtures.
-pub(crate) struct Rehearsal {
+pub(crate) struct FixtureRunner {
     runner: Arc<dyn NodeRunner>,
-    script: Arc<Script>,
+    script: Arc<Fixtures>,
     clock: Arc<Clock>,
 }
 
-impl Rehearsal {
-    pub(crate) fn new(runner: Arc<dyn NodeRunner>, script: Arc<Script>, clock: Arc<Clock>) -> Rehearsal {
-        Rehearsal { runner, script, clock }
+impl FixtureRunner {
+    pub(crate) fn new(runner: Arc<dyn NodeRunner>, script: Arc<Fixtures>, clock: Arc<Clock>) -> FixtureRunner {
+        FixtureRunner { runner, script, clock }
     }
 
     /// Returns the fixture of a node: by address, or by id for every pass.
@@ -189,13 +189,13 @@ impl Rehearsal {
         let address = attempt.scope.address(&attempt.node_id);
         let given = self.script.nodes.get(&address).or_else(|| self.script.nodes.get(attempt.node_id.as_str()))?;
         Some(match given {
-            Given::Output(output) => Ok(Step::Done(Value::from(output.clone()))),
-            Given::Failure(failure) => Err(failure.clone()),
+            NodeFixture::Output(output) => Ok(Step::Done(Value::from(output.clone()))),
+            NodeFixture::Failure(failure) => Err(failure.clone()),
         })
     }
 }
 
-impl NodeRunner for Rehearsal {
+impl NodeRunner for FixtureRunner {
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
         // The node counts as running until its answer is taken.
         let busy = Busy::new(&self.clock);
@@ -242,7 +242,7 @@ const TURNS: u32 = 16;
 
 impl Clock {
     /// Creates the clock of a script.
-    pub(crate) fn new(script: &Script) -> Clock {
+    pub(crate) fn new(script: &Fixtures) -> Clock {
         let now = script.begin.unwrap_or(BEGIN_MS);
         let state = Waiting { now, due: BTreeSet::new(), wakers: HashMap::new(), next: 0, stirs: 0 };
         Clock { running: AtomicUsize::new(usize::from(script.still)), state: Mutex::new(state) }
@@ -346,9 +346,9 @@ impl Drop for Busy {
 }
 
 /// Timers that use a [`Clock`].
-pub(crate) struct Jumps(pub(crate) Arc<Clock>);
+pub(crate) struct VirtualTimers(pub(crate) Arc<Clock>);
 
-impl Timers for Jumps {
+impl Timers for VirtualTimers {
     fn now(&self) -> u64 {
         self.0.state.lock().now
     }

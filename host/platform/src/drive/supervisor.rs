@@ -6,12 +6,12 @@
 //!
 //! | room | contents |
 //! |---|---|
-//! | [`entrance`] | the admission of runs |
+//! | [`admission`] | the admission of runs |
 //! | outage | the time in which a shared store cannot be read |
 //! | spread | the pace of resumes that may be in vain |
 //! | trial | the trial of a suspect run |
 
-pub mod entrance;
+pub mod admission;
 mod outage;
 mod spread;
 #[cfg(test)]
@@ -25,7 +25,7 @@ use std::{
 };
 
 use flowcell_contract::{RunId, Tenant};
-use flowcell_engine::{Place, Room};
+use flowcell_engine::{FairSemaphore, Permit};
 use flowcell_runtime::{FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus, ports::StoreError, sql::Offer};
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -33,10 +33,10 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-pub(crate) use self::entrance::Begun;
-pub use self::entrance::{Admission, AdmitError, Entrance, Overflow};
+pub(crate) use self::admission::Begun;
+pub use self::admission::{Admission, AdmissionQueue, AdmitError, Overflow};
 use self::{
-    entrance::{ARRIVALS, Arrival, Entered},
+    admission::{ARRIVALS, Admitted, Arrival},
     outage::Outage,
     spread::Spread,
     trial::Trial,
@@ -51,7 +51,7 @@ pub const WAITING: usize = 2_048;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// Interval between checks for work that other processes have left.
 const LOOK: Duration = Duration::from_millis(200);
-/// Interval between checks of a driver that receives no signals.
+/// Interval between checks of a supervisor that receives no signals.
 const REST: Duration = Duration::from_secs(3_600);
 
 /// Interval between checks whether a shared store can be read again.
@@ -63,8 +63,8 @@ const OPEN_AGAIN: Duration = Duration::from_secs(60);
 /// A run of a tenant.
 type Key = (Tenant, RunId);
 
-/// The owner of a drive, who observes its runs.
-pub trait Attendant: Send + Sync {
+/// The owner of a supervisor, who observes its runs.
+pub trait RunObserver: Send + Sync {
     /// Returns the tenants whose runs are driven.
     fn tenants(&self) -> Vec<Tenant> {
         vec![Tenant::local()]
@@ -72,7 +72,7 @@ pub trait Attendant: Send + Sync {
 
     /// Returns the host of a tenant, with its policy. It is `None` if the tenant's runs cannot continue now.
     fn host(&self, all: &Host, tenant: &Tenant) -> Option<Host> {
-        Some(all.of(tenant.clone()))
+        Some(all.for_tenant(tenant.clone()))
     }
 
     /// Drives a run with its front ends. It returns `None` if the run cannot be driven now.
@@ -87,31 +87,31 @@ pub trait Attendant: Send + Sync {
     fn refused(&self, _error: StartError) {}
 }
 
-/// The queue behind an entrance, which a drive empties.
-pub struct Arrivals {
-    entrance: Entrance,
+/// The receiving end of an admission queue. A supervisor empties it.
+pub struct AdmissionReceiver {
+    admission: AdmissionQueue,
     queue: mpsc::Receiver<Arrival>,
 }
 
-impl Arrivals {
+impl AdmissionReceiver {
     /// Opens an empty queue.
-    pub fn open() -> Arrivals {
+    pub fn open() -> AdmissionReceiver {
         let (sender, queue) = mpsc::channel(ARRIVALS);
-        Arrivals { entrance: Entrance::new(sender, Arc::default()), queue }
+        AdmissionReceiver { admission: AdmissionQueue::new(sender, Arc::default()), queue }
     }
 
-    /// Returns the entrance of the queue.
-    pub fn entrance(&self) -> Entrance {
-        self.entrance.clone()
+    /// Returns the queue.
+    pub fn admission(&self) -> AdmissionQueue {
+        self.admission.clone()
     }
 }
 
 /// Drives runs while its owner polls it.
-pub struct Drive {
+pub struct Supervisor {
     host: Host,
-    attendant: Arc<dyn Attendant>,
+    observer: Arc<dyn RunObserver>,
     /// Permits for driven and held runs.
-    places: Room,
+    permits: FairSemaphore,
     driving: JoinSet<(Tenant, RunResult)>,
     hubs: HashMap<Key, Hub>,
     /// Runs that are driven or held, and runs that cannot be driven.
@@ -126,7 +126,7 @@ pub struct Drive {
     spread: Spread,
     moved: Arc<Notify>,
     arrivals: mpsc::Receiver<Arrival>,
-    entrance: Entrance,
+    admission: AdmissionQueue,
     /// Set if runs may have become ready.
     stale: bool,
     /// Set if more runs were ready than could be held.
@@ -147,24 +147,24 @@ struct Found {
 /// A run that begins next.
 struct Held {
     key: Key,
-    place: Place,
+    permit: Permit,
     /// The claim on a run of a shared store. Dropping it gives the run back.
     _offer: Option<Offer>,
 }
 
-impl Drive {
-    /// Creates a drive of the runs in a host's store.
-    pub fn new(host: Host, attendant: Arc<dyn Attendant>) -> Drive {
-        Drive::with_arrivals(host, attendant, Arrivals::open())
+impl Supervisor {
+    /// Creates a supervisor of the runs in a host's store.
+    pub fn new(host: Host, observer: Arc<dyn RunObserver>) -> Supervisor {
+        Supervisor::with_arrivals(host, observer, AdmissionReceiver::open())
     }
 
-    /// Creates a drive of the runs in a host's store and the runs that arrive at an entrance.
-    pub fn with_arrivals(host: Host, attendant: Arc<dyn Attendant>, arrivals: Arrivals) -> Drive {
-        let Arrivals { entrance, queue } = arrivals;
-        Drive {
+    /// Creates a supervisor of the runs in a host's store and the runs in an admission queue.
+    pub fn with_arrivals(host: Host, observer: Arc<dyn RunObserver>, arrivals: AdmissionReceiver) -> Supervisor {
+        let AdmissionReceiver { admission, queue } = arrivals;
+        Supervisor {
             host,
-            attendant,
-            places: Room::new(DRIVEN as u64),
+            observer,
+            permits: FairSemaphore::new(DRIVEN as u64),
             driving: JoinSet::new(),
             hubs: HashMap::new(),
             begun: HashSet::new(),
@@ -172,8 +172,8 @@ impl Drive {
             trial: None,
             lonely: None,
             spread: Spread::default(),
-            moved: entrance.moved().clone(),
-            entrance,
+            moved: admission.moved().clone(),
+            admission,
             arrivals: queue,
             stale: true,
             more: false,
@@ -183,9 +183,9 @@ impl Drive {
         }
     }
 
-    /// Returns the entrance for runs.
-    pub fn entrance(&self) -> Entrance {
-        self.entrance.clone()
+    /// Returns the queue for new runs.
+    pub fn admission(&self) -> AdmissionQueue {
+        self.admission.clone()
     }
 
     /// Returns whether no run is driven or held.
@@ -201,7 +201,7 @@ impl Drive {
     /// Begins the ready runs if anything has happened since the last call.
     ///
     /// A shared store may be away while its database restarts, so it is tried again after [`AWAY`]. Until it can be
-    /// read, [`Drive::unreadable`] returns the error. The error of any other store is returned.
+    /// read, [`Supervisor::unreadable`] returns the error. The error of any other store is returned.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
         if !self.stale {
             return Ok(());
@@ -249,7 +249,7 @@ impl Drive {
     /// Stops driving in good order: it parks every run and refuses new ones.
     pub async fn stop(&mut self) {
         self.arrivals.close();
-        // Dropping the arrivals tells their callers that the drive has stopped.
+        // Dropping the arrivals tells their callers that the supervisor has stopped.
         while self.arrivals.try_recv().is_ok() {}
         self.held.clear();
         let hubs = std::mem::take(&mut self.hubs);
@@ -270,7 +270,7 @@ impl Drive {
         }
         self.more = false;
         let mut found = VecDeque::new();
-        for tenant in self.attendant.tenants() {
+        for tenant in self.observer.tenants() {
             found.push_back(self.runnable(&tenant)?);
         }
         // Takes one run of each tenant in turn.
@@ -284,7 +284,7 @@ impl Drive {
 
     fn runnable(&self, tenant: &Tenant) -> Result<VecDeque<Found>, StoreError> {
         if let Some(store) = self.host.shared() {
-            let free = usize::try_from(self.places.left(tenant)).unwrap_or(DRIVEN);
+            let free = usize::try_from(self.permits.left(tenant)).unwrap_or(DRIVEN);
             let offers = store.work(tenant, self.host.now(), free)?;
             let found = |offer: Offer| Found { key: (tenant.clone(), offer.run.clone()), offer: Some(offer) };
             return Ok(offers.into_iter().map(found).collect());
@@ -298,10 +298,10 @@ impl Drive {
         if self.begun.contains(&key) {
             return;
         }
-        match self.places.try_take(&key.0, 1) {
-            Some(place) => {
+        match self.permits.try_take(&key.0, 1) {
+            Some(permit) => {
                 self.begun.insert(key.clone());
-                self.held.push_back(Held { key, place, _offer: offer });
+                self.held.push_back(Held { key, permit, _offer: offer });
             }
             None => self.more = true,
         }
@@ -329,7 +329,7 @@ impl Drive {
         let Some((suspect, _)) = suspects.min_by_key(|(_, (_, runner))| runner.suspicion()) else {
             for (held, runner) in ready {
                 match !runner.was_resumed_in_vain() || self.spread.take() {
-                    true => self.drive(held.key, held.place, runner),
+                    true => self.drive(held.key, held.permit, runner),
                     false => self.held.push_back(held),
                 }
             }
@@ -345,14 +345,14 @@ impl Drive {
         }
         self.trial = Some(Trial::begin(held.key.clone(), &mut runner, &self.moved));
         let key = held.key.clone();
-        self.drive(held.key, held.place, runner);
+        self.drive(held.key, held.permit, runner);
         self.lonely = alone.then_some(key);
     }
 
     fn runner(&mut self, key: &Key) -> Option<FlowRunner> {
-        self.entrance.begins(key);
+        self.admission.begins(key);
         let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
-        let Some(host) = self.attendant.host(&self.host, &key.0) else {
+        let Some(host) = self.observer.host(&self.host, &key.0) else {
             // A later look finds the run again.
             self.begun.remove(key);
             return None;
@@ -371,15 +371,15 @@ impl Drive {
                     let again = self.host.now() + OPEN_AGAIN.as_millis() as u64;
                     self.unopened.push((again, key.clone()));
                 }
-                self.attendant.refused(error);
+                self.observer.refused(error);
                 None
             }
         }
     }
 
-    fn drive(&mut self, key: Key, place: Place, runner: FlowRunner) {
+    fn drive(&mut self, key: Key, permit: Permit, runner: FlowRunner) {
         let hub = runner.hub();
-        let Some(running) = self.attendant.attend(&key.0, runner) else { return };
+        let Some(running) = self.observer.attend(&key.0, runner) else { return };
         // From now on, either run may be the cause of a crash.
         if let Some(hub) = self.lonely.take().and_then(|lonely| self.hubs.get(&lonely)).cloned() {
             tokio::spawn(async move { hub.accompany().await });
@@ -389,7 +389,7 @@ impl Drive {
         self.hubs.insert(key, hub);
         self.driving.spawn(async move {
             let result = running.await;
-            drop(place);
+            drop(permit);
             (tenant, result)
         });
     }
@@ -398,20 +398,20 @@ impl Drive {
     fn arrived(&mut self, arrival: Arrival) {
         let Arrival { tenant, runner, answer } = arrival;
         let key = (tenant, runner.run_id().clone());
-        let first = self.trial.is_none() && !self.entrance.has_waiting(&key.0);
-        let entered = if self.begun.contains(&key) {
-            Entered::Driven
-        } else if let Some(place) = first.then(|| self.places.try_take(&key.0, 1)).flatten() {
+        let first = self.trial.is_none() && !self.admission.has_waiting(&key.0);
+        let admitted = if self.begun.contains(&key) {
+            Admitted::Driven
+        } else if let Some(permit) = first.then(|| self.permits.try_take(&key.0, 1)).flatten() {
             self.begun.insert(key.clone());
-            self.drive(key, place, runner);
-            Entered::Begun
-        } else if self.entrance.wait(key) {
-            Entered::Waits(Box::new(runner))
+            self.drive(key, permit, runner);
+            Admitted::Begun
+        } else if self.admission.wait(key) {
+            Admitted::Waits(Box::new(runner))
         } else {
-            Entered::Full(Box::new(runner))
+            Admitted::Full(Box::new(runner))
         };
         // The caller may have gone.
-        let _ = answer.send(entered);
+        let _ = answer.send(admitted);
     }
 
     /// Returns the time until runs may become ready without a signal.
@@ -422,12 +422,12 @@ impl Drive {
         if !self.held.is_empty() {
             return Ok(self.spread.rest());
         }
-        // Without timers, only other actors make a run ready. Those in other processes send no signal, so the drive
+        // Without timers, only other actors make a run ready. Those in other processes send no signal, so the supervisor
         // must look.
         let longest = if self.host.shared().is_some() { LOOK } else { REST };
         let Some(lists) = self.host.runs() else { return Ok(longest) };
         let mut due = None;
-        for tenant in self.attendant.tenants() {
+        for tenant in self.observer.tenants() {
             due = due.into_iter().chain(lists.next_due(&tenant)?).min();
         }
         Ok(due.map_or(longest, |due| self.until(due).min(longest)))
@@ -449,7 +449,7 @@ impl Drive {
             self.stale = true;
         }
         // A run that has ended leaves nothing to look for.
-        self.stale |= !over || self.more || !self.held.is_empty() || self.entrance.is_crowded();
-        self.attendant.ended(&result);
+        self.stale |= !over || self.more || !self.held.is_empty() || self.admission.is_crowded();
+        self.observer.ended(&result);
     }
 }

@@ -16,7 +16,7 @@ use rmcp::{
 use super::{
     calls::{Calls, cancel},
     changes::Changes,
-    outcome::error,
+    outcome::protocol_error,
     resources, tools,
 };
 use crate::http::{
@@ -34,7 +34,7 @@ const INSTRUCTIONS: &str = "Each flow is a tool; a call starts a durable run and
                             `flowcell_create_flow`.";
 
 /// Answers the requests of one client.
-pub(super) struct Desk {
+pub(super) struct McpHandler {
     app: Arc<App>,
     /// The fixed caller of a local client. Over HTTP it is `None`, and each request brings its own caller.
     caller: Option<Caller>,
@@ -42,9 +42,9 @@ pub(super) struct Desk {
     calls: Calls,
 }
 
-impl Desk {
-    pub(super) fn new(app: Arc<App>, caller: Option<Caller>, changes: Changes) -> Desk {
-        Desk { app, caller, changes, calls: Calls::default() }
+impl McpHandler {
+    pub(super) fn new(app: Arc<App>, caller: Option<Caller>, changes: Changes) -> McpHandler {
+        McpHandler { app, caller, changes, calls: Calls::default() }
     }
 
     /// Returns a request with the caller and the caller's current permissions.
@@ -59,7 +59,7 @@ impl Desk {
     }
 }
 
-impl ServerHandler for Desk {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_resources().build();
@@ -77,7 +77,7 @@ impl ServerHandler for Desk {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let request = self.request(&context.extensions)?;
-        tools::list(request, page.and_then(|page| page.cursor)).await.map_err(|fault| error(&fault))
+        tools::list(request, page.and_then(|page| page.cursor)).await.map_err(|error| protocol_error(&error))
     }
 
     async fn call_tool(

@@ -7,7 +7,7 @@ use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 
 use super::{FlowRunner, OpenError, RunOptions, decided::decided};
 use crate::{
-    driver::{Given, each_unit},
+    driver::{FixtureOutputs, each_unit},
     fact::{Fact, ScopeId},
     ports::{Again, Record, StoreError},
     world::World,
@@ -46,14 +46,14 @@ pub enum NoStart {
 pub(super) struct Repeated {
     pub(super) run: Option<RunId>,
     /// The part that is repeated, and the outputs of the other nodes; `None`: everything is repeated.
-    pub(super) part: Option<(Again, Given)>,
+    pub(super) part: Option<(Again, FixtureOutputs)>,
 }
 
 impl FlowRunner {
     /// Prepares a new run that does again what another did: the same flow, as it was pinned, with the same input. The flow
     /// is held to what the tenant may do now. From a node on, if one is named: what neither is that node nor comes after it, and succeeded, is not run again. A gate or
     /// an agent whose answer such a node depends on is run again, too, and so is what comes after it.
-    pub fn again(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
+    pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
         // A called run does what a person may have allowed above it: repeated alone, it would do that without being asked.
         let called = world.journal.find(&world.tenant, run)?.and_then(|record| record.parent);
         if let Some(parent) = called {
@@ -88,7 +88,7 @@ fn check_repeats(runner: &FlowRunner, run: &RunId, again: Option<&Again>) -> Res
 }
 
 /// What a run is given that does again what another did.
-pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<Given, OpenError> {
+pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<FixtureOutputs, OpenError> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let from = of_flow.iter().copied().find(|node| graph.node(*node).id == again.from);
     let from = from.ok_or_else(|| NoStart::Unknown(again.from.clone()))?;
@@ -96,7 +96,7 @@ pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<Given
     if again.asks_again {
         ask_again(graph, decided(world, graph, &again.run)?, &mut anew);
     }
-    let mut given = Given::new();
+    let mut given = FixtureOutputs::new();
     each_unit(&*world.journal, &world.tenant, &again.run, |unit| {
         for fact in &unit.facts {
             if let Fact::TaskSucceeded { task, output, .. } = fact

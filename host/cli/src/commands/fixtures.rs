@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flowcell::{
-    Given, GivenCall, Json, Script,
+    CallFixture, Fixtures, Json, NodeFixture,
     contract::{BuiltIn, Failure},
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -11,9 +11,9 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 /// A reply, and the calls that receive it.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "Written")]
-pub(super) struct GivenReply(GivenCall);
+pub(super) struct ReplyFixture(CallFixture);
 
-/// A [`GivenReply`] as the file of cases writes it.
+/// A [`ReplyFixture`] as the file of cases writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -31,7 +31,7 @@ struct Written {
     reply: Option<Json>,
     /// The result of a service call.
     result: Option<Json>,
-    error: Option<GivenError>,
+    error: Option<FixtureError>,
 }
 
 fn http() -> BuiltIn {
@@ -79,8 +79,8 @@ fn ok() -> u16 {
     200
 }
 
-impl GivenReply {
-    pub(super) fn as_given(&self) -> GivenCall {
+impl ReplyFixture {
+    pub(super) fn as_fixture(&self) -> CallFixture {
         self.0.clone()
     }
 
@@ -90,10 +90,10 @@ impl GivenReply {
     }
 }
 
-impl TryFrom<Written> for GivenReply {
+impl TryFrom<Written> for ReplyFixture {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<GivenReply, String> {
+    fn try_from(written: Written) -> Result<ReplyFixture, String> {
         let capability = if written.service.is_some() { BuiltIn::Services } else { written.capability };
         let asked = [("method", written.method), ("url", written.url), ("service", written.service)];
         let asked = asked.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Json::from(value?))));
@@ -109,7 +109,7 @@ impl TryFrom<Written> for GivenReply {
             Some(Times::Number(times)) => Some(times),
             Some(Times::Word(Any::Any)) => None,
         };
-        Ok(GivenReply(GivenCall {
+        Ok(ReplyFixture(CallFixture {
             interface: Some(capability.name().into()),
             node: written.node,
             about: asked.chain(written.about).collect(),
@@ -154,17 +154,17 @@ impl Reply {
 /// The fixture of a node that does not run.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Json>")]
-pub(super) enum GivenResult {
+pub(super) enum FixtureResult {
     /// The output of the node.
     Output(Json),
     /// The failure of the node.
-    Error(GivenError),
+    Error(FixtureError),
 }
 
 /// A failure, as the file of cases writes it.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GivenError {
+pub(super) struct FixtureError {
     code: String,
     #[serde(default)]
     message: String,
@@ -172,50 +172,52 @@ pub(super) struct GivenError {
     retryable: bool,
 }
 
-impl TryFrom<BTreeMap<String, Json>> for GivenResult {
+impl TryFrom<BTreeMap<String, Json>> for FixtureResult {
     type Error = String;
 
-    fn try_from(written: BTreeMap<String, Json>) -> Result<GivenResult, String> {
+    fn try_from(written: BTreeMap<String, Json>) -> Result<FixtureResult, String> {
         let mut members = written.into_iter();
         let (Some((key, value)), None) = (members.next(), members.next()) else {
             return Err("write either `{ output: … }` or `{ error: { code: …, message: … } }`".into());
         };
         match key.as_str() {
-            "output" => Ok(GivenResult::Output(value)),
+            "output" => Ok(FixtureResult::Output(value)),
             "error" => {
                 let error = serde_json::from_value(value.to_serde());
-                error.map(GivenResult::Error).map_err(|error| format!("`error` must be {{ code, message? }}: {error}"))
+                error
+                    .map(FixtureResult::Error)
+                    .map_err(|error| format!("`error` must be {{ code, message? }}: {error}"))
             }
             other => Err(format!("unknown field `{other}`, expected `output` or `error`")),
         }
     }
 }
 
-impl GivenResult {
+impl FixtureResult {
     /// Returns the output, or `None` for a failure.
     pub(super) fn output(&self) -> Option<&Json> {
         match self {
-            GivenResult::Output(output) => Some(output),
-            GivenResult::Error(_) => None,
+            FixtureResult::Output(output) => Some(output),
+            FixtureResult::Error(_) => None,
         }
     }
 
-    pub(super) fn as_given(&self) -> Given {
+    pub(super) fn as_fixture(&self) -> NodeFixture {
         match self {
-            GivenResult::Output(output) => Given::Output(output.clone()),
-            GivenResult::Error(error) => Given::Failure(error.as_failure()),
+            FixtureResult::Output(output) => NodeFixture::Output(output.clone()),
+            FixtureResult::Error(error) => NodeFixture::Failure(error.as_failure()),
         }
     }
 }
 
-impl GivenError {
+impl FixtureError {
     fn as_failure(&self) -> Failure {
         Failure { retryable: self.retryable, ..Failure::new(&self.code, &self.message) }
     }
 }
 
 /// Returns an error text if the script has replies that no call has used.
-pub(super) fn unused(script: &Script) -> Option<String> {
+pub(super) fn unused(script: &Fixtures) -> Option<String> {
     let replies = match script.left() {
         0 => return None,
         1 => "1 reply".to_owned(),

@@ -128,7 +128,7 @@ impl Tools {
 
     async fn offers_of(&self, tenant: &Tenant, server: &str) -> Result<Vec<Offer>, Failure> {
         // Lists have their own permits, so a slow list delays no tool call.
-        let _place = self.place(tenant, server, &format!("mcp:{server} (list of tools)")).await?;
+        let _permit = self.permit(tenant, server, &format!("mcp:{server} (list of tools)")).await?;
         let listed = self.mcp.list(server).await?;
         let offer = |tool: flowcell_services::mcp::Tool| Offer {
             name: format!("{MCP}{server}/{}", tool.name),

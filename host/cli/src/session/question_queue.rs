@@ -29,7 +29,7 @@ pub(crate) struct Asked {
     pub(crate) asked: QuestionRef,
 }
 
-/// A message to the desk.
+/// A message to the queue.
 pub(crate) enum News {
     Asked(Asked),
     /// The question at this address has closed, for this reason.
@@ -51,7 +51,7 @@ pub(crate) struct Typed {
 type Reply = Box<dyn Fn(&Asked, Json) -> Result<(), HubError> + Send>;
 
 /// The queue of questions and the one that is shown.
-pub(crate) struct Desk {
+pub(crate) struct QuestionQueue {
     reply: Reply,
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
@@ -74,7 +74,7 @@ struct Shown {
     instead: Option<Instant>,
 }
 
-impl Desk {
+impl QuestionQueue {
     pub(crate) fn start(
         answering: Arc<Mutex<Option<Hub>>>,
         screen: Arc<Screen>,
@@ -82,16 +82,16 @@ impl Desk {
         deserted: Arc<Notify>,
     ) -> io::Result<mpsc::Sender<News>> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let (desk, news) = mpsc::channel();
+        let (questions, news) = mpsc::channel();
         let (wanted, wishes) = mpsc::channel();
-        let typed = desk.clone();
+        let typed = questions.clone();
         thread::Builder::new().name("typed".into()).spawn(move || read_lines(&wishes, &typed))?;
         let reply: Reply = Box::new(move |asked, answer| {
             // Another process may drive the run by now.
             let Some(hub) = answering.lock().clone() else { return Err(HubError::RunEnded) };
             runtime.block_on(hub.reply_to(&asked.address, answer, asked.asked.clone()))
         });
-        let mut at = Desk::new(reply, screen, given, wanted);
+        let mut at = QuestionQueue::new(reply, screen, given, wanted);
         thread::Builder::new().name("questions".into()).spawn(move || {
             // The senders live until the process ends.
             while let Ok(news) = news.recv() {
@@ -100,13 +100,13 @@ impl Desk {
                 }
             }
         })?;
-        Ok(desk)
+        Ok(questions)
     }
 
-    fn new(reply: Reply, screen: Arc<Screen>, given: Vec<(String, String)>, wanted: mpsc::Sender<()>) -> Desk {
+    fn new(reply: Reply, screen: Arc<Screen>, given: Vec<(String, String)>, wanted: mpsc::Sender<()>) -> QuestionQueue {
         let queue = VecDeque::new();
         let (is_reading, is_released, is_over, shown) = Default::default();
-        Desk { reply, screen, given, wanted, is_reading, is_released, is_over, queue, shown }
+        QuestionQueue { reply, screen, given, wanted, is_reading, is_released, is_over, queue, shown }
     }
 
     /// Handles a message. Returns false once no person can answer any more.
@@ -299,8 +299,8 @@ mod tests {
         }
     }
 
-    /// Returns a desk, the answers that it gives, and its requests for lines.
-    fn desk(given: &[(String, String)]) -> (Desk, mpsc::Receiver<(String, String)>, mpsc::Receiver<()>) {
+    /// Returns a queue, the answers that it gives, and its requests for lines.
+    fn new_queue(given: &[(String, String)]) -> (QuestionQueue, mpsc::Receiver<(String, String)>, mpsc::Receiver<()>) {
         let (told, replies) = mpsc::channel();
         let (wanted, wishes) = mpsc::channel();
         let reply: Reply = Box::new(move |asked, answer| {
@@ -314,7 +314,7 @@ mod tests {
             }
         });
         let screen = Arc::new(Screen::new(crate::terminal::Terminal::detect(), true));
-        (Desk::new(reply, screen, given.to_vec(), wanted), replies, wishes)
+        (QuestionQueue::new(reply, screen, given.to_vec(), wanted), replies, wishes)
     }
 
     fn asked(address: &str) -> News {
@@ -326,36 +326,40 @@ mod tests {
         News::Line(Some(Typed { line: text.into(), at, in_parts: false }))
     }
 
-    fn shown(desk: &Desk) -> Option<&str> {
-        desk.shown.as_ref().map(|shown| shown.asked.address.as_str())
+    fn shown(questions: &QuestionQueue) -> Option<&str> {
+        questions.shown.as_ref().map(|shown| shown.asked.address.as_str())
     }
 
     #[test]
     fn a_question_that_is_answered_elsewhere_makes_room_at_once_and_no_line_is_taken_for_another() {
-        let (mut desk, replies, wishes) = desk(&[]);
-        assert!(desk.hear(asked("a")) && desk.hear(asked("b")));
-        assert_eq!(shown(&desk), Some("a"));
+        let (mut questions, replies, wishes) = new_queue(&[]);
+        assert!(questions.hear(asked("a")) && questions.hear(asked("b")));
+        assert_eq!(shown(&questions), Some("a"));
         let now = Instant::now();
-        assert!(desk.hear(News::Closed("a".into(), "it is over")));
-        assert_eq!(shown(&desk), Some("b"), "without a line");
-        assert!(desk.hear(line("of a", now)));
-        assert!(replies.try_recv().is_err() && shown(&desk) == Some("b"), "it was typed for the other question");
-        assert!(desk.hear(line("of b", now + 10 * REACTION)));
+        assert!(questions.hear(News::Closed("a".into(), "it is over")));
+        assert_eq!(shown(&questions), Some("b"), "without a line");
+        assert!(questions.hear(line("of a", now)));
+        assert!(replies.try_recv().is_err() && shown(&questions) == Some("b"), "it was typed for the other question");
+        assert!(questions.hear(line("of b", now + 10 * REACTION)));
         assert_eq!(replies.try_recv().unwrap(), ("b".into(), "of b".into()));
         assert_eq!(wishes.try_iter().count(), 2, "one line is wanted at a time");
-        assert!(desk.hear(line("of nobody", now)));
-        assert!(replies.try_recv().is_err() && shown(&desk).is_none());
+        assert!(questions.hear(line("of nobody", now)));
+        assert!(replies.try_recv().is_err() && shown(&questions).is_none());
     }
 
     #[test]
     fn a_line_that_was_begun_for_a_closed_question_answers_no_other_one() {
-        let (mut desk, replies, _wishes) = desk(&[]);
+        let (mut questions, replies, _wishes) = new_queue(&[]);
         let late = Instant::now() + 10 * REACTION;
         let begun = || News::Line(Some(Typed { line: "yes".into(), at: late, in_parts: true }));
-        assert!(desk.hear(asked("a")) && desk.hear(News::Closed("a".into(), "it is over")) && desk.hear(asked("b")));
-        assert!(desk.hear(begun()) && shown(&desk) == Some("b"));
+        assert!(
+            questions.hear(asked("a"))
+                && questions.hear(News::Closed("a".into(), "it is over"))
+                && questions.hear(asked("b"))
+        );
+        assert!(questions.hear(begun()) && shown(&questions) == Some("b"));
         assert!(replies.try_recv().is_err());
-        assert!(desk.hear(begun()), "nothing was closed while it was typed");
+        assert!(questions.hear(begun()), "nothing was closed while it was typed");
         assert_eq!(replies.try_recv().unwrap(), ("b".into(), "yes".into()));
     }
 
@@ -399,21 +403,25 @@ mod tests {
     #[test]
     fn a_question_is_asked_again_until_the_run_takes_an_answer() {
         let given = [("b".to_owned(), "yes".to_owned()), ("c".to_owned(), "perhaps".to_owned())];
-        let (mut desk, replies, _wishes) = desk(&given);
+        let (mut questions, replies, _wishes) = new_queue(&given);
         let now = Instant::now();
-        assert!(desk.hear(asked("a")) && desk.hear(line("perhaps", now)));
-        assert_eq!(shown(&desk), Some("a"));
-        assert!(desk.hear(asked("b")) && desk.hear(asked("c")) && desk.hear(line("no", now)));
+        assert!(questions.hear(asked("a")) && questions.hear(line("perhaps", now)));
+        assert_eq!(shown(&questions), Some("a"));
+        assert!(questions.hear(asked("b")) && questions.hear(asked("c")) && questions.hear(line("no", now)));
         assert_eq!(replies.try_iter().map(|(address, _)| address).collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(shown(&desk), Some("c"), "the given answer was refused");
-        assert!(!desk.hear(News::Line(None)), "nobody types any more");
+        assert_eq!(shown(&questions), Some("c"), "the given answer was refused");
+        assert!(!questions.hear(News::Line(None)), "nobody types any more");
     }
 
     #[test]
     fn a_question_that_nobody_saw_is_taken_back_in_silence() {
-        let (mut desk, _replies, _wishes) = desk(&[]);
-        assert!(desk.hear(asked("a")) && desk.hear(asked("b")) && desk.hear(News::Closed("b".into(), "it is over")));
-        assert_eq!(shown(&desk), Some("a"));
-        assert!(desk.hear(line("yes", Instant::now())) && shown(&desk).is_none());
+        let (mut questions, _replies, _wishes) = new_queue(&[]);
+        assert!(
+            questions.hear(asked("a"))
+                && questions.hear(asked("b"))
+                && questions.hear(News::Closed("b".into(), "it is over"))
+        );
+        assert_eq!(shown(&questions), Some("a"));
+        assert!(questions.hear(line("yes", Instant::now())) && shown(&questions).is_none());
     }
 }

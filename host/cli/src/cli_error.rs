@@ -53,7 +53,7 @@ impl Exit {
 
 /// An error for people: the message, its causes, and hints to solve it.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct CliError {
     exit: Exit,
     message: String,
     causes: Vec<String>,
@@ -63,10 +63,10 @@ pub(crate) struct Problem {
     findings: Vec<Diagnostic>,
 }
 
-impl Problem {
+impl CliError {
     /// Creates an error with this outcome.
-    pub(crate) fn ending(exit: Exit, message: impl Into<String>) -> Problem {
-        Problem {
+    pub(crate) fn ending(exit: Exit, message: impl Into<String>) -> CliError {
+        CliError {
             exit,
             message: message.into(),
             causes: Vec::new(),
@@ -77,23 +77,23 @@ impl Problem {
     }
 
     /// Creates an error in the flow or the arguments, with exit code 2.
-    pub(crate) fn wrong(message: impl Into<String>) -> Problem {
-        Problem::ending(Exit::Wrong, message)
+    pub(crate) fn wrong(message: impl Into<String>) -> CliError {
+        CliError::ending(Exit::Wrong, message)
     }
 
     /// Creates an error of the host, with exit code 1.
-    pub(crate) fn internal(message: impl Into<String>) -> Problem {
-        Problem::ending(Exit::Failed, message)
+    pub(crate) fn internal(message: impl Into<String>) -> CliError {
+        CliError::ending(Exit::Failed, message)
     }
 
     /// Creates an error for a flow whose diagnostics keep it from running.
-    pub(crate) fn found(findings: Vec<Diagnostic>) -> Problem {
+    pub(crate) fn found(findings: Vec<Diagnostic>) -> CliError {
         let message = format!("the flow cannot run: {}", crate::terminal::count(&findings));
-        Problem { findings, ..Problem::wrong(message) }
+        CliError { findings, ..CliError::wrong(message) }
     }
 
     /// Adds an error and its sources as causes.
-    pub(crate) fn because(mut self, cause: &(dyn Error + 'static)) -> Problem {
+    pub(crate) fn because(mut self, cause: &(dyn Error + 'static)) -> CliError {
         let mut next = Some(cause);
         while let Some(cause) = next {
             let text = cause.to_string();
@@ -107,19 +107,19 @@ impl Problem {
     }
 
     /// Adds a cause as text.
-    pub(crate) fn cause(mut self, cause: &str) -> Problem {
+    pub(crate) fn cause(mut self, cause: &str) -> CliError {
         self.causes.push(cause.to_owned());
         self
     }
 
     /// Adds a note.
-    pub(crate) fn note(mut self, note: impl Into<String>) -> Problem {
+    pub(crate) fn note(mut self, note: impl Into<String>) -> CliError {
         self.notes.push(note.into());
         self
     }
 
     /// Adds a hint to solve the problem.
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Problem {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> CliError {
         self.hints.push(hint.into());
         self
     }
@@ -162,30 +162,30 @@ impl Problem {
     }
 }
 
-impl From<InstallError> for Problem {
-    fn from(error: InstallError) -> Problem {
+impl From<InstallError> for CliError {
+    fn from(error: InstallError) -> CliError {
         let problem = match &error {
-            InstallError::Outside(_) => Problem::internal(error.to_string()),
-            _ => Problem::wrong(error.to_string()),
+            InstallError::Outside(_) => CliError::internal(error.to_string()),
+            _ => CliError::wrong(error.to_string()),
         };
-        let problem = error.source().into_iter().fold(problem, Problem::because);
+        let problem = error.source().into_iter().fold(problem, CliError::because);
         let problem = match &error {
-            InstallError::AsksMore { difference, .. } => difference.to_string().lines().fold(problem, Problem::note),
+            InstallError::AsksMore { difference, .. } => difference.to_string().lines().fold(problem, CliError::note),
             _ => problem,
         };
-        error.help().into_iter().fold(problem, Problem::hint)
+        error.help().into_iter().fold(problem, CliError::hint)
     }
 }
 
-impl From<flowcell::Error> for Problem {
-    fn from(error: flowcell::Error) -> Problem {
+impl From<flowcell::Error> for CliError {
+    fn from(error: flowcell::Error) -> CliError {
         let error = match error {
             flowcell::Error::Installed(error) => return error.into(),
             error => error,
         };
         let problem = match &error {
-            flowcell::Error::Engine(_) => Problem::internal(error.to_string()),
-            _ => Problem::wrong(error.to_string()),
+            flowcell::Error::Engine(_) => CliError::internal(error.to_string()),
+            _ => CliError::wrong(error.to_string()),
         };
         let problem = match error.source() {
             Some(source) => problem.because(source),
@@ -203,11 +203,11 @@ impl From<flowcell::Error> for Problem {
     }
 }
 
-impl From<LoadError> for Problem {
-    fn from(error: LoadError) -> Problem {
+impl From<LoadError> for CliError {
+    fn from(error: LoadError) -> CliError {
         match error {
             LoadError::Host(error) => error.into(),
-            LoadError::Invalid(findings) => Problem::found(findings),
+            LoadError::Invalid(findings) => CliError::found(findings),
         }
     }
 }
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_store_of_another_process_is_told_with_what_to_do() {
         let owned = OpenStoreError::Owned { path: "st".into(), owner: "process 7".into() };
-        let hints = Problem::from(flowcell::Error::Store(owned)).hints;
+        let hints = CliError::from(flowcell::Error::Store(owned)).hints;
         assert!(hints.iter().any(|hint| hint.contains("stop that process first")), "{hints:?}");
     }
 }
