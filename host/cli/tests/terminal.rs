@@ -152,7 +152,7 @@ fn compiling_is_announced_at_the_terminal() {
     plain.env("FLOWCELL_CACHE", folder.path().join("cold"));
     let Some(mut terminal) = terminal_of(&plain, folder.path(), "run asks.yaml --run-id r") else { return };
     let (mut screen, mut seen, mut piece) = (terminal.stdout.take().unwrap(), String::new(), [0; 1024]);
-    while !seen.contains("compiling the components that no run has used before") {
+    while !seen.contains("compiling components for their first run") {
         let length = screen.read(&mut piece).unwrap();
         assert_ne!(length, 0, "it was not announced: {seen}");
         seen.push_str(&String::from_utf8_lossy(&piece[..length]));

@@ -51,6 +51,7 @@ on_both! {
     doubt::r16_connections_that_are_ended_cost_nothing
     doubt::r16_rows_that_somebody_else_has_locked_are_waited_for
     doubt::r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards
+    doubt::r17_callers_behind_a_commit_without_an_end_get_an_error
     together::r18_of_many_that_begin_the_same_run_one_does
     together::work_is_shared_out_once
     together::r25_a_run_that_was_claimed_in_vain_is_offered_again

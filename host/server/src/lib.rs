@@ -51,7 +51,7 @@ use flowcell_platform::{
     Error, Host, StartError,
     identity::Identify,
     supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
-    triggers::{Owners, Triggers, ends::Ended},
+    triggers::{TriggerTenants, Triggers, ends::Ended},
     usage::{SETTLES, Usage},
 };
 
@@ -263,7 +263,7 @@ impl Driven {
                 continue;
             }
             // This host has the tenant's policy, so the limits hold before the first of its runs continues.
-            if let Some(host) = Owners::host(&*self.directory, tenant) {
+            if let Some(host) = TriggerTenants::host(&*self.directory, tenant) {
                 worlds.insert(tenant.clone(), host.serve()?);
             }
         }
@@ -281,7 +281,7 @@ impl RunObserver for Driven {
     }
 
     fn host(&self, _all: &Host, tenant: &Tenant) -> Option<Host> {
-        Owners::host(&*self.directory, tenant)
+        TriggerTenants::host(&*self.directory, tenant)
     }
 
     fn attend(&self, tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {

@@ -30,13 +30,13 @@
 
 mod access;
 mod blobs;
+mod failures;
 mod grant;
 mod limits;
 mod path;
 mod quota;
 mod request;
 mod root;
-mod trouble;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -113,7 +113,7 @@ impl FilesCapability {
         let root = self.root.clone().ok_or_else(no_folder)?;
         let (tenant, limits) = (tenant.clone(), self.limits.clone());
         let dir =
-            blobs::blocking(move || root.of(&tenant).map_err(|error| trouble::failed("the folder for files", &error)));
+            blobs::blocking(move || root.of(&tenant).map_err(|error| failures::failed("the folder for files", &error)));
         Ok(Access { dir: dir.await?, limits })
     }
 

@@ -57,6 +57,7 @@ mod answer;
 mod child;
 mod connection;
 mod events;
+mod failures;
 mod host;
 mod http;
 mod link;
@@ -65,7 +66,6 @@ mod servers;
 mod setting;
 mod stdio;
 mod tool;
-mod trouble;
 mod watch;
 
 use std::{sync::Arc, time::Duration};

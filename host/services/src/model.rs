@@ -52,6 +52,7 @@
 //! `details` has `provider`, `model`, `attempts`, and where known `status`, `providerCode`, `requestId` and the `usage`
 //! of failed attempts.
 
+pub(crate) mod attempt_error;
 mod clock;
 mod delta_buffer;
 mod dialect;
@@ -65,7 +66,6 @@ mod schema;
 mod script;
 mod shape;
 mod simulated;
-pub(crate) mod trouble;
 mod turn;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};

@@ -7,7 +7,7 @@ use crate::household::{Household, look, process, write};
 
 /// Runs a flow of the library to its end.
 async fn run(household: &Household, flow: &str, id: &str) {
-    let library = flowcell::triggers::Owners::library(household, household.host.tenant());
+    let library = flowcell::triggers::TriggerTenants::library(household, household.host.tenant());
     let flow = library.load(&household.host, flow, None).unwrap();
     let options = RunOptions { run_id: Some(id.into()), ..RunOptions::default() };
     let runner = household.host.runner(&flow, options).unwrap();

@@ -10,7 +10,7 @@ use flowcell::{
     FlowLibrary, FlowRunner, Host, RunId, RunOptions, RunResult,
     contract::Tenant,
     supervisor::AdmitError,
-    triggers::{Owners, Triggers},
+    triggers::{TriggerTenants, Triggers},
 };
 use futures_util::future::BoxFuture;
 
@@ -20,7 +20,7 @@ pub(crate) struct Household {
     flows: PathBuf,
 }
 
-impl Owners for Household {
+impl TriggerTenants for Household {
     fn tenants(&self) -> Vec<Tenant> {
         vec![Tenant::local()]
     }

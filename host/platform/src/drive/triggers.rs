@@ -59,7 +59,7 @@ pub const LOOK: Duration = Duration::from_secs(5);
 const ENDS: usize = 1_024;
 
 /// The owners of the flows, and the admission of their runs.
-pub trait Owners: Send + Sync {
+pub trait TriggerTenants: Send + Sync {
     /// Returns the tenants whose triggers are active.
     fn tenants(&self) -> Vec<Tenant>;
 
@@ -91,7 +91,7 @@ pub enum LookError {
 
 /// The triggers of a server.
 pub struct Triggers {
-    owners: Arc<dyn Owners>,
+    owners: Arc<dyn TriggerTenants>,
     /// The triggers at the last look.
     seen: Mutex<HashMap<Tenant, Arc<[Live]>>>,
     changed: Notify,
@@ -103,7 +103,7 @@ pub struct Triggers {
 
 impl Triggers {
     /// Creates the triggers of some tenants' flows.
-    pub fn new(owners: Arc<dyn Owners>) -> Triggers {
+    pub fn new(owners: Arc<dyn TriggerTenants>) -> Triggers {
         let (ends, ended) = mpsc::channel(ENDS);
         Triggers {
             owners,

@@ -175,6 +175,11 @@ impl<T> FlushQueue<T> {
         std::mem::replace(&mut waiting.items, empty)
     }
 
+    /// Keeps only the waiting items for which this holds.
+    pub(crate) fn retain(&self, keeps: impl FnMut(&T) -> bool) {
+        self.waiting.lock().items.retain(keeps);
+    }
+
     /// Blocks the thread until items are due. Returns `false` if the queue is closed and empty.
     pub(crate) fn wait(&self) -> bool {
         let mut waiting = self.waiting.lock();

@@ -50,6 +50,21 @@ pub(super) enum Turn {
     Settle(Sender<Result<(), StoreError>>),
 }
 
+impl Item {
+    /// Reports an error to the caller of a turn. Returns `false` for other items.
+    pub(super) fn refuse(&self, error: &StoreError) -> bool {
+        let Item::Turn(turn) = self else { return false };
+        // The caller may have gone.
+        match turn {
+            Turn::Claim(_, told) => _ = told.send(Err(error.clone())),
+            Turn::Work { told, .. } => _ = told.send(Err(error.clone())),
+            Turn::Sweep(_, told) => _ = told.send(Err(error.clone())),
+            Turn::Settle(told) => _ = told.send(Err(error.clone())),
+        }
+        true
+    }
+}
+
 impl Queued for Item {
     fn facts(&self) -> usize {
         if let Item::Entry(entry) = self { entry.unit.facts.len() } else { 0 }

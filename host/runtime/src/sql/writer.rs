@@ -1,6 +1,10 @@
 //! The task that writes. It commits all due items together.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     Shared,
@@ -31,25 +35,25 @@ impl Writer {
     /// Writes until the queue is closed, or a commit fails finally.
     pub(super) async fn run(mut self) {
         while self.shared.queue.ready().await {
-            let mut stretch = Vec::new();
-            for item in self.shared.queue.take(Vec::new()) {
-                let Item::Turn(turn) = item else {
-                    stretch.push(item);
-                    continue;
-                };
-                if !self.commit(std::mem::take(&mut stretch)).await {
+            let mut items = VecDeque::from(self.shared.queue.take(Vec::new()));
+            while !items.is_empty() {
+                let turn = items.iter().position(|item| matches!(item, Item::Turn(_)));
+                let stretch = items.drain(..turn.unwrap_or(items.len())).collect();
+                if !self.commit(stretch, &mut items).await {
                     return;
                 }
-                self.turn(turn).await;
-            }
-            if !self.commit(stretch).await {
-                return;
+                if let Some(Item::Turn(turn)) = items.pop_front() {
+                    self.turn(turn).await;
+                }
             }
         }
     }
 
     /// Writes all items, or none, and reports the result. Returns `false` if the writer has failed finally.
-    async fn commit(&mut self, items: Vec<Item>) -> bool {
+    ///
+    /// A commit is repeated until it succeeds. The callers of turns behind it, in `later` and in the queue, wait no longer
+    /// than the patience of the store.
+    async fn commit(&mut self, items: Vec<Item>, later: &mut VecDeque<Item>) -> bool {
         if items.is_empty() {
             return true;
         }
@@ -57,6 +61,7 @@ impl Writer {
             self.rows.clear();
         }
         let (mut in_doubt, mut pause) = (false, PAUSES.0);
+        let began = Instant::now();
         loop {
             match self.try_commit(&items, in_doubt).await {
                 Ok(written) => {
@@ -72,6 +77,11 @@ impl Writer {
                         return self.fail(&error);
                     }
                     tracing::warn!("retrying the store: {error}");
+                    if began.elapsed() > self.shared.options.patience {
+                        let error = StoreError(error.to_string().into());
+                        later.retain(|item| !item.refuse(&error));
+                        self.shared.queue.retain(|item| !item.refuse(&error));
+                    }
                     in_doubt |= matches!(error, SqlError::Lost(_));
                     self.rows.clear();
                     tokio::time::sleep(pause).await;
@@ -172,7 +182,7 @@ impl Writer {
     /// Does work in a transaction of its own. Repeats it until the patience of the store ends.
     async fn retry<T>(&mut self, work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>) -> Result<T, StoreError> {
         let mut pause = PAUSES.0;
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         loop {
             let done = match self.connection().await {
                 Err(error) => Err(error),
@@ -223,7 +233,7 @@ pub(super) async fn read<T>(
     shared: &Shared,
     work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>,
 ) -> Result<T, SqlError> {
-    let (began, mut pause) = (std::time::Instant::now(), PAUSES.0);
+    let (began, mut pause) = (Instant::now(), PAUSES.0);
     loop {
         let done = match shared.connections.acquire(shared.options.patience).await {
             Err(error) => Err(error),

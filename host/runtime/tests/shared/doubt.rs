@@ -145,3 +145,32 @@ pub(crate) fn r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterward
     write(&store, 2, &durable);
     assert_eq!(everything(&store, "r").len(), 3);
 }
+
+/// R17: a commit without an end is repeated. Callers that wait behind it get an error after the patience of the store.
+pub(crate) fn r17_callers_behind_a_commit_without_an_end_get_an_error(backend: &Backend) {
+    let (server, database) = server(backend);
+    let proxy = Proxy::to(server.port);
+    let options = Options { patience: Duration::from_millis(500), ..Options::default() };
+    let store = Arc::new(SharedStore::open(&server.url_by(proxy.port, database), options).unwrap());
+    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
+    write(&store, 0, &durable);
+    proxy.does(Does::Hole);
+    store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(1)) });
+    let (told, hears) = std::sync::mpsc::channel();
+    for asks_for_any in [true, false] {
+        let (store, told) = (store.clone(), told.clone());
+        std::thread::spawn(move || {
+            let found = match asks_for_any {
+                true => store.work(&tenant(), 0, 1).is_ok(),
+                false => store.claim(&tenant(), &"other".into()).is_some(),
+            };
+            told.send(found)
+        });
+    }
+    for _ in 0..2 {
+        assert_eq!(hears.recv_timeout(Duration::from_secs(10)), Ok(false));
+    }
+    proxy.does(Does::Carry);
+    wait_for("the end of the commit", || (durable.next_seq() > 1).then_some(()));
+    assert!(store.work(&tenant(), 0, 1).is_ok());
+}

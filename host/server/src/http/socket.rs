@@ -84,7 +84,7 @@ async fn converse(mut socket: WebSocket, request: Request, run: RunId, mut watch
                 None => break,
             },
             heard = socket.recv() => match heard {
-                Some(Ok(Message::Text(line))) => socket.send(text(obey(&request, &run, line.as_bytes()).await)).await,
+                Some(Ok(Message::Text(line))) => socket.send(text(handle(&request, &run, line.as_bytes()).await)).await,
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 Some(Ok(_)) => Ok(()),
             },
@@ -102,7 +102,7 @@ fn text(text: String) -> Message {
 }
 
 /// Executes the command in a message if the caller has its scope, and returns the answer.
-async fn obey(request: &Request, run: &RunId, line: &[u8]) -> String {
+async fn handle(request: &Request, run: &RunId, line: &[u8]) -> String {
     let (id, command) = read(line);
     let outcome = match command {
         Err(error) => Err((error.code(), error.to_string())),

@@ -16,7 +16,7 @@ use super::identity::Identify;
 use flowcell_platform::{
     FlowLibrary, Host,
     supervisor::{AdmissionQueue, AdmitError, Overflow},
-    triggers::Owners,
+    triggers::TriggerTenants,
 };
 
 /// The tenants of a server, and everything that is needed to start their runs.
@@ -46,7 +46,7 @@ impl TenantDirectory {
     }
 }
 
-impl Owners for TenantDirectory {
+impl TriggerTenants for TenantDirectory {
     fn tenants(&self) -> Vec<Tenant> {
         self.identity.tenants()
     }

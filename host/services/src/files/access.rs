@@ -14,10 +14,10 @@ use flowcell_contract::{
 
 use super::{
     FileGrants, Limits,
+    failures::failed,
     path::{self, FilePath},
     quota::{Quota, Used},
     root::open_or_make,
-    trouble::failed,
 };
 use crate::code;
 

@@ -7,7 +7,7 @@ use cap_std::fs::Dir;
 use flowcell_contract::{Failure, Tenant};
 use parking_lot::Mutex;
 
-use super::{Limits, trouble::failed};
+use super::{Limits, failures::failed};
 use crate::code;
 
 /// Number of changes after which the folder is counted again, because other programs may change files too.

@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{BlobRef, Json, Value};
 
 use super::COST_USD;
-use crate::{code, model::trouble::Trouble, redaction::Redaction};
+use crate::{code, model::attempt_error::AttemptError, redaction::Redaction};
 
 /// An image of an answer.
 pub(super) enum Made {
@@ -27,13 +27,14 @@ impl Answer {
         count: u64,
         usd: impl Fn(u64) -> Option<f64>,
         redaction: &Redaction,
-    ) -> Result<Answer, Trouble> {
-        let text = std::str::from_utf8(bytes).map_err(|_| Trouble::nonsense("the answer is not JSON"))?;
-        let json = Json::parse(text).map_err(|error| Trouble::nonsense(format!("the answer is not JSON: {error}")))?;
+    ) -> Result<Answer, AttemptError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| AttemptError::nonsense("the answer is not JSON"))?;
+        let json =
+            Json::parse(text).map_err(|error| AttemptError::nonsense(format!("the answer is not JSON: {error}")))?;
         let data = json.get("data").and_then(Json::as_array).filter(|data| !data.is_empty());
-        let data = data.ok_or_else(|| Trouble::nonsense("the answer has no images"))?;
+        let data = data.ok_or_else(|| AttemptError::nonsense("the answer has no images"))?;
         if data.len() as u64 > count {
-            return Err(Trouble::nonsense(format!(
+            return Err(AttemptError::nonsense(format!(
                 "the answer has {} images, but the request was for {count}",
                 data.len()
             )));
@@ -58,15 +59,16 @@ impl Answer {
     }
 }
 
-fn made(one: &Json) -> Result<Made, Trouble> {
+fn made(one: &Json) -> Result<Made, AttemptError> {
     let text = |name| one.get(name).and_then(Json::as_str);
     match (text("b64_json"), text("url")) {
         (Some(text), _) => {
-            let bytes = STANDARD.decode(text).map_err(|_| Trouble::nonsense("an image of the answer is not base64"))?;
+            let bytes =
+                STANDARD.decode(text).map_err(|_| AttemptError::nonsense("an image of the answer is not base64"))?;
             Ok(Made::Bytes(bytes))
         }
         (None, Some(url)) => Ok(Made::At(url.to_owned())),
-        (None, None) => Err(Trouble::nonsense("an image of the answer has neither `b64_json` nor `url`")),
+        (None, None) => Err(AttemptError::nonsense("an image of the answer has neither `b64_json` nor `url`")),
     }
 }
 
@@ -79,6 +81,6 @@ fn about(answer: &Json, one: &Json, usd: Option<f64>) -> Json {
 }
 
 /// Returns the failure for an answer or an image above its limit.
-pub(super) fn too_large(what: &str, limit: usize) -> Trouble {
-    Trouble::new(code::MODEL_BAD_RESPONSE, format!("{what} is larger than {limit} bytes"))
+pub(super) fn too_large(what: &str, limit: usize) -> AttemptError {
+    AttemptError::new(code::MODEL_BAD_RESPONSE, format!("{what} is larger than {limit} bytes"))
 }

@@ -20,7 +20,7 @@ use crate::{
     egress::{Destination, OriginGrants},
     model::{
         Dialect, Wait,
-        trouble::{self, Report, Trouble},
+        attempt_error::{self, AttemptError, Report},
     },
     redaction::Redaction,
     secret::Key,
@@ -88,17 +88,17 @@ impl<'a> Exchange<'a> {
         let images = self.images;
         for attempt in 1.. {
             self.progress = Progress::Unsent;
-            let trouble = match self.attempt(&kind, &body).await {
+            let failed = match self.attempt(&kind, &body).await {
                 Ok(made) => return Ok(made),
-                Err(trouble) => trouble,
+                Err(failed) => failed,
             };
             self.break_off();
             let again = self.outgoing.effect != Effect::Once || !self.may_have_happened();
-            if !trouble.failure.retryable || !again || attempt > images.profile.max_retries() {
-                return Err(trouble.failure);
+            if !failed.failure.retryable || !again || attempt > images.profile.max_retries() {
+                return Err(failed.failure);
             }
-            let usual = trouble::usual_wait(attempt, images.clock.chance());
-            images.clock.sleep(Wait::Backoff, trouble.wait.unwrap_or(usual)).await;
+            let usual = attempt_error::usual_wait(attempt, images.clock.chance());
+            images.clock.sleep(Wait::Backoff, failed.wait.unwrap_or(usual)).await;
         }
         Err(Failure::new(code::MODEL_OVERLOADED, "all attempts failed"))
     }
@@ -129,7 +129,7 @@ impl<'a> Exchange<'a> {
         Ok((kind, Bytes::from(bytes)))
     }
 
-    async fn attempt(&mut self, kind: &str, body: &Bytes) -> Result<Value, Trouble> {
+    async fn attempt(&mut self, kind: &str, body: &Bytes) -> Result<Value, AttemptError> {
         let images = self.images;
         let key = match &images.endpoint.key {
             Some(source) => Some(source.read(&images.environment, code::MODEL_AUTH).await?),
@@ -143,7 +143,7 @@ impl<'a> Exchange<'a> {
         let message = self.message(key.as_ref(), kind, body)?;
         let tenant = &self.outgoing.caller.tenant;
         let sent = images.client.send(tenant, &to, message, &mut self.progress).await;
-        let answer = sent.map_err(|failure| trouble::of_exchange(failure, false))?;
+        let answer = sent.map_err(|failure| attempt_error::of_exchange(failure, false))?;
         if answer.status != StatusCode::OK {
             return Err(self.refused(answer, hide).await);
         }
@@ -153,10 +153,10 @@ impl<'a> Exchange<'a> {
         let answer = Answer::read(&bytes, self.request.count(), usd, &redaction)?;
         // The images exist now: another attempt would make others.
         let kept = self.kept(answer, &to, &redaction).await;
-        kept.map_err(|trouble| Failure { retryable: false, ..redaction.failure(trouble.failure) }.into())
+        kept.map_err(|failed| Failure { retryable: false, ..redaction.failure(failed.failure) }.into())
     }
 
-    fn message(&self, key: Option<&Key>, kind: &str, body: &Bytes) -> Result<Message, Trouble> {
+    fn message(&self, key: Option<&Key>, kind: &str, body: &Bytes) -> Result<Message, AttemptError> {
         let mut headers = plain_headers("application/json");
         let value = |text: &str| {
             let unsendable = |_| Failure::new(code::MODEL_INVALID_REQUEST, "a header of the call is invalid");
@@ -174,17 +174,22 @@ impl<'a> Exchange<'a> {
     }
 
     /// Converts an answer that reports an error.
-    async fn refused(&self, answer: client::Answer, hide: impl Fn(&str) -> String) -> Trouble {
+    async fn refused(&self, answer: client::Answer, hide: impl Fn(&str) -> String) -> AttemptError {
         let (status, headers) = (answer.status, answer.headers.clone());
         let text = whole(answer, MAX_ERROR, "the answer").await.unwrap_or_default();
         let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();
-        let mut trouble = report.trouble(Some(status), hide);
-        trouble.wait = trouble::asked_wait(&headers, Dialect::Chat, self.images.clock.now());
-        trouble
+        let mut failed = report.attempt_error(Some(status), hide);
+        failed.wait = attempt_error::asked_wait(&headers, Dialect::Chat, self.images.clock.now());
+        failed
     }
 
     /// Stores the images of an answer as files.
-    async fn kept(&self, mut answer: Answer, endpoint: &Destination, redaction: &Redaction) -> Result<Value, Trouble> {
+    async fn kept(
+        &self,
+        mut answer: Answer,
+        endpoint: &Destination,
+        redaction: &Redaction,
+    ) -> Result<Value, AttemptError> {
         let mut kept = Vec::new();
         for made in std::mem::take(&mut answer.made) {
             let bytes = match made {
@@ -193,31 +198,31 @@ impl<'a> Exchange<'a> {
             };
             let bytes = redaction.many_bytes(bytes).await?;
             let mime = picture::media_type(&bytes);
-            let mime = mime.ok_or_else(|| Trouble::nonsense("the content is not PNG, JPEG, GIF, WebP or AVIF"))?;
+            let mime = mime.ok_or_else(|| AttemptError::nonsense("the content is not PNG, JPEG, GIF, WebP or AVIF"))?;
             kept.push(self.images.files.put(&self.outgoing.caller.tenant, bytes, mime.to_owned()).await?);
         }
         Ok(answer.files(kept, self.request.count()))
     }
 
     /// Loads an image from a URL. The key is only for the endpoint, and is not sent.
-    async fn fetched(&self, url: &str, endpoint: &Destination) -> Result<Vec<u8>, Trouble> {
+    async fn fetched(&self, url: &str, endpoint: &Destination) -> Result<Vec<u8>, AttemptError> {
         let (client, tenant) = (&self.images.client, &self.outgoing.caller.tenant);
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
         if !origin.starts_with("https://") && origin != endpoint.origin().to_string() {
-            return Err(Trouble::nonsense(
+            return Err(AttemptError::nonsense(
                 "the answer has the URL of an image that is neither `https` nor at the endpoint",
             ));
         }
         let grant =
-            origin.parse().map_err(|why| Trouble::nonsense(format!("the URL of an image is invalid: {why}")))?;
+            origin.parse().map_err(|why| AttemptError::nonsense(format!("the URL of an image is invalid: {why}")))?;
         let to = client.egress().admit(url, &OriginGrants::from_iter([grant]))?;
         let message =
             Message { method: Method::GET, headers: plain_headers("image/*"), body: Bytes::new(), reuse: true };
         let sent = client.send(tenant, &to, message, &mut Progress::default()).await;
-        let answer = sent.map_err(|failure| trouble::of_exchange(failure, false))?;
+        let answer = sent.map_err(|failure| attempt_error::of_exchange(failure, false))?;
         if answer.status != StatusCode::OK {
             let message = format!("the server of an image answered with the status {}", answer.status.as_u16());
-            return Err(Trouble::nonsense(message));
+            return Err(AttemptError::nonsense(message));
         }
         whole(answer, MAX_IMAGE, "the image").await
     }
@@ -233,13 +238,13 @@ fn plain_headers(accept: &'static str) -> HeaderMap {
 }
 
 /// Reads a body to its end.
-async fn whole(answer: client::Answer, limit: usize, what: &str) -> Result<Vec<u8>, Trouble> {
+async fn whole(answer: client::Answer, limit: usize, what: &str) -> Result<Vec<u8>, AttemptError> {
     let client::Answer { headers, mut body, .. } = answer;
     if !client::encodings(&headers).is_empty() {
-        return Err(Trouble::nonsense(format!("{what} is encoded, which the host did not request")));
+        return Err(AttemptError::nonsense(format!("{what} is encoded, which the host did not request")));
     }
     let mut bytes = Vec::new();
-    while let Some(piece) = body.next().await.map_err(|failure| trouble::of_exchange(failure, true))? {
+    while let Some(piece) = body.next().await.map_err(|failure| attempt_error::of_exchange(failure, true))? {
         if bytes.len() + piece.len() > limit {
             return Err(too_large(what, limit));
         }

@@ -23,12 +23,12 @@ use rmcp::{
 
 use super::{
     child::{self, Child},
+    failures,
     host::Host,
     http::Posts,
     servers::{Address, Program, Server, Way},
     stdio::Stdio,
     tool::{self, Tool},
-    trouble,
     watch::{ProgressReport, Watch},
 };
 use crate::{client::Client, code, redaction::Redaction, secret::Environment};
@@ -100,7 +100,7 @@ impl Connection {
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
         let served = Host.serve_with_lifecycle(transport, lifecycle).await;
-        let service = served.map_err(|error| trouble::of_start(&error, &watch))?;
+        let service = served.map_err(|error| failures::of_start(&error, &watch))?;
         Ok(Connection { service, watch, tools: Mutex::default(), _child: child })
     }
 
@@ -139,7 +139,7 @@ impl Connection {
             let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
             let ServerResult::ListToolsResult(page) = self.ask(ClientRequest::ListToolsRequest(request), None).await?
             else {
-                return Err(trouble::nonsense());
+                return Err(failures::nonsense());
             };
             let lives = page.ttl_ms.map(Duration::from_millis);
             tool::extend(&mut tools, page.tools, &self.watch.redaction)?;
@@ -180,14 +180,14 @@ impl Connection {
             }
             // A result without any members counts as success without content.
             ServerResult::EmptyResult(_) => Ok(CallToolResult::success(Vec::new())),
-            _ => Err(trouble::nonsense()),
+            _ => Err(failures::nonsense()),
         }
     }
 
     async fn ask(&self, request: ClientRequest, telling: Option<ProgressReport>) -> Result<ServerResult, Failure> {
         let peer = self.service.peer();
         let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
-        let handle = sent.map_err(|error| trouble::of_request(error, None, &self.watch))?;
+        let handle = sent.map_err(|error| failures::of_request(error, None, &self.watch))?;
         let (token, id) = (handle.progress_token.clone(), handle.id.clone());
         if let Some(telling) = telling {
             self.watch.begin(token.clone(), telling);
@@ -195,7 +195,7 @@ impl Connection {
         let mut open = Open { peer, watch: &self.watch, token, id, answered: false };
         let answer = handle.await_response().await;
         open.answered = true;
-        answer.map_err(|error| trouble::of_request(error, Some(&open.id), &self.watch))
+        answer.map_err(|error| failures::of_request(error, Some(&open.id), &self.watch))
     }
 }
 

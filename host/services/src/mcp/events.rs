@@ -10,7 +10,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
 use sse_stream::Sse;
 
-use super::{MAX_ANSWER, MAX_LINE, read_message, trouble::of_exchange, watch::Watch};
+use super::{MAX_ANSWER, MAX_LINE, failures::of_exchange, read_message, watch::Watch};
 use crate::{
     client::Body,
     code,

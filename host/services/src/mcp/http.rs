@@ -18,9 +18,10 @@ use sse_stream::Sse;
 use tokio::time::Instant;
 
 use super::{
-    MAX_ANSWER, events, read_message,
+    MAX_ANSWER, events,
+    failures::{CarriedFailure, of_exchange, of_status},
+    read_message,
     servers::Address,
-    trouble::{Trouble, of_exchange, of_status},
     watch::Watch,
 };
 use crate::{
@@ -41,11 +42,11 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
-type Troubled = StreamableHttpError<Trouble>;
+type Troubled = StreamableHttpError<CarriedFailure>;
 type Events = BoxStream<'static, Result<Sse, sse_stream::Error>>;
 
-fn trouble(failure: Failure) -> Troubled {
-    StreamableHttpError::Client(Trouble(failure))
+fn carried(failure: Failure) -> Troubled {
+    StreamableHttpError::Client(CarriedFailure(failure))
 }
 
 /// Sends messages to one address.
@@ -89,7 +90,7 @@ impl Posts {
         body: Bytes,
     ) -> Result<Answer, Troubled> {
         let Parts { client, url, origin, headers, watch, .. } = &*self.0;
-        let to = client.egress().admit(url, origin).map_err(trouble)?;
+        let to = client.egress().admit(url, origin).map_err(carried)?;
         let mut all = HeaderMap::new();
         all.insert(ACCEPT, HeaderValue::from_static(accept));
         // A compressed answer could be a decompression bomb.
@@ -103,14 +104,14 @@ impl Posts {
         // The server may be about to close a reused connection. It would then be unknown if a call was made.
         let message = Message { method, headers: all, body, reuse: false };
         let sent = client.send(&Tenant::local(), &to, message, &mut Progress::default()).await;
-        let answer = sent.map_err(|failure| trouble(of_exchange(failure)))?;
+        let answer = sent.map_err(|failure| carried(of_exchange(failure)))?;
         match answer.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let message = format!("the server refused the key ({})", answer.status.as_u16());
                 let failure = Failure::new(code::MCP_AUTH, message);
                 // The next connection reads the key again.
                 watch.end(failure.clone());
-                Err(trouble(failure))
+                Err(carried(failure))
             }
             _ => Ok(answer),
         }
@@ -135,7 +136,7 @@ impl Posts {
             (Some(error), Some(id)) => {
                 Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, Some(id)), None))
             }
-            _ => Err(trouble(of_status(status))),
+            _ => Err(carried(of_status(status))),
         }
     }
 
@@ -159,19 +160,19 @@ impl Posts {
         if !kind.eq_ignore_ascii_case(JSON) {
             let message = "the answer is neither JSON nor a stream of events; check that this is the address of an \
                            MCP server";
-            return Err(trouble(Failure::new(code::MCP_PROTOCOL, message)));
+            return Err(carried(Failure::new(code::MCP_PROTOCOL, message)));
         }
-        let bytes = read(body, MAX_ANSWER).await.map_err(trouble)?;
-        let answer = read_message(&bytes, "the answer is not a message").map_err(trouble)?;
+        let bytes = read(body, MAX_ANSWER).await.map_err(carried)?;
+        let answer = read_message(&bytes, "the answer is not a message").map_err(carried)?;
         match events::answers(&answer, &id) {
             true => Ok(StreamableHttpPostResponse::Json(answer, session)),
-            false => Err(trouble(Failure::new(code::MCP_PROTOCOL, "the answer is for another request"))),
+            false => Err(carried(Failure::new(code::MCP_PROTOCOL, "the answer is for another request"))),
         }
     }
 }
 
 impl StreamableHttpClient for Posts {
-    type Error = Trouble;
+    type Error = CarriedFailure;
 
     async fn post_message(
         &self,
@@ -225,7 +226,7 @@ impl StreamableHttpClient for Posts {
                 plain(&answer.headers)?;
                 Ok(events::of(answer.body, None, self.0.watch.clone()))
             }
-            status if status.is_server_error() => Err(trouble(of_status(status))),
+            status if status.is_server_error() => Err(carried(of_status(status))),
             _ => Err(StreamableHttpError::ServerDoesNotSupportSse),
         }
     }
@@ -237,7 +238,7 @@ fn plain(headers: &HeaderMap) -> Result<(), Troubled> {
         true => Ok(()),
         false => {
             let message = "the server encoded its answer, which the host did not request";
-            Err(trouble(Failure::new(code::MCP_PROTOCOL, message)))
+            Err(carried(Failure::new(code::MCP_PROTOCOL, message)))
         }
     }
 }
@@ -246,7 +247,7 @@ fn with_session(headers: HashMap<HeaderName, HeaderValue>, session: Option<Arc<s
     let mut own: HeaderMap = headers.into_iter().collect();
     if let Some(session) = session {
         let value = HeaderValue::from_str(&session)
-            .map_err(|_| trouble(Failure::new(code::MCP_PROTOCOL, "the id of the session is not a valid header")))?;
+            .map_err(|_| carried(Failure::new(code::MCP_PROTOCOL, "the id of the session is not a valid header")))?;
         own.insert(SESSION, value);
     }
     Ok(own)

@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 
 use super::{
     connection::Connection,
+    failures,
     servers::{Server, Way},
-    trouble,
 };
 use crate::{client::Client, code, secret::Environment};
 
@@ -48,7 +48,7 @@ impl Link {
             let opened = tokio::time::timeout(server.start, Connection::open(&server, &client, &environment)).await;
             match opened {
                 Ok(Ok(connection)) => Ok(Arc::new(connection)),
-                Ok(Err(failure)) => Err(trouble::not_connected(failure)),
+                Ok(Err(failure)) => Err(failures::not_connected(failure)),
                 Err(_) => {
                     let message = format!("the server was not ready within {} ms", server.start.as_millis());
                     Err(Failure::retryable(code::MCP_CONNECT, message))

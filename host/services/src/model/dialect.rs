@@ -11,13 +11,13 @@ use flowcell_contract::{Failure, Json, Object};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
+    attempt_error::AttemptError,
     delta_buffer::Delta,
     price::{Spent, Usage},
     profile::{Dialect, Profile},
     reply::{Blocks, Outcome},
     request::{Image, Request, Source},
     shape::wrong,
-    trouble::Trouble,
 };
 use crate::{code, secret::Key, sse::Event};
 
@@ -54,7 +54,7 @@ pub(super) trait Assembly: Send {
     fn used(&self) -> Used;
 
     /// Returns the reply. The caller calls this once the reply is complete.
-    fn finish(&mut self, blocks: &mut Blocks) -> Result<Outcome, Trouble>;
+    fn finish(&mut self, blocks: &mut Blocks) -> Result<Outcome, AttemptError>;
 }
 
 /// The reason that a stream cannot continue.

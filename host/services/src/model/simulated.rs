@@ -16,13 +16,13 @@ use std::{sync::Arc, time::Duration};
 use flowcell_contract::{Failure, Json, yaml_error};
 
 use super::{
+    attempt_error::AttemptError,
     clock::{Clock, Wait},
     delta_buffer::{Delta, DeltaBuffer},
     price::{Spent, Usage, estimated_tokens},
     reply::{Blocks, Outcome, Stop},
     request::{Request, Role},
     script::{Entry, ScriptedError},
-    trouble::Trouble,
 };
 use crate::code;
 
@@ -62,7 +62,7 @@ impl Script {
         clock: &dyn Clock,
         deltas: &mut DeltaBuffer,
         blocks: &mut Blocks,
-    ) -> Result<Played, Trouble> {
+    ) -> Result<Played, AttemptError> {
         let fallback = Entry::default();
         let entry = self.entry(request).unwrap_or(&fallback);
         pause(clock, entry.delay_ms).await;
@@ -102,10 +102,10 @@ fn turns_since(request: &Request, asked: &str) -> usize {
     later.filter(|message| message.role == Role::Assistant).count()
 }
 
-fn failed(error: &ScriptedError) -> Trouble {
+fn failed(error: &ScriptedError) -> AttemptError {
     let message = error.message.as_deref().unwrap_or("the script simulates this failure");
     let wait = error.retry_after_ms.map(Duration::from_millis);
-    Trouble { wait, ..Trouble::new(&error.code, message) }
+    AttemptError { wait, ..AttemptError::new(&error.code, message) }
 }
 
 async fn unscripted(request: &Request) -> Result<String, Failure> {

@@ -9,6 +9,7 @@ use flowcell_contract::{Effect, Failure, Json, Outgoing, Value, code as codes};
 use futures_util::future::{Either, select};
 
 use super::{
+    attempt_error::{self, AttemptError},
     clock::{Clock, Wait},
     delta_buffer::DeltaBuffer,
     dialect::{Asked, Assembly, Pictures},
@@ -18,7 +19,6 @@ use super::{
     reply::{Blocks, Outcome},
     request::{Block, Image, Request, Source},
     shape::wrong,
-    trouble::{self, Trouble},
 };
 use crate::{
     client::{Client, Progress},
@@ -119,7 +119,7 @@ impl Turn {
             None => {
                 state.settle(false);
                 let message = format!("the turn took longer than {} ms", within.as_millis());
-                Err(self.told(&state, self.once(&state, Trouble::new(code::MODEL_TIMEOUT, message).failure)))
+                Err(self.told(&state, self.once(&state, AttemptError::new(code::MODEL_TIMEOUT, message).failure)))
             }
         }
     }
@@ -142,24 +142,24 @@ impl Turn {
         let mut blocks = Blocks::new(self.provider.name.clone(), &self.request, &self.outgoing.key);
         loop {
             state.begin_attempt(profile.dialect);
-            let trouble = match self.attempt(state, &mut blocks).await {
+            let failed = match self.attempt(state, &mut blocks).await {
                 Ok(outcome) => {
                     state.deltas.end();
                     state.settle(true);
                     return Ok(outcome);
                 }
-                Err(trouble) => trouble,
+                Err(failed) => failed,
             };
             state.settle(false);
-            let usual = trouble::usual_wait(state.attempts, self.clock.chance());
-            let wait = trouble.wait.unwrap_or(usual);
+            let usual = attempt_error::usual_wait(state.attempts, self.clock.chance());
+            let wait = failed.wait.unwrap_or(usual);
             let gone = self.clock.now().duration_since(begin).unwrap_or_default();
             let late = gone.saturating_add(wait) >= profile.timeout();
-            if !self.may_repeat(state, &trouble.failure) || late {
-                return Err(self.once(state, after(trouble)));
+            if !self.may_repeat(state, &failed.failure) || late {
+                return Err(self.once(state, after(failed)));
             }
-            tracing::debug!(provider = %self.provider.name, reason = %trouble.failure.code, "retrying a turn");
-            state.deltas.retry(state.attempts + 1, &trouble.failure.code, wait);
+            tracing::debug!(provider = %self.provider.name, reason = %failed.failure.code, "retrying a turn");
+            state.deltas.retry(state.attempts + 1, &failed.failure.code, wait);
             self.clock.sleep(Wait::Backoff, wait).await;
         }
     }
@@ -169,7 +169,7 @@ impl Turn {
         failure.retryable && allowed && state.attempts <= self.provider.profile.max_retries
     }
 
-    async fn attempt(&self, state: &mut State, blocks: &mut Blocks) -> Result<Outcome, Trouble> {
+    async fn attempt(&self, state: &mut State, blocks: &mut Blocks) -> Result<Outcome, AttemptError> {
         match self.provider.profile.dialect {
             Dialect::Simulated => {
                 let script = &self.provider.script;
@@ -183,7 +183,9 @@ impl Turn {
                 let finished = state.assembly.finish(blocks);
                 match finished {
                     Ok(outcome) => Ok(outcome.without(&redaction)),
-                    Err(Trouble { failure, wait }) => Err(Trouble { failure: redaction.failure(failure), wait }),
+                    Err(AttemptError { failure, wait }) => {
+                        Err(AttemptError { failure: redaction.failure(failure), wait })
+                    }
                 }
             }
         }
@@ -269,9 +271,9 @@ impl Turn {
 }
 
 /// Adds the time until the next permitted request to a failure.
-fn after(trouble: Trouble) -> Failure {
-    let wait = trouble.wait.map(|wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-    Failure { retry_after_ms: wait.filter(|_| trouble.failure.retryable), ..trouble.failure }
+fn after(failed: AttemptError) -> Failure {
+    let wait = failed.wait.map(|wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    Failure { retry_after_ms: wait.filter(|_| failed.failure.retryable), ..failed.failure }
 }
 
 fn with(details: Option<Json>, name: &str, value: Json) -> Option<Json> {

@@ -146,10 +146,10 @@ async fn speak(program: Program, outbox: Arc<Outbox>, state: Arc<ChannelState>) 
     match tokio::time::timeout(grace, life.ended()).await {
         Ok(how) if early => {
             let rest = lost.map(|(run, seq)| format!("; `flowcell runs events {run} --from {seq}` prints the others"));
-            state.trouble(&format!("ended before the run ({how}){}", rest.unwrap_or_default()));
+            state.report(&format!("ended before the run ({how}){}", rest.unwrap_or_default()));
         }
         Ok(_) => {}
-        Err(_) => state.trouble(&format!("did not end within {} s after the run and was killed", GRACE.as_secs())),
+        Err(_) => state.report(&format!("did not end within {} s after the run and was killed", GRACE.as_secs())),
     }
     // Its child processes end with it, and so do their output streams.
     drop(life);
@@ -184,7 +184,7 @@ async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>,
             Line::Whole(line) if line.trim_ascii().is_empty() => continue,
             Line::Whole(line) => {
                 state.ending.lock().asking = true;
-                verb::obey(&line, hub).await
+                verb::handle(&line, hub).await
             }
             Line::Cut(_) => verb::too_long(),
         };
@@ -243,7 +243,7 @@ impl ChannelState {
         }
     }
 
-    fn trouble(&self, what: &str) {
+    fn report(&self, what: &str) {
         (self.notices)(Notice::Trouble(format!("the channel `{}` {what}", self.name)));
     }
 }

@@ -43,7 +43,7 @@ impl VerbError {
 
 /// Executes the verb of a line. Returns the answer line: `{ "type": "channel:answer", "id"?, "ok": true }`, or `ok`
 /// false with an `error`.
-pub(super) async fn obey(line: &[u8], hub: &Hub) -> Value {
+pub(super) async fn handle(line: &[u8], hub: &Hub) -> Value {
     let (id, command) = read(line);
     let outcome = match command {
         Ok(command) => hub.request(command).await.map_err(VerbError::from),

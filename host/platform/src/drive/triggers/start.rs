@@ -6,7 +6,7 @@ use flowcell_runtime::{OpenError, RunOptions};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Owners,
+    TriggerTenants,
     live::Live,
     rate::{CHAINED_A_SECOND, CHAINED_AT_ONCE},
 };
@@ -77,7 +77,7 @@ pub(super) fn short(what: &str) -> String {
 }
 
 /// Starts the flow of a trigger, unless this start was made before.
-pub(super) async fn start(owners: &dyn Owners, host: &Host, live: &Live, start: Start) -> Outcome {
+pub(super) async fn start(owners: &dyn TriggerTenants, host: &Host, live: &Live, start: Start) -> Outcome {
     let (library, run) = (owners.library(host.tenant()), start.run.clone());
     let (blocking, flow) = (host.clone(), live.flow.clone());
     let input = input(live, start.about);

@@ -11,10 +11,10 @@ use hyper::{
 
 use super::{
     super::{
+        attempt_error::{self, AttemptError, Report},
         clock::Wait,
         delta_buffer::Delta,
         dialect::{self, Interrupted},
-        trouble::{self, Report, Trouble},
     },
     State, Turn,
 };
@@ -42,7 +42,7 @@ const REQUEST_IDS: [&str; 2] = ["request-id", "x-request-id"];
 impl Turn {
     /// Sends the request and reads the whole stream. Afterwards the assembled reply is complete. Returns the redaction
     /// of the key that the request carried.
-    pub(super) async fn exchange(&self, state: &mut State) -> Result<Redaction, Trouble> {
+    pub(super) async fn exchange(&self, state: &mut State) -> Result<Redaction, AttemptError> {
         let key = match &self.provider.key {
             Some(source) => Some(source.read(&self.environment, code::MODEL_AUTH).await?),
             None => None,
@@ -54,21 +54,23 @@ impl Turn {
         let message = self.message(key.as_ref(), state)?;
         let tenant = &self.outgoing.caller.tenant;
         let sent = self.client.send(tenant, &to, message, &mut state.progress).await;
-        let answer = sent.map_err(|failure| trouble::of_exchange(failure, false))?;
-        state.request_id = request_id(&answer.headers).map(|id| trouble::readable(&hide(id)));
+        let answer = sent.map_err(|failure| attempt_error::of_exchange(failure, false))?;
+        state.request_id = request_id(&answer.headers).map(|id| attempt_error::readable(&hide(id)));
         if answer.status != StatusCode::OK {
             return Err(self.refused(answer, hide).await);
         }
         check_head(&answer.headers)?;
         match self.read(answer.body, state).await {
             Ok(()) => Ok(redaction),
-            Err(Unread::Trouble(trouble)) => Err(trouble),
-            Err(Unread::Interrupted(Interrupted::Reported(error))) => Err(Report::read(&error).trouble(None, hide)),
-            Err(Unread::Interrupted(Interrupted::Nonsense(why))) => Err(Trouble::nonsense(hide(&why))),
+            Err(Unread::Failed(failed)) => Err(failed),
+            Err(Unread::Interrupted(Interrupted::Reported(error))) => {
+                Err(Report::read(&error).attempt_error(None, hide))
+            }
+            Err(Unread::Interrupted(Interrupted::Nonsense(why))) => Err(AttemptError::nonsense(hide(&why))),
         }
     }
 
-    fn message(&self, key: Option<&Key>, state: &State) -> Result<Message, Trouble> {
+    fn message(&self, key: Option<&Key>, state: &State) -> Result<Message, AttemptError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         // A compressed answer could be a decompression bomb, and text streams are small.
@@ -82,17 +84,17 @@ impl Turn {
     }
 
     /// Converts an answer that is not a stream.
-    async fn refused(&self, answer: Answer, hide: impl Fn(&str) -> String) -> Trouble {
+    async fn refused(&self, answer: Answer, hide: impl Fn(&str) -> String) -> AttemptError {
         let Answer { status, headers, body } = answer;
         let text = self.error_body(body).await;
         let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();
-        let mut trouble = report.trouble(Some(status), hide);
-        trouble.wait = trouble::asked_wait(&headers, self.provider.profile.dialect, self.clock.now());
-        let hopeless = [code::MODEL_QUOTA, code::MODEL_AUTH].contains(&trouble.failure.code.as_str());
-        if let Some(again) = trouble::should_retry(&headers).filter(|_| !hopeless) {
-            trouble.failure.retryable = again;
+        let mut failed = report.attempt_error(Some(status), hide);
+        failed.wait = attempt_error::asked_wait(&headers, self.provider.profile.dialect, self.clock.now());
+        let hopeless = [code::MODEL_QUOTA, code::MODEL_AUTH].contains(&failed.failure.code.as_str());
+        if let Some(again) = attempt_error::should_retry(&headers).filter(|_| !hopeless) {
+            failed.failure.retryable = again;
         }
-        trouble
+        failed
     }
 
     /// Reads an error body, as far as it arrives.
@@ -125,7 +127,7 @@ impl Turn {
                 }
             }
             if state.assembly.used().written > MAX_WRITTEN {
-                return Err(Trouble::nonsense(format!("the reply is larger than {MAX_WRITTEN} bytes")).into());
+                return Err(AttemptError::nonsense(format!("the reply is larger than {MAX_WRITTEN} bytes")).into());
             }
             if state.assembly.is_complete() {
                 tokio::spawn(read_rest(body));
@@ -133,9 +135,11 @@ impl Turn {
             }
         }
         if !state.assembly.may_end() {
-            return Err(
-                Trouble::new(code::MODEL_STREAM_TRUNCATED, "the stream ended before the end of the reply").into()
-            );
+            return Err(AttemptError::new(
+                code::MODEL_STREAM_TRUNCATED,
+                "the stream ended before the end of the reply",
+            )
+            .into());
         }
         if !state.assembly.is_complete() {
             tracing::debug!(provider = %self.provider.name, "a stream ended without its last event");
@@ -152,10 +156,10 @@ impl Turn {
                 biased;
                 // This branch comes first, so that a stream without pauses is reported too.
                 () = state.deltas.tick() => {}
-                piece = body.next() => return piece.map_err(|failure| trouble::of_exchange(failure, true).into()),
+                piece = body.next() => return piece.map_err(|failure| attempt_error::of_exchange(failure, true).into()),
                 () = &mut idle => {
                     let message = format!("the provider sent nothing for {} ms", within.as_millis());
-                    return Err(Trouble::new(code::MODEL_TIMEOUT, message).into());
+                    return Err(AttemptError::new(code::MODEL_TIMEOUT, message).into());
                 }
             }
         }
@@ -164,13 +168,13 @@ impl Turn {
 
 /// The reason that a stream was not read to its end.
 enum Unread {
-    Trouble(Trouble),
+    Failed(AttemptError),
     Interrupted(Interrupted),
 }
 
-impl From<Trouble> for Unread {
-    fn from(trouble: Trouble) -> Unread {
-        Unread::Trouble(trouble)
+impl From<AttemptError> for Unread {
+    fn from(failed: AttemptError) -> Unread {
+        Unread::Failed(failed)
     }
 }
 
@@ -181,21 +185,21 @@ fn unreadable(why: Unreadable) -> Unread {
         Unreadable::Stream => format!("the stream is longer than {} bytes", CAPS.stream),
         Unreadable::Encoding => "the stream is not UTF-8".into(),
     };
-    Trouble::nonsense(message).into()
+    AttemptError::nonsense(message).into()
 }
 
 /// Refuses an answer that is not a stream of events, before reading its body.
-fn check_head(headers: &HeaderMap) -> Result<(), Trouble> {
+fn check_head(headers: &HeaderMap) -> Result<(), AttemptError> {
     let value = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
     let kind = value(CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if kind != "text/event-stream" {
-        return Err(Trouble::nonsense(
+        return Err(AttemptError::nonsense(
             "the answer is not a stream of events; check that this is the address of the provider",
         ));
     }
     match encodings(headers).is_empty() {
         true => Ok(()),
-        false => Err(Trouble::nonsense("the stream is compressed, which the host did not request")),
+        false => Err(AttemptError::nonsense("the stream is compressed, which the host did not request")),
     }
 }
 

@@ -10,10 +10,10 @@ use super::{
 };
 use crate::{
     model::{
+        attempt_error::AttemptError,
         delta_buffer::Delta,
         price::Usage,
         reply::{Blocks, Outcome, Stop, tool_input},
-        trouble::Trouble,
     },
     sse::Event,
 };
@@ -149,7 +149,7 @@ impl Assembly for ChatReply {
         Used { usage: self.usage, cost_usd: self.cost_usd, written: self.written }
     }
 
-    fn finish(&mut self, blocks: &mut Blocks) -> Result<Outcome, Trouble> {
+    fn finish(&mut self, blocks: &mut Blocks) -> Result<Outcome, AttemptError> {
         let mut content: Vec<Json> = self.raw().map(|raw| blocks.raw(raw)).into_iter().collect();
         for text in [&self.text, &self.refusal] {
             if !text.is_empty() {

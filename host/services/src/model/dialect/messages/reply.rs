@@ -7,10 +7,10 @@ use flowcell_contract::{Json, Object};
 use super::super::{Assembly, Interrupted, Used, parsed, text_of, tokens};
 use crate::{
     model::{
+        attempt_error::AttemptError,
         delta_buffer::Delta,
         price::Usage,
         reply::{Blocks, Outcome, Stop, tool_input},
-        trouble::Trouble,
     },
     sse::Event,
 };
@@ -199,7 +199,7 @@ impl Assembly for MessagesReply {
         Used { usage: self.usage.map(|counted| counted.usage()), cost_usd: None, written: self.written }
     }
 
-    fn finish(&mut self, blocks: &mut Blocks) -> Result<Outcome, Trouble> {
+    fn finish(&mut self, blocks: &mut Blocks) -> Result<Outcome, AttemptError> {
         let content: Vec<Json> = self.blocks.values().filter_map(|open| open.block(blocks)).collect();
         let stop = match self.stop.as_deref() {
             Some("max_tokens") => Stop::MaxTokens,

@@ -7,10 +7,10 @@ use flowcell_contract::Json;
 use super::super::{Assembly, Interrupted, Used, parsed, text_of, tokens};
 use crate::{
     model::{
+        attempt_error::AttemptError,
         delta_buffer::Delta,
         price::Usage,
         reply::{Blocks, Outcome, Stop, tool_input},
-        trouble::Trouble,
     },
     sse::Event,
 };
@@ -125,7 +125,7 @@ impl Assembly for ResponsesReply {
         Used { usage: usage.map(usage_of), cost_usd: None, written: self.written }
     }
 
-    fn finish(&mut self, blocks: &mut Blocks) -> Result<Outcome, Trouble> {
+    fn finish(&mut self, blocks: &mut Blocks) -> Result<Outcome, AttemptError> {
         let empty = Json::Null;
         let last = self.last.as_ref().unwrap_or(&empty);
         let items = self.output();

@@ -16,15 +16,15 @@ use crate::code;
 
 /// A failure in the form that the library carries.
 #[derive(Debug)]
-pub(super) struct Trouble(pub(super) Failure);
+pub(super) struct CarriedFailure(pub(super) Failure);
 
-impl fmt::Display for Trouble {
+impl fmt::Display for CarriedFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
     }
 }
 
-impl Error for Trouble {}
+impl Error for CarriedFailure {}
 
 /// Maps the failure of an HTTP exchange to the codes of this module.
 pub(super) fn of_exchange(failure: Failure) -> Failure {
@@ -97,12 +97,12 @@ fn of_answer(error: &ErrorData, watch: &Watch) -> Failure {
 fn of_transport(error: &DynamicTransportError, watch: &Watch) -> Failure {
     let mut source: Option<&(dyn Error + 'static)> = Some(&*error.error);
     while let Some(error) = source {
-        if let Some(StreamableHttpError::Client(Trouble(failure))) =
-            error.downcast_ref::<StreamableHttpError<Trouble>>()
+        if let Some(StreamableHttpError::Client(CarriedFailure(failure))) =
+            error.downcast_ref::<StreamableHttpError<CarriedFailure>>()
         {
             return failure.clone();
         }
-        if let Some(Trouble(failure)) = error.downcast_ref::<Trouble>() {
+        if let Some(CarriedFailure(failure)) = error.downcast_ref::<CarriedFailure>() {
             return failure.clone();
         }
         source = error.source();

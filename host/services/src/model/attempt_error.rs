@@ -21,7 +21,7 @@ const JITTER: f64 = 0.25;
 
 /// A failed attempt.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct AttemptError {
     pub(crate) failure: Failure,
     /// The wait that the provider asks for.
     pub(crate) wait: Option<Duration>,
@@ -36,23 +36,23 @@ pub(crate) struct Report {
     status: Option<u16>,
 }
 
-impl Trouble {
+impl AttemptError {
     /// Creates a failure of this class. The class decides if it is retryable.
-    pub(crate) fn new(class: &str, message: impl Into<String>) -> Trouble {
+    pub(crate) fn new(class: &str, message: impl Into<String>) -> AttemptError {
         let failure = Failure { retryable: passes(class), ..Failure::new(class, message) };
-        Trouble { failure, wait: None }
+        AttemptError { failure, wait: None }
     }
 
     /// Creates the failure for an answer that violates the dialect.
-    pub(crate) fn nonsense(message: impl Into<String>) -> Trouble {
-        Trouble::new(code::MODEL_BAD_RESPONSE, message)
+    pub(crate) fn nonsense(message: impl Into<String>) -> AttemptError {
+        AttemptError::new(code::MODEL_BAD_RESPONSE, message)
     }
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for AttemptError {
     /// Wraps a failure that did not come from the provider.
-    fn from(failure: Failure) -> Trouble {
-        Trouble { failure, wait: None }
+    fn from(failure: Failure) -> AttemptError {
+        AttemptError { failure, wait: None }
     }
 }
 
@@ -69,16 +69,16 @@ fn passes(class: &str) -> bool {
 }
 
 /// Maps the code of an exchange's failure to a code of this capability. It stays as retryable as before.
-pub(crate) fn of_exchange(failure: Failure, in_body: bool) -> Trouble {
+pub(crate) fn of_exchange(failure: Failure, in_body: bool) -> AttemptError {
     let class = match (failure.code.as_str(), failure.retryable) {
         (code::CONNECT | code::TLS, _) => code::MODEL_CONNECT,
         (code::TIMEOUT, _) => code::MODEL_TIMEOUT,
         (code::PROTOCOL, true) if in_body => code::MODEL_STREAM_TRUNCATED,
         (code::PROTOCOL, true) => code::MODEL_CONNECT,
         (code::PROTOCOL, false) => code::MODEL_BAD_RESPONSE,
-        _ => return Trouble::from(failure),
+        _ => return AttemptError::from(failure),
     };
-    Trouble::from(Failure { code: class.into(), ..failure })
+    AttemptError::from(Failure { code: class.into(), ..failure })
 }
 
 impl Report {
@@ -114,7 +114,7 @@ impl Report {
     }
 
     /// Converts the report to a failure. `hide` redacts secrets in the message.
-    pub(crate) fn trouble(&self, status: Option<StatusCode>, hide: impl Fn(&str) -> String) -> Trouble {
+    pub(crate) fn attempt_error(&self, status: Option<StatusCode>, hide: impl Fn(&str) -> String) -> AttemptError {
         let (class, retryable) = self.class(status.map(|status| status.as_u16()));
         let said = match class {
             // Servers repeat parts of keys that they do not know.
@@ -134,7 +134,7 @@ impl Report {
             details.push(("providerCode", Json::from(readable(&hide(self.own_code())))));
         }
         let details = (!details.is_empty()).then(|| Json::object(details));
-        Trouble { failure: Failure { retryable, details, ..Failure::new(class, message) }, wait: None }
+        AttemptError { failure: Failure { retryable, details, ..Failure::new(class, message) }, wait: None }
     }
 }
 
