@@ -6,18 +6,19 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
-/// Packages of the command line and the server, which an embedding program must not build.
-const LEFT_OUT: [&str; 6] = ["axum", "clap", "flowcell", "flowcell-server", "indicatif", "utoipa"];
+/// Packages of the command line, the server and the optional features, which an embedding program need not build.
+const LEFT_OUT: [&str; 8] =
+    ["axum", "clap", "flowcell", "flowcell-server", "indicatif", "opentelemetry_sdk", "sqlx", "utoipa"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
 /// Runs cargo on the example. It shares the workspace's profile and target folder, so that it builds little again.
-fn cargo(arguments: &[&str]) -> String {
+fn cargo(arguments: &[&str]) -> Output {
     let root = root();
     let example = root.join("sdk/embed");
     // The example uses the tested versions of this workspace.
@@ -25,14 +26,19 @@ fn cargo(arguments: &[&str]) -> String {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut command = Command::new(env::var_os("CARGO").unwrap());
     command.current_dir(&example).env("CARGO_TARGET_DIR", target).args(arguments);
-    let output = command.output().unwrap();
+    command.output().unwrap()
+}
+
+/// Returns what cargo printed. It must have succeeded.
+fn printed(arguments: &[&str]) -> String {
+    let output = cargo(arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
 fn an_embedded_host_runs_a_flow_without_the_command_line_and_the_server() {
-    let tree = cargo(&["tree", "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+    let tree = printed(&["tree", "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
     let packages: Vec<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(packages.contains(&"flowcell-platform"));
     for name in LEFT_OUT {
@@ -40,8 +46,13 @@ fn an_embedded_host_runs_a_flow_without_the_command_line_and_the_server() {
     }
     let flow = root().join("flows/graph/triage.yaml");
     let profile = root().join("Cargo.toml");
-    let outputs = cargo(&["run", "--quiet", "--config", profile.to_str().unwrap(), "--", flow.to_str().unwrap()]);
+    let run = ["run", "--quiet", "--config", profile.to_str().unwrap(), "--", flow.to_str().unwrap()];
+    let outputs = printed(&run);
     let expected = fs::read_to_string(root().join("flows/graph/triage.expected.json")).unwrap();
     let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     assert_eq!(read(&outputs), read(&expected));
+    // A store that needs a feature is refused by its name.
+    let refused = cargo(&[run.as_slice(), &["mysql://127.0.0.1/flowcell"]].concat());
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("lacks the feature `shared-stores`"), "{told}");
 }

@@ -24,7 +24,7 @@ mod reading;
 mod renewal;
 mod resolved;
 mod retention;
-mod stores;
+pub(crate) mod stores;
 pub(crate) mod task_inputs;
 mod tool_runs;
 mod watched;
@@ -43,7 +43,7 @@ use flowcell_runtime::{
         Blobs, CacheStore, DocumentStore, Inbox, Journal, Leases, Record, Runs, Sessions, StateStore, StoreError,
         Sweep, Timers,
     },
-    sql::SharedStore,
+    shared::SharedRuns,
     sqlite::SqliteStore,
 };
 use flowcell_services::{
@@ -130,7 +130,7 @@ struct Shared {
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
     /// This process's share of a shared store.
-    shared: Option<Arc<SharedStore>>,
+    shared: Option<Arc<dyn SharedRuns>>,
     checked: CheckedFlows,
     /// Limits concurrent checks of inputs against schemas.
     inputs: FairSemaphore,
@@ -331,7 +331,7 @@ impl Host {
     }
 
     /// Returns this process's share of a shared store.
-    pub fn shared(&self) -> Option<&SharedStore> {
+    pub fn shared(&self) -> Option<&dyn SharedRuns> {
         self.shared.shared.as_deref()
     }
 

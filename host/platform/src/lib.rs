@@ -78,7 +78,7 @@ pub use flowcell_runtime::{
     fact::{BlockReason, Resolution, RunEnd, Write},
     ports::{Filter, RunRow, Runs, Swept},
     rows,
-    sql::{Offer, OpenSharedStoreError, Options, SharedStore},
+    shared::{Offer, SharedRuns},
     sqlite::{OpenStoreError, Reader, SqliteStore, stop_process},
 };
 pub use flowcell_services::{
@@ -90,6 +90,7 @@ pub use flowcell_services::{
 };
 pub use host::error::{Error, InputError, LoadError, StartError};
 pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow};
+pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow};

@@ -50,6 +50,8 @@ pub mod result;
 pub mod rows;
 pub mod run;
 mod sabotage;
+pub mod shared;
+#[cfg(feature = "shared-stores")]
 pub mod sql;
 pub mod sqlite;
 mod state;

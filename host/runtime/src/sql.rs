@@ -75,7 +75,6 @@ use crate::{
 use claims::Claims;
 use connection::Connections;
 pub use dialect::Dialect;
-pub use leases::Offer;
 pub use options::Options;
 use queue::{Queue, Turn};
 use sql_error::SqlError;

@@ -1,12 +1,17 @@
-//! Runs a flow in this process and prints its outputs as JSON: `cargo run -- FLOW`.
+//! Runs a flow in this process and prints its outputs as JSON: `cargo run -- FLOW [URL]`, with the URL of a shared store.
 
 use std::{env, error::Error};
 
 use flowcell_platform::{Host, RunOptions, RunStatus};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let path = env::args().nth(1).ok_or("usage: embed FLOW")?;
-    let host = Host::builder().build()?;
+    let mut arguments = env::args().skip(1);
+    let path = arguments.next().ok_or("usage: embed FLOW [URL]")?;
+    let builder = Host::builder();
+    let host = match arguments.next() {
+        Some(url) => builder.server(url).build()?,
+        None => builder.build()?,
+    };
     let flow = host.load_flow(path)?;
     let runner = host.runner(&flow, RunOptions::default())?;
     let result = tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(runner.run());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use flowcell::{
-    Options, SharedStore, SqliteStore,
+    SqliteStore, open_whole_shared_store,
     rows::copy_and_check::{Whole, check, copy},
     stop_process,
 };
@@ -89,9 +89,7 @@ fn open(place: StoreLocation<'_>) -> Result<Box<dyn Whole>, CliError> {
         StoreLocation::Folder(folder) => {
             Box::new(SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?)
         }
-        StoreLocation::Server(url) => {
-            Box::new(SharedStore::open(url, Options::default()).map_err(flowcell::Error::Server)?)
-        }
+        StoreLocation::Server(url) => open_whole_shared_store(url)?,
         StoreLocation::Memory => return Err(CliError::wrong("a store in memory needs no maintenance")),
     })
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use flowcell::{HostBuilder, Options, Reader, Runs, SharedStore};
+use flowcell::{HostBuilder, Reader, Runs, open_shared_runs};
 
 use crate::cli_error::CliError;
 
@@ -82,10 +82,7 @@ impl StoreArgs {
     /// Opens the store for reading its runs, in a folder or on a server.
     pub(crate) fn reader(&self) -> Result<Box<dyn Runs>, CliError> {
         match self.place()? {
-            StoreLocation::Server(url) => {
-                let store = SharedStore::open(url, Options::default()).map_err(flowcell::Error::Server)?;
-                Ok(Box::new(store))
-            }
+            StoreLocation::Server(url) => Ok(open_shared_runs(url)?),
             _ => Ok(Box::new(self.beside()?)),
         }
     }

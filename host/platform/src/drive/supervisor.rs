@@ -26,7 +26,9 @@ use std::{
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_engine::{FairSemaphore, Permit};
-use flowcell_runtime::{FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus, ports::StoreError, sql::Offer};
+use flowcell_runtime::{
+    FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus, ports::StoreError, shared::Offer,
+};
 use futures_util::future::BoxFuture;
 use tokio::{
     sync::{Notify, mpsc},

@@ -167,7 +167,7 @@ impl HostBuilder {
     }
 
     /// Keeps runs, state and events on this server, which other processes share. The URL starts with `mysql://` or
-    /// `postgres://`.
+    /// `postgres://`. Needs the feature `shared-stores`; without it [`HostBuilder::build`] returns an error.
     pub fn server(mut self, url: impl Into<String>) -> HostBuilder {
         self.place = Where::Server(url.into());
         self

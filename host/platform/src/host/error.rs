@@ -5,7 +5,7 @@ use std::{fmt, io, path::PathBuf};
 use flowcell_contract::{Tenant, code};
 use flowcell_engine::{PackError, PackErrorKind};
 use flowcell_flow::{Diagnostic, Location, Severity, Source};
-use flowcell_runtime::{OpenError, sql::OpenSharedStoreError, sqlite::OpenStoreError};
+use flowcell_runtime::{OpenError, sqlite::OpenStoreError};
 use flowcell_schema::TooCostly;
 
 use crate::{operate::quota::QuotaError, packs::InstallError};
@@ -43,7 +43,7 @@ pub enum Error {
     Store(OpenStoreError),
     /// The shared store cannot be opened.
     #[error("cannot use the shared store: {0}")]
-    Server(OpenSharedStoreError),
+    Server(Box<dyn std::error::Error + Send + Sync>),
     /// The operator's collector cannot be set up.
     #[error("cannot send telemetry to the collector")]
     Telemetry(#[source] Box<dyn std::error::Error + Send + Sync>),

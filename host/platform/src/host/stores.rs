@@ -1,5 +1,13 @@
 //! The stores of runs: memory, a folder that this process owns, or a server that it shares.
 
+#[cfg(not(feature = "shared-stores"))]
+mod no_server;
+#[cfg(feature = "shared-stores")]
+mod server;
+
+#[cfg(not(feature = "shared-stores"))]
+use no_server as server;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -8,7 +16,8 @@ use std::{
 use flowcell_runtime::{
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryDocuments, MemoryJournal, MemoryState},
     ports::{Blobs, CacheStore, DocumentStore, Inbox, Journal, Leases, Sessions, StateStore, Sweep},
-    sql::{Options, SharedStore},
+    rows::copy_and_check::Whole,
+    shared::SharedRuns,
     sqlite::{Reader, SqliteStore, stop_process},
 };
 
@@ -17,6 +26,16 @@ use crate::{host::error::Error, operate::vault::Keeping};
 /// A test mode that keeps entries in memory until a driver waits for them. A killed process then loses as much as it
 /// ever can.
 const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";
+
+/// Opens the shared store at a URL for its runs.
+pub fn open_shared_runs(url: &str) -> Result<Box<dyn SharedRuns>, Error> {
+    server::open_runs(url)
+}
+
+/// Opens the shared store at a URL for checks and copies of all that it has.
+pub fn open_whole_shared_store(url: &str) -> Result<Box<dyn Whole>, Error> {
+    server::open_whole(url)
+}
 
 /// The place of the store.
 #[derive(Default)]
@@ -55,7 +74,7 @@ pub(super) struct Stores {
     pub(super) inbox: Arc<dyn Inbox>,
     pub(super) sweep: Arc<dyn Sweep>,
     pub(super) store: Option<Arc<SqliteStore>>,
-    pub(super) shared: Option<Arc<SharedStore>>,
+    pub(super) shared: Option<Arc<dyn SharedRuns>>,
 }
 
 impl Stores {
@@ -81,22 +100,7 @@ impl Stores {
                 Stores { journal, sessions, documents, blobs: Arc::new(MemoryBlobs::over(reader)), ..memory }
             }
             Where::Folder(folder) => Stores::embedded(&folder, memory)?,
-            Where::Server(url) => {
-                let store = Arc::new(SharedStore::open(&url, Options::default()).map_err(Error::Server)?);
-                Stores {
-                    journal: store.clone(),
-                    state: store.clone(),
-                    blobs: store.clone(),
-                    leases: store.clone(),
-                    cache: store.clone(),
-                    sessions: store.clone(),
-                    documents: store.clone(),
-                    inbox: store.clone(),
-                    sweep: store.clone(),
-                    store: None,
-                    shared: Some(store),
-                }
-            }
+            Where::Server(url) => server::open(&url)?,
         })
     }
 

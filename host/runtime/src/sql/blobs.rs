@@ -155,7 +155,7 @@ async fn read(connection: &mut Connection, tenant: &Tenant, hash: &str) -> Resul
 
 impl SharedStore {
     /// Keeps bytes whose SHA-256 the caller knows, in hexadecimal.
-    pub fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
+    pub(super) fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
         self.shared.visible().blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
         let blob = Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() };
         self.shared.queue.push(blob);

@@ -73,17 +73,15 @@ impl Inbox for SharedStore {
     }
 }
 
-impl SharedStore {
-    /// Delivers messages of other processes to the runs of this one, and records those to runs without a driver, as long as
-    /// the world exists.
-    pub fn serve(&self, world: &Arc<World>) -> Result<(), StoreError> {
-        let failed = |error: std::io::Error| StoreError(error.to_string().into());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let deliverer = Deliverer { world: Arc::downgrade(world), worker: self.worker.clone(), under_way: Rc::default };
-        let thread = std::thread::Builder::new().name("flowcell-inbox".into());
-        let serving = move || LocalSet::new().block_on(&runtime, deliverer.run());
-        thread.spawn(serving).map(drop).map_err(failed)
-    }
+/// Delivers messages of other processes to the runs of this one, and records those to runs without a driver, as long as
+/// the world exists.
+pub(super) fn serve(world: &Arc<World>, worker: &Worker) -> Result<(), StoreError> {
+    let failed = |error: std::io::Error| StoreError(error.to_string().into());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let deliverer = Deliverer { world: Arc::downgrade(world), worker: worker.clone(), under_way: Rc::default };
+    let thread = std::thread::Builder::new().name("flowcell-inbox".into());
+    let serving = move || LocalSet::new().block_on(&runtime, deliverer.run());
+    thread.spawn(serving).map(drop).map_err(failed)
 }
 
 /// The task that delivers messages.

@@ -7,6 +7,7 @@ use std::{
 
 use flowcell_runtime::{
     ports::{Durable, Entry, Journal, Leases},
+    shared::SharedRuns,
     sql::{Dialect, Options, SharedStore},
 };
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, thread};
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
     FlowRunner, Pinned, QuestionRef, RunCommand, RunOptions, RunStatus, fact::Fact, ports::Pin, remote::ask,
-    sql::Options,
+    shared::SharedRuns, sql::Options,
 };
 
 use super::{

@@ -13,6 +13,7 @@ use flowcell_runtime::{
     FlowRunner, OpenError, Pinned,
     fact::Fact,
     ports::{Entry, Pin, Record, StoredStatus},
+    shared::SharedRuns,
     sql::Options,
 };
 

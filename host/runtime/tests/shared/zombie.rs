@@ -7,6 +7,7 @@ use flowcell_runtime::{
     FlowRunner, Pinned, RunCommand, RunStatus,
     fact::Write,
     ports::{Change, Durable, Entry, Journal, Leases, Pin, Sessions, StateStore},
+    shared::SharedRuns,
     sql::{Options, SharedStore},
 };
 

@@ -1,7 +1,7 @@
 //! Every way to start a run, under the quotas of its tenant and while the server drains.
 
 use std::{
-    io::{BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpListener,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -15,7 +15,7 @@ use ring::hmac;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Answer, Served, ask, connect, head, send},
+    client::{Answer, Served, ask},
     samples::{asks, hello},
     tenants::{call, served_with},
 };
@@ -122,17 +122,11 @@ pub(crate) fn tool(served: &Served, token: &str, name: &str, arguments: &Value) 
     let headers = [
         ("Authorization", token.as_str()),
         ("Accept", "application/json, text/event-stream"),
-        ("Connection", "close"),
         ("MCP-Protocol-Version", version),
         ("Mcp-Method", "tools/call"),
         ("Mcp-Name", name),
     ];
-    let stream = connect(served.address);
-    send(&stream, served.address, "POST", "/mcp", &headers, &body.to_string());
-    let mut stream = BufReader::new(stream);
-    let mut answer = head(&mut stream);
-    stream.read_to_string(&mut answer.body).unwrap();
-    answer
+    ask(served.address, "POST", "/mcp", &headers, &body.to_string())
 }
 
 /// Returns the secret that signs the posts of [`hook`].
@@ -156,7 +150,7 @@ fn t1_no_door_leads_past_the_number_of_live_runs() {
     let parked = house.call(0, "POST", "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "rests" }));
     assert_eq!(parked.json()["status"], "parked", "{parked:?}");
     for door in DOORS {
-        house.is_refused(door, 429, "as many as it may have");
+        house.is_refused(door, 429, "which is its limit");
         house.is_open(1, door, "open");
     }
     assert_eq!(house.runs(0), 2, "a refused run was begun");
@@ -164,7 +158,7 @@ fn t1_no_door_leads_past_the_number_of_live_runs() {
     // One run at a time may begin, whichever door it takes.
     for door in DOORS {
         let begun = || house.start(0, door, "refused");
-        let begun = (0..20_000).map(|_| begun()).find(|begun| !begun.body.contains("as many as it may have")).unwrap();
+        let begun = (0..20_000).map(|_| begun()).find(|begun| !begun.body.contains("which is its limit")).unwrap();
         assert!(begun.status < 300 && !begun.body.contains("\"isError\":true"), "{door:?}: {begun:?}");
     }
 }

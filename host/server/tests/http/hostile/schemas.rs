@@ -276,7 +276,7 @@ fn v2_the_scripts_of_a_check_share_one_deadline_and_their_time_is_their_tenants(
     let checked = house.call(&house.a, "POST", "/v1/validate", &json!({ "flow": endless(60) })).json();
     assert!(begin.elapsed() < 2 * LATEST, "{:?}", begin.elapsed());
     let found = checked["diagnostics"].as_array().unwrap();
-    let late = found.iter().filter(|found| found.to_string().contains("take more than 10 s")).count();
+    let late = found.iter().filter(|found| found.to_string().contains("take longer than 10 s")).count();
     assert_eq!((&checked["valid"], late), (&json!(false), 60), "{checked}");
     let computed = |token: &str| {
         let usage = house.call(token, "GET", "/v1/usage", &Value::Null).json();
