@@ -1,7 +1,7 @@
 //! The agent runs of one task and their inboxes, folded from the facts of the task.
 //!
-//! A component's reports on its agent runs are numbered within its attempt. A repeated attempt reports them again with
-//! the same numbers, and reports that are recorded already are not recorded twice.
+//! An attempt numbers a component's reports on its agent runs. A repeated attempt sends them again with the same
+//! numbers, and the decider ignores reports that are already recorded.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use crate::{
 /// The agent runs of one task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Agents {
-    /// Reports of this attempt, and at its last checkpoint.
+    /// The number of reports of this attempt, and the number at its last checkpoint.
     pub(crate) marks: u32,
     pub(crate) marks_before: u32,
-    /// Agent runs of this attempt, and at its last checkpoint.
+    /// The number of agent runs of this attempt, and the number at its last checkpoint.
     pub(crate) opened: u32,
     pub(crate) opened_before: u32,
     /// The agent runs that are open, or were open at the last checkpoint.
     pub(crate) runs: Vec<AgentRun>,
-    /// The messages to them, in order, except those applied before the last checkpoint.
+    /// The messages to the agent runs, in order, except those applied before the last checkpoint.
     pub(crate) inbox: Vec<InboxMessage>,
 }
 
-/// One agent run.
+/// One agent run, with its inbox limits.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AgentRun {
     pub(crate) id: Arc<str>,
-    /// Messages that may wait. `None`: it takes no messages.
+    /// The number of messages that may wait. `None`: the agent run takes no messages.
     pub(crate) capacity: Option<u32>,
     opened: u32,
     closed: Option<u32>,
@@ -46,7 +46,7 @@ pub(crate) struct AgentRun {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct InboxMessage {
     pub(crate) run: Arc<str>,
-    /// The id of the message. `None`: no more messages come.
+    /// The id of the message. `None`: no more messages follow.
     pub(crate) id: Option<Arc<str>>,
     pub(crate) value: Value,
     pub(crate) applied: bool,
@@ -57,7 +57,7 @@ impl AgentRun {
         self.closed.is_none()
     }
 
-    /// Returns true if it was open after this number of reports.
+    /// Returns true if the agent run was open after this number of reports.
     pub(crate) fn was_open(&self, marks: u32) -> bool {
         self.opened <= marks && self.closed.is_none_or(|closed| closed > marks)
     }
@@ -68,18 +68,18 @@ impl AgentRun {
 }
 
 impl Agents {
-    /// The open agent run of this id.
+    /// Returns the open agent run with this id.
     pub(crate) fn open(&self, id: &str) -> Option<&AgentRun> {
         self.runs.iter().find(|run| *run.id == *id && run.is_open())
     }
 
-    /// Messages to an agent run that were not applied.
+    /// Returns the messages to an agent run that are not yet applied.
     pub(crate) fn waiting<'a>(&'a self, run: &'a str) -> impl Iterator<Item = &'a Arc<str>> {
         let inbox = self.inbox.iter().filter(move |entry| *entry.run == *run && !entry.applied);
         inbox.filter_map(|entry| entry.id.as_ref())
     }
 
-    /// The bytes of all messages that were not applied, as JSON text.
+    /// Returns the bytes of all messages that are not yet applied, as JSON text.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.inbox.iter().filter(|entry| !entry.applied).map(|entry| entry.value.text().len()).sum()
     }
@@ -142,7 +142,7 @@ impl Agents {
     }
 }
 
-/// The id of the agent run that an attempt opens as its n-th.
+/// Returns the id of the n-th agent run that an attempt opens.
 pub(crate) fn agent_run_id(run: &str, task: &str, attempt: u32, nth: u32) -> Arc<str> {
     let mut hasher = Sha256::new();
     for part in [run, task, &attempt.to_string(), &nth.to_string()] {

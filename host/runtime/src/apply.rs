@@ -1,7 +1,7 @@
 //! The fold: the effect of each fact on the state. It evaluates no expressions and makes no choices.
 //!
-//! A fact that does not fit the state is a bug of the deciders or a corrupt journal. The item that it names does not
-//! exist then, and the fold panics, because going on would invent history.
+//! A fact that does not fit the state is a bug of the deciders or a corrupt journal. The fact then names an item that
+//! does not exist, and the fold panics. To continue would invent history.
 
 use std::sync::Arc;
 
@@ -118,7 +118,7 @@ impl RunState {
             Fact::CancelRequested { reason } => self.cancel = Some(*reason),
             Fact::RunResumed { by_hand, alone } => self.run_resumed(*by_hand, *alone, ts),
             Fact::RunAccompanied => self.deaths.alone = false,
-            // It came to rest without harming its process.
+            // The run became idle without harming its process.
             Fact::RunParked { reason: ParkReason::Waiting | ParkReason::NeedsAttention, .. } => {
                 self.deaths = Deaths::default();
             }
@@ -154,14 +154,14 @@ impl RunState {
         self.scopes.insert(ScopeId::ROOT, new_scope(&self.graph, BodyIx::ROOT));
     }
 
-    /// Attempts that were running begin again: the time until now was not theirs.
+    /// Begins the running attempts again. The time since the process died does not count as theirs.
     fn run_resumed(&mut self, by_hand: bool, alone: bool, ts: u64) {
         self.restored &= !by_hand;
         let busy = self.is_busy(ts);
         if by_hand {
             self.deaths = Deaths::default();
         } else if busy {
-            // A run that did nothing when the process died is not why it died.
+            // An idle run did not cause the death of its process, so only a busy run is counted.
             self.deaths.resumed += 1;
             self.deaths.lone += u32::from(self.deaths.alone);
         }
@@ -203,7 +203,7 @@ impl RunState {
         }
         let queued = |phase: Phase| matches!(phase, Phase::Ready | Phase::Woken | Phase::Resolved);
         if queued(before) {
-            // Permits are given from the front; only a cancelled task leaves from elsewhere.
+            // The front of the queue gets the next permit; only a cancelled task leaves from another position.
             if self.queue.front() == Some(&key) {
                 self.queue.pop_front();
             } else {
@@ -215,8 +215,8 @@ impl RunState {
         }
     }
 
-    /// An attempt that waits for people holds no permit. When it continues, it takes one, even if all permits are
-    /// taken.
+    /// Takes a permit for an attempt that waited for people and now continues, even if all permits are in use. It
+    /// held none while it waited.
     fn go_on_from(&mut self, key: TaskKey, ts: u64) {
         let task = self.task_mut(key);
         if std::mem::take(&mut task.idle) {
@@ -251,7 +251,7 @@ impl RunState {
         task.ran_ms = 0;
         task.since = ts;
         task.clock = ts;
-        // A new attempt knows nothing of the passes and pauses of the one before.
+        // A new attempt starts without the passes and pauses of the attempt before it.
         task.details = None;
         task.agents = None;
         task.calls.iter_mut().for_each(|calls| calls.new_attempt());
@@ -323,7 +323,8 @@ impl RunState {
         task.calls = None;
         task.agents = None;
         task.blocked = None;
-        // Kept only until the task ends. Outputs are shared, but captures would hold whole histories.
+        // The captured values are needed only until the task ends. Outputs are shared, but captures would hold whole
+        // histories.
         task.captured = None;
     }
 
@@ -342,7 +343,7 @@ impl RunState {
         let current = task.attempt;
         let Some(blocked) = task.blocked.take() else { panic!("the journal resolves a task that is not blocked") };
         let next = match (&blocked.0, resolution) {
-            // The fact that ends the task is recorded separately.
+            // Another fact records the end of the task.
             (_, Resolution::Output(_) | Resolution::Fail(_)) => return,
             (BlockReason::Nondeterministic { .. }, _) => {
                 task.calls().new_attempt();

@@ -2,8 +2,8 @@
 //!
 //! After a crash the same attempt runs again from its last checkpoint. It observes the same as before, in the same
 //! order: the answers of the host, the ends of calls, and the timeouts of its waits. A call with a recorded reply is
-//! not made again. The observations of an attempt are recorded only with its next call, since nothing follows from them
-//! before.
+//! not made again. The observations of an attempt are recorded only with its next call, since nothing follows from
+//! them before.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,11 +16,11 @@ use crate::fact::{BlockReason, CallDigest, CallRecord, ForAgent, Observed};
 
 pub(crate) type Reply = Result<Value, Box<Failure>>;
 
-/// The answers to the question whether a call may leave.
+/// The choice that lets a call leave the host.
 pub(crate) const ALLOW: &str = "allow";
 pub(crate) const DENY: &str = "deny";
 
-/// The question whether a call may leave.
+/// Returns the question whether a call may leave the host.
 pub(crate) fn permission(prompt: String) -> Question {
     let choice = |value: &str| Choice { value: value.into(), label: None };
     Question { prompt, choices: vec![choice(ALLOW), choice(DENY)], ..Question::default() }
@@ -29,7 +29,7 @@ pub(crate) fn permission(prompt: String) -> Question {
 /// The calls of one task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CallLog {
-    /// Calls begun in this attempt.
+    /// Number of calls begun in this attempt.
     pub(crate) begun: u32,
     /// Number of requests with this digest by this attempt, up to its last checkpoint.
     pub(crate) asked: HashMap<CallDigest, u32>,
@@ -41,20 +41,18 @@ pub(crate) struct CallLog {
     pub(crate) once: HashMap<Arc<str>, Reply>,
     /// Calls of this attempt that needed approval, by number; true if a person answered in time.
     pub(crate) decided: BTreeMap<u32, bool>,
-    /// Calls in progress, and calls with an unknown end; by attempt and ordinal.
+    /// Calls in progress, and calls with an unknown end, by attempt and ordinal.
     open: BTreeMap<(u32, u32), Open>,
 }
 
 /// One step of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LogStep {
-    /// It observed something.
     Observed(Observed),
-    /// It began a call.
     Begun { ordinal: u32, digest: CallDigest },
 }
 
-/// The end of a call.
+/// The end of a call, with its time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ended {
     pub(crate) ordinal: u32,
@@ -80,18 +78,18 @@ struct Open {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// A person has to allow it before this time.
+    /// A person has to allow the call before this time (milliseconds since 1970).
     Asked(u64),
-    /// It has left, or is about to.
+    /// The call has left the host, or is about to.
     Out,
-    /// It has ended, but its end is unknown.
+    /// The call has ended, but its end is unknown.
     Ambiguous,
-    /// A person has said that it did not happen. It is made again when its attempt reaches it again.
+    /// A person has said that the call did not happen. It is made again when its attempt reaches it again.
     Again,
 }
 
 impl CallLog {
-    /// Starts a new attempt, or ends the task's calls. Only `once` calls still matter.
+    /// Starts a new attempt, or ends the task's calls. Only `once` calls are kept.
     pub(crate) fn new_attempt(&mut self) {
         self.checkpoint();
         self.begun = 0;
@@ -142,7 +140,7 @@ impl CallLog {
                 open.way = Way::Ambiguous;
                 return;
             }
-            // Another failure says that nothing happened: a retry may make the call.
+            // A failure that is not ambiguous means that nothing happened, so a retry may make the call.
             if reply.is_ok() {
                 self.once.insert(open.key.clone(), reply.clone());
             }
@@ -153,18 +151,18 @@ impl CallLog {
         }
     }
 
-    /// Notes that the process which made the calls has ended. `once` calls become questions instead.
+    /// Notes the end of the process that made the calls. Does not count `once` calls, because these become questions.
     pub(crate) fn lose(&mut self) {
         let lost = self.open.values_mut().filter(|open| open.way == Way::Out && open.effect != Effect::Once);
         lost.for_each(|open| open.lost += 1);
     }
 
-    /// Number of processes that ended while this open call was in progress.
+    /// Returns the number of processes that ended while this open call was in progress.
     pub(crate) fn lost(&self, call: (u32, u32)) -> u32 {
         self.open.get(&call).map_or(0, |open| open.lost)
     }
 
-    /// A person says that a call has not happened. The attempt that made it makes it again.
+    /// Records the statement of a person that a call has not happened. The attempt that made it makes it again.
     pub(crate) fn repeat(&mut self, current: u32, call: (u32, u32)) {
         if call.0 != current {
             self.open.remove(&call);
@@ -173,14 +171,14 @@ impl CallLog {
         }
     }
 
-    /// A call leaves, now or again.
+    /// Marks a call as leaving the host, for the first time or again.
     pub(crate) fn leave_again(&mut self, call: (u32, u32)) {
         if let Some(open) = self.open.get_mut(&call) {
             open.way = Way::Out;
         }
     }
 
-    /// A person has decided about a call, or the time to decide is over.
+    /// Records the decision of a person about a call, or the end of the time to decide.
     pub(crate) fn decide(&mut self, call: (u32, u32), allowed: bool, answered: bool) {
         self.decided.insert(call.1, answered);
         if allowed {
@@ -188,22 +186,22 @@ impl CallLog {
         }
     }
 
-    /// The digest of an open call.
+    /// Returns the digest of an open call.
     pub(crate) fn digest_of(&self, call: (u32, u32)) -> Option<&CallDigest> {
         self.open.get(&call).map(|open| &open.digest)
     }
 
-    /// A person gives the reply of a call.
+    /// Records the reply that a person gives for a call.
     pub(crate) fn settle(&mut self, current: u32, call: (u32, u32), ts: u64, reply: Value) {
         self.end(current, call, ts, &Ok(reply));
     }
 
-    /// Calls in progress: attempt, ordinal and effect.
+    /// Returns the calls in progress: attempt, ordinal and effect.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = ((u32, u32), Effect)> {
         self.open.iter().filter(|(_, open)| open.way == Way::Out).map(|(call, open)| (*call, open.effect))
     }
 
-    /// Calls that wait for approval, with the question and its expiry.
+    /// Returns the calls that wait for approval, with the question and its expiry.
     pub(crate) fn asked(&self) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
         self.open.iter().filter_map(|(call, open)| match open.way {
             Way::Asked(expires) => Some((*call, open.prompt.as_deref().unwrap_or_default(), expires)),
@@ -211,7 +209,7 @@ impl CallLog {
         })
     }
 
-    /// The agent run that an open call is made for, and by which capability.
+    /// Returns the agent run that made an open call, and the capability of the call.
     pub(crate) fn agent_of(&self, call: (u32, u32)) -> Option<(&ForAgent, &str)> {
         let open = self.open.get(&call)?;
         Some((open.agent.as_deref()?, &open.interface))
@@ -222,12 +220,12 @@ impl CallLog {
         self.open.get(&call).is_some_and(|open| open.way == Way::Out)
     }
 
-    /// Returns true if this call has to be made again.
+    /// Returns true if the attempt has to make this call again.
     pub(crate) fn is_to_repeat(&self, call: (u32, u32)) -> bool {
         self.open.get(&call).is_some_and(|open| open.way == Way::Again)
     }
 
-    /// The first call with an unknown end. A person has to say whether it happened.
+    /// Returns the first call with an unknown end. A person has to say whether it happened.
     pub(crate) fn ambiguous(&self) -> Option<BlockReason> {
         let ((attempt, ordinal), open) = self.open.iter().find(|(_, open)| open.way == Way::Ambiguous)?;
         Some(BlockReason::Ambiguous {
@@ -246,7 +244,7 @@ pub(crate) fn is_ambiguous(reply: &Reply) -> bool {
 }
 
 impl CallDigest {
-    /// The digest of a call. The order of an object's members does not matter.
+    /// Returns the digest of a call. The order of an object's members does not matter.
     pub(crate) fn of(interface: &str, function: &str, args: &Json) -> CallDigest {
         let mut hasher = Sha256::new();
         hash_text(interface, &mut hasher);
@@ -256,7 +254,7 @@ impl CallDigest {
     }
 }
 
-/// The idempotency key of a call: the same in every attempt, resume and retry of its task.
+/// Returns the idempotency key of a call. It is the same in every attempt, resume and retry of its task.
 pub(crate) fn key(root: &str, task: &str, digest: &CallDigest, occurrence: u32) -> Arc<str> {
     let mut hasher = Sha256::new();
     for text in ["flowcell call 1", root, task, &digest.0] {
@@ -266,7 +264,7 @@ pub(crate) fn key(root: &str, task: &str, digest: &CallDigest, occurrence: u32) 
     hex(hasher).into()
 }
 
-/// The first 128 bits in hexadecimal.
+/// Returns the first 128 bits of the hash in hexadecimal.
 fn hex(hasher: Sha256) -> String {
     hex::encode(&hasher.finalize()[..16])
 }

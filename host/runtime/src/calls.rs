@@ -1,5 +1,5 @@
-//! The only gate between an attempt and the outside world. It answers state, cache, logs and metrics itself. It records
-//! other calls before they leave the host. A call with a recorded reply is not made again.
+//! The only gate between an attempt and the outside world. It answers state, cache, logs and metrics itself. It
+//! records other calls before they leave the host. A call with a recorded reply is not made again.
 
 mod agents;
 mod inside;
@@ -31,10 +31,9 @@ use progress::{Progress, Submitted};
 pub(crate) struct CallSite {
     pub(crate) tenant: Tenant,
     pub(crate) run_id: RunId,
-    /// The prefix of idempotency keys. For a child run it is the parent's, with the task that called the run.
+    /// The prefix of idempotency keys. A child run has the prefix of its parent and the task that called it.
     pub(crate) root: Arc<str>,
     pub(crate) graph: Arc<Graph>,
-    /// The pin of the flow.
     pub(crate) pin: Pin,
     pub(crate) state: Arc<dyn StateStore>,
     pub(crate) cache: Arc<dyn CacheStore>,
@@ -52,14 +51,13 @@ pub(crate) struct Attempting {
     pub(crate) number: (u32, u32),
     /// The current time, as the attempt sees it.
     pub(crate) now_ms: u64,
-    /// Its task's config.
+    /// The config of the attempt's task.
     pub(crate) config: Value,
 }
 
 /// The event that ends a wait.
 enum Next {
     InboxMessage,
-    /// The end of this call.
     Ended(u32),
 }
 
@@ -94,13 +92,13 @@ impl AttemptCalls {
         std::mem::take(&mut self.progress.lock().writes)
     }
 
-    /// Delivers the end of a call of this attempt. The journal has it.
+    /// Delivers the end of a call of this attempt. The journal already has this end.
     pub(crate) fn arrive(&self, ordinal: u32, ts: u64, reply: Reply) {
         self.progress.lock().arrive(ordinal, ts, reply);
         self.arrived.notify_waiters();
     }
 
-    /// Delivers a message to an agent run of this attempt. The journal has it.
+    /// Delivers a message to an agent run of this attempt. The journal already has the message.
     pub(crate) fn receive(&self, entry: InboxMessage) {
         let mut progress = self.progress.lock();
         progress.hear();
@@ -119,19 +117,19 @@ impl AttemptCalls {
         self.progress.lock().blocked
     }
 
-    /// A call has left after a person allowed it.
+    /// Notes that a call has left the host after a person allowed it.
     pub(crate) fn allowed(&self, ordinal: u32) {
         let mut progress = self.progress.lock();
         progress.hear();
         progress.asking.remove(&ordinal);
     }
 
-    /// Number of events that have arrived.
+    /// Returns the number of events that have arrived.
     pub(crate) fn heard(&self) -> u64 {
         self.progress.lock().heard
     }
 
-    /// The attempt has answered. The ends of its `once` calls are recorded before its answer.
+    /// Waits until the ends of the attempt's `once` calls are recorded, because they must precede its answer.
     pub(crate) async fn finish(&self, result: &StepResult) {
         let ahead = self.progress.lock().told();
         if ahead.is_some() && result.is_ok() {
@@ -140,13 +138,13 @@ impl AttemptCalls {
         self.when(|progress| progress.once_under_way.is_empty().then_some(())).await;
     }
 
-    /// Waits as an attempt does for which nothing arrives.
+    /// Waits for an event that never arrives.
     #[cfg(test)]
     pub(crate) async fn wait_in_vain(&self) {
         self.when(|_| None).await
     }
 
-    /// Waits until something that arrives makes this answer.
+    /// Waits until `ready` returns a value. Checks it again after each event that arrives.
     async fn when<T>(&self, mut ready: impl FnMut(&mut Progress) -> Option<T>) -> T {
         loop {
             let arrived = self.arrived.notified();
@@ -175,7 +173,7 @@ impl AttemptCalls {
         }
     }
 
-    /// Sends a call. Returns its number.
+    /// Submits a call and returns its number.
     async fn submit(&self, call: Call, listen: bool) -> Result<u32, Failure> {
         let capability = self.site.capabilities.get(&call.interface).ok_or_else(|| unknown(&call))?;
         let caller = self.caller();
@@ -241,7 +239,7 @@ impl AttemptCalls {
         Ok(ordinal)
     }
 
-    /// The question about a call. If it shows only a part of the arguments, it says where the whole is.
+    /// Returns the question about a call. If it shows only a part of the arguments, it says how to read all of them.
     fn asked(&self, ask: Ask, ordinal: u32, now: u64) -> Asked {
         let Ask { mut prompt, expires_ms, arguments } = ask;
         if arguments.is_some() {
@@ -254,7 +252,7 @@ impl AttemptCalls {
         Asked { prompt, expires: now.saturating_add(expires_ms), arguments: arguments.map(Value::from) }
     }
 
-    /// The attempt does not go the way that it went before. It is about to be dropped.
+    /// Reports that the attempt takes a different step than before, and never returns: the driver drops the attempt.
     async fn diverged<T>(&self, message: &str) -> T {
         let (task, attempt) = (self.attempting.task, self.attempting.number);
         self.send_input(Input::Diverged { task, attempt, message: message.into() }).await;
@@ -270,7 +268,7 @@ impl AttemptCalls {
         let _ = self.site.commands.send(command).await;
     }
 
-    /// The receivers of partial replies: the watchers of the agent run of the call.
+    /// Returns the receivers of partial replies: the watchers of the agent run that made the call.
     fn watched(&self, agent: Option<&ForAgent>) -> Watched {
         let Some(agent) = agent else { return Watched::default() };
         let (agent_run, commands, task) = (agent.agent_run.clone(), self.site.commands.clone(), self.attempting.task);
@@ -279,13 +277,13 @@ impl AttemptCalls {
             let mut told = vec![("agentRunId".into(), Json::from(agent_run.clone()))];
             told.extend(tool_use.iter().map(|id| ("toolUseId".into(), Json::from(id.clone()))));
             told.extend(members.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
-            // If the queue is full, the piece is dropped: the whole reply is recorded anyway.
+            // If the queue is full, the piece is dropped: the whole reply is recorded in any case.
             let _ = commands.try_send(Command::Live { task, kind: kind.into(), members: Json::object(told) });
         })
     }
 
-    /// Reports that the attempt waits only for people, unless `ready` says that the event is there. The attempt may
-    /// then be dropped.
+    /// Reports that the attempt waits only for people, unless `ready` says that the event has arrived. The driver may
+    /// then drop the attempt.
     async fn idle(&self, due: Option<u64>, ready: impl Fn(&Progress) -> bool) {
         let waits = self.progress.lock().waits_for_people(ready);
         if let Some(heard) = waits {

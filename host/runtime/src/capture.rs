@@ -12,7 +12,7 @@ use crate::{
     turn::evaluate,
 };
 
-/// Looks up everything that a task's input and config name, as it is now.
+/// Looks up the current values of everything that a task's input and config name.
 pub(crate) fn capture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
     let node = state.graph.node(key.node);
     if node.input.references.is_empty() && node.config.references.is_empty() {
@@ -23,7 +23,7 @@ pub(crate) fn capture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
     Some(Arc::new(Captured { input: look(&node.input.references), config: look(&node.config.references) }))
 }
 
-/// Looks the node's own variables up again; the rest stays as it was captured.
+/// Looks up the node's own variables again, and keeps the other captured values.
 pub(crate) fn recapture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
     let node = state.graph.node(key.node);
     let captured = state.task(key).captured.as_deref()?;
@@ -50,7 +50,7 @@ pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Fai
     Ok((input, config))
 }
 
-/// The failure of a binding or a condition, with its place.
+/// Returns the failure of a binding or a condition, with its place.
 fn failed(code: &str, place: &str, error: &ExprError) -> Failure {
     let code = if error.is_missing { code::MISSING_VALUE } else { code };
     let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
@@ -90,7 +90,7 @@ pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Bindin
     fits(value, "the value of the output")
 }
 
-/// Refuses a value that is too large or too deep to be written as text, also because of shared parts.
+/// Returns a failure for a value that is too large or too deep to be written as text, also because of shared parts.
 pub(crate) fn fits(value: Json, what: &str) -> Result<Json, Failure> {
     match value.measure(VALUE_BYTES) {
         Ok(_) => Ok(value),
@@ -98,7 +98,7 @@ pub(crate) fn fits(value: Json, what: &str) -> Result<Json, Failure> {
     }
 }
 
-/// Roots from captured values.
+/// The values of root names, taken from captured values.
 struct Named<'a> {
     graph: &'a Graph,
     references: &'a [Reference],
@@ -116,7 +116,7 @@ impl Roots for Named<'_> {
     }
 }
 
-/// Roots straight from the state.
+/// The values of root names, taken directly from the state.
 struct Live<'a> {
     viewpoint: Viewpoint<'a>,
     references: &'a [Reference],
@@ -146,7 +146,7 @@ fn names(graph: &Graph, reference: &Reference, name: &str) -> bool {
     }
 }
 
-/// From where references are looked up.
+/// The position in the run from which references are looked up.
 struct Viewpoint<'a> {
     state: &'a RunState,
     scope: ScopeId,
@@ -154,7 +154,7 @@ struct Viewpoint<'a> {
 }
 
 impl Viewpoint<'_> {
-    /// The value of a reference. A missing value is null, unless the flow is strict.
+    /// Returns the value of a reference. A missing value is null, unless the flow is strict.
     fn value(&self, reference: &Reference) -> Option<Json> {
         let state = self.state;
         let value = match reference {
@@ -180,7 +180,8 @@ impl Viewpoint<'_> {
         self.state.task(TaskKey { scope, node }).output.clone()
     }
 
-    /// The variables of the owner's pass around this scope; for the owner itself those of its latest pass.
+    /// Returns the variables of the owner's pass around this scope. For the owner itself, these are the variables of
+    /// its latest pass.
     fn owner(&self, owner: flowcell_flow::graph::NodeIx) -> Option<Json> {
         if let Some(key) = self.task.filter(|key| key.node == owner) {
             let details = self.state.task(key).details.as_ref();
@@ -213,7 +214,7 @@ impl Viewpoint<'_> {
         self.state.scope(scope).edges[self.state.graph.edge(edge).slot as usize] == EdgeState::Fired
     }
 
-    /// The value of an edge: the output of its source, or for an error edge `{ failed, error, input }`.
+    /// Returns the value of an edge: the output of its source. For an error edge it is `{ failed, error, input }`.
     fn brought(&self, scope: ScopeId, edge: EdgeIx) -> Json {
         let source = TaskKey { scope, node: self.state.graph.edge(edge).from };
         let task = self.state.task(source);
@@ -230,7 +231,7 @@ impl Viewpoint<'_> {
     }
 }
 
-/// The owner's variables with `last` beside them.
+/// Adds the member `last` to the owner's variables.
 pub(crate) fn with_last(variables: &Json, last: Json) -> Json {
     let members = variables.as_object().into_iter().flatten();
     let members = members.filter(|(key, _)| &***key != "last").map(|(key, value)| (key.clone(), value.clone()));

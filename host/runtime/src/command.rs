@@ -1,7 +1,7 @@
 //! Commands to a run, and the reasons to refuse them.
 //!
-//! One enum serves every way in. Its own names are those of the control socket; front ends, the HTTP interface and MCP
-//! tools use the aliases. [`Stored`] is the form in the inbox of a shared store.
+//! One enum serves every interface. Its own names are those of the control socket; front ends, the HTTP interface and
+//! MCP tools use the aliases. [`Stored`] is the form in the inbox of a shared store.
 
 use flowcell_contract::{Json, Value};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -18,7 +18,7 @@ use crate::{
 pub enum RunCommand {
     /// Sends a message to the run.
     Send {
-        /// The message.
+        /// The content of the message, any JSON.
         content: Value,
     },
     /// Answers a question.
@@ -28,12 +28,13 @@ pub enum RunCommand {
         gate: String,
         /// `{ "content", "choice"? }`.
         answer: Json,
-        /// The question that it answers. Default: the question that is open when the run receives the answer.
+        /// The question that the command answers. Default: the question that is open when the run receives the
+        /// answer.
         question: QuestionRef,
     },
     /// Sends a named event.
     Emit {
-        /// Its name.
+        /// The name of the event.
         name: String,
         /// The value of the event.
         #[serde(default)]
@@ -43,16 +44,17 @@ pub enum RunCommand {
     Resolve {
         /// The address of the task.
         task: String,
-        /// The decision.
+        /// The decision about the blocked task.
         resolution: Resolution,
     },
     /// Writes to an agent run.
     #[serde(alias = "sendTo", alias = "sendToRun")]
     Write {
-        /// Its id, or the address of its task; below a child `review/…`.
+        /// The agent run's id, or the address of its task; for a child run, prefixed by the calling task, as
+        /// `review/…`.
         #[serde(alias = "node", alias = "agentRunId")]
         to: String,
-        /// Identifies a message that is sent twice.
+        /// The id by which the run recognises a message that arrives twice.
         #[serde(default, rename = "id", alias = "messageId")]
         message: Option<String>,
         /// A text, or an object with a member `content`.
@@ -62,7 +64,8 @@ pub enum RunCommand {
     /// Asks an agent run to finish.
     #[serde(alias = "closeRun")]
     CloseAgent {
-        /// Its id, or the address of its task; below a child `review/…`.
+        /// The agent run's id, or the address of its task; for a child run, prefixed by the calling task, as
+        /// `review/…`.
         #[serde(alias = "agentRunId")]
         to: String,
     },
@@ -72,7 +75,7 @@ pub enum RunCommand {
 }
 
 impl RunCommand {
-    /// An answer to a question. A text is the `content` of the answer.
+    /// Returns an answer to a question. A text becomes the `content` of the answer.
     pub fn reply(gate: impl Into<String>, answer: Json, question: QuestionRef) -> RunCommand {
         RunCommand::Reply { gate: gate.into(), answer: whole(answer), question }
     }
@@ -124,8 +127,8 @@ impl RunCommand {
     }
 }
 
-/// Reads the members of a reply. The control socket names the question in `question`; the other ways have `attempt` and
-/// `digest` beside the answer.
+/// Reads the members of a reply. The control socket names the question in `question`; the other interfaces put
+/// `attempt` and `digest` beside the answer.
 fn reply<'de, D: Deserializer<'de>>(from: D) -> Result<(String, Json, QuestionRef), D::Error> {
     #[derive(Deserialize)]
     struct Members {
@@ -185,7 +188,7 @@ enum StoredCommand {
 /// The reason why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HubError {
-    /// `start_session` was not called.
+    /// The run was not started by `start_session`.
     SessionNotStarted,
     /// The run has ended.
     RunEnded,
@@ -208,7 +211,7 @@ pub enum HubError {
 }
 
 impl HubError {
-    /// A stable code.
+    /// Returns the stable code of the refusal.
     pub fn code(&self) -> &'static str {
         match self {
             HubError::SessionNotStarted => "session_not_started",
@@ -225,7 +228,7 @@ impl HubError {
 }
 
 impl HubError {
-    /// Reads what another process has refused: the code, and the text that this displays.
+    /// Reads the refusal of another process from its code and the text that this type displays.
     pub fn parse(code: &str, text: &str) -> HubError {
         let all = [
             HubError::SessionNotStarted,
@@ -242,7 +245,7 @@ impl HubError {
         }
     }
 
-    /// The message, without the code.
+    /// Returns the message without the code.
     pub fn message(&self) -> String {
         match self {
             HubError::SessionNotStarted => "the session is not started: call `start_session` first".into(),

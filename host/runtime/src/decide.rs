@@ -1,9 +1,11 @@
 //! The deciders. From the state and an input they determine the next facts.
 //!
-//! [`decide`] evaluates conditions, resolves references and chooses delays. Every consequence is a fact, which is
-//! applied at once so that later decisions see it. `decide` never awaits, reads a clock or draws a random number: time
-//! and entropy are arguments. All facts of one decision are appended to the journal as one unit. The cost of a decision
-//! is proportional to the number of edges that it settles.
+//! [`decide`] evaluates conditions, resolves references and chooses delays. Every consequence is a fact. [`decide`]
+//! applies it at once so that later decisions see it. `decide` never awaits, reads a clock or draws a random number:
+//! time and entropy are arguments.
+//!
+//! All facts of one decision are appended to the journal as one unit. The cost of a decision is proportional to the
+//! number of edges that it settles.
 
 mod agents;
 mod arrive;
@@ -28,40 +30,40 @@ use crate::{
 /// An input of the deciders.
 #[derive(Debug)]
 pub enum Input {
-    /// The run has to begin.
+    /// Begins the run.
     Start {
-        /// Defaults and the caller's members.
+        /// The caller's members, completed by the defaults.
         input: Json,
-        /// The seed of the run.
+        /// The seed of the run's random numbers.
         seed: u64,
     },
-    /// A driver continues the run.
+    /// Continues the run with a new driver.
     Resume {
-        /// True if a person asked for it.
+        /// True if a person requested the resumption.
         by_hand: bool,
         /// True if the process drives no other run.
         alone: bool,
     },
-    /// The process begins to drive other runs, too.
+    /// The process now drives other runs too.
     Accompanied,
-    /// Tasks may begin, after the run was resumed.
+    /// Tasks may begin, after the resumption of the run.
     Proceed,
-    /// The run is no longer driven, until an event wakes it.
+    /// The driver stops until an event wakes the run.
     Park {
-        /// The time at which its next timer is due.
+        /// The time at which the run's next timer is due (milliseconds since 1970).
         due: Option<u64>,
         /// True if a person has to decide something, in the run or in a child.
         needs_attention: bool,
     },
-    /// An attempt answered.
+    /// An attempt has answered.
     Answered {
-        /// The task.
+        /// The task that the attempt belongs to.
         task: TaskKey,
-        /// The attempt and its number of resumes. An answer of another attempt is ignored.
+        /// The attempt and its number of resumes. The deciders ignore an answer of another attempt.
         attempt: (u32, u32),
-        /// The answer.
+        /// The answer of the attempt.
         result: StepResult,
-        /// After a pause: the state that it has written so far, which other runs do not see yet.
+        /// After a pause: the state that the attempt has written so far, which other runs do not see yet.
         writes: Vec<Write>,
         /// The attempt's observations since its last recorded call.
         heard: Box<[Observed]>,
@@ -70,34 +72,34 @@ pub enum Input {
     Due(Timer),
     /// A child run ended.
     ChildEnded {
-        /// The task that called it.
+        /// The task that called the child.
         task: TaskKey,
-        /// The attempt that called it.
+        /// The attempt that called the child.
         attempt: u32,
-        /// Its outputs.
+        /// The outputs of the child, or its failure.
         result: Result<Value, Failure>,
     },
     /// A task reports something besides its outcome.
     Note {
-        /// The task.
+        /// The task that reports.
         task: TaskKey,
-        /// The report.
+        /// The report of the task.
         note: Note,
     },
     /// A running attempt reports on its agent runs.
     Told {
-        /// The task.
+        /// The task that the attempt belongs to.
         task: TaskKey,
         /// The attempt and its number of resumes.
         attempt: (u32, u32),
-        /// The report.
+        /// The report on an agent run.
         told: AgentFact,
         /// The attempt's observations since its last recorded call.
         before: Box<[Observed]>,
     },
     /// A running attempt waits only for people.
     Waits {
-        /// The task.
+        /// The task that the attempt belongs to.
         task: TaskKey,
         /// The attempt and its number of resumes.
         attempt: (u32, u32),
@@ -106,25 +108,25 @@ pub enum Input {
     },
     /// The attempt's wait has reached its end.
     Waited {
-        /// The task.
+        /// The task that the attempt belongs to.
         task: TaskKey,
         /// The attempt and its number of resumes.
         attempt: (u32, u32),
     },
     /// A running attempt begins a call that leaves the host.
     Call {
-        /// The task.
+        /// The task that makes the call.
         task: TaskKey,
         /// The attempt and its number of resumes.
         attempt: (u32, u32),
-        /// The call.
+        /// The call to record.
         call: Box<CallRecord>,
-        /// Its reply, if an earlier attempt has recorded it.
+        /// The reply to the call, if an earlier attempt has recorded it.
         reply: Option<Reply>,
     },
     /// A repeated attempt is back at a call that has no recorded end.
     CallAgain {
-        /// The task.
+        /// The task that made the call.
         task: TaskKey,
         /// The attempt that began the call.
         attempt: u32,
@@ -133,22 +135,22 @@ pub enum Input {
     },
     /// A call has ended.
     CallEnded {
-        /// The task.
+        /// The task that made the call.
         task: TaskKey,
         /// The attempt that began the call.
         attempt: u32,
         /// The number of the call in its attempt.
         ordinal: u32,
-        /// The reply.
+        /// The reply to the call.
         reply: Reply,
     },
-    /// A repeated attempt took another step than the first time.
+    /// A repeated attempt took another step than when it first ran.
     Diverged {
-        /// The task.
+        /// The task that the attempt belongs to.
         task: TaskKey,
         /// The attempt and its number of resumes.
         attempt: (u32, u32),
-        /// The difference.
+        /// The difference between the two attempts.
         message: Box<str>,
     },
     /// A command to the run.
@@ -157,7 +159,7 @@ pub enum Input {
 
 /// A source of random numbers, owned by the caller.
 pub trait Entropy {
-    /// Draws a number.
+    /// Draws a random number.
     fn draw(&mut self) -> u64;
 }
 
@@ -219,7 +221,7 @@ impl Decider<'_> {
     }
 }
 
-/// Checks an answer against its question. Returns the value for the node.
+/// Checks an answer against its question, and returns the value for the node.
 fn check_answer(question: &Question, answer: &Json) -> Result<Json, String> {
     let content = answer.get("content").and_then(Json::as_str);
     let choice = answer.get("choice").and_then(Json::as_str).or(content);

@@ -1,4 +1,4 @@
-//! The driver performs the decisions of the deciders, and hands them everything that arrives. It never decides.
+//! The driver performs the decisions of the deciders, and gives them everything that arrives. It never decides.
 //!
 //! ```text
 //!   hub, attempts' notes ──► commands ─┐                    ┌─► attempts (runner)
@@ -11,24 +11,30 @@
 //! |---|---|
 //! | [`attempts`] | running and evicted attempts |
 //! | [`calls`] | calls that leave the host |
-//! | [`children`] | runs below, and places |
+//! | [`children`] | child runs, and live permits |
 //! | [`clock`] | timers |
 //! | [`outbox`] | units for the journal, and the effects that wait for it |
 //!
-//! **Nothing acknowledged is lost.** The driver appends facts before it acts on them, and the journal makes them durable in
-//! the order of the calls. So the durable facts are a prefix of what happened. Everything that leaves the run waits in the
-//! [`durability`] queue until the facts that it follows from are durable: events for subscribers, acknowledgements, the
-//! result, and calls that leave the host. A process that resumes the run from a durable prefix therefore contradicts nothing
-//! that was seen outside. A crash loses only facts that nothing outside depends on. Their attempts had effects through the
-//! queue alone, so running them again is not noticed. The driver *forces* the journal only where a caller waits: when a run
-//! is accepted, parks or ends, before a question or a wait is shown, before a request is acknowledged, before a call leaves.
+//! **Nothing acknowledged is lost.** The driver appends facts before it acts on them, and the journal makes them
+//! durable in the order of the appends. So the durable facts are always a prefix of the run's facts.
 //!
-//! **Nothing is done twice.** A call is a fact before it leaves, and its end is a fact before the attempt gets it. A repeated
-//! attempt gets the answers that it got before its last recorded call, in the same order ([`crate::call_log`]). It is a
-//! function of these answers, so it makes the same calls, and those that have ended are answered from the record. Answers
-//! after its last recorded call may be lost, since nothing that follows from them has left. A call without an end is made
-//! again with the same key, unless its effect is `once`: then the task is blocked until a person says whether it happened. A
-//! component that makes other calls than before is blocked as well.
+//! Everything that leaves the run waits in the [`durability`] queue until the facts behind it are durable: events for
+//! subscribers, acknowledgements, the result, and calls that leave the host. A process that resumes the run from a
+//! durable prefix therefore contradicts nothing that was seen outside. A crash loses only facts that nothing outside
+//! depends on. Their attempts had effects through the queue alone, so running them again has no effect outside.
+//!
+//! The driver *forces* the journal only where a caller waits: when a run is accepted, parks or ends; before a
+//! question or a wait is shown; before a request is acknowledged; before a call leaves.
+//!
+//! **Nothing is done twice.** A call is a fact before it leaves, and its end is a fact before the attempt gets it. A
+//! repeated attempt gets the answers that it got before its last recorded call, in the same order
+//! ([`crate::call_log`]). It is a function of these answers, so it makes the same calls, and those that have ended
+//! are answered from the record. Answers after its last recorded call may be lost, since nothing that follows from
+//! them has left.
+//!
+//! The driver makes a call without an end again with the same key, unless its effect is `once`. In that case the task
+//! is blocked until a person says whether the call happened. A task whose component makes other calls than before is
+//! also blocked.
 
 mod attempt;
 mod attempts;
@@ -107,18 +113,18 @@ pub(crate) struct Driver {
     children: Children,
     clock: Clock,
     outbox: Outbox,
-    /// The run that called this one.
+    /// The run that called this one, if it is a child.
     parent: Option<Parent>,
     /// The run that this one repeats.
     repeats: Option<RunId>,
-    /// True if there may be runs below: it has made a call, or was driven before.
+    /// True if the run may have child runs: it has made a call, or was driven before.
     has_called: bool,
     entropy: SplitMix,
     shutdown: Shutdown,
 }
 
 enum Incoming {
-    /// More of the journal is durable.
+    /// More units of the journal are durable.
     Durable,
     Command(Command),
     Answered(Answered),
@@ -169,7 +175,7 @@ impl Driver {
         self.outbox.set_channels(channels);
     }
 
-    /// Counts a new run until the store shows it.
+    /// Counts a new run in `starting` until the store lists it.
     pub(crate) fn count_as(&mut self, starting: Starting) {
         self.outbox.starting = Some(starting);
     }
@@ -178,7 +184,7 @@ impl Driver {
         self.children.has_place()
     }
 
-    /// Takes the run's place among the live runs.
+    /// Takes the run's live permit.
     pub(crate) fn take(&mut self, place: LivePermit) {
         self.children.take(place);
     }
@@ -192,12 +198,12 @@ impl Driver {
         })
     }
 
-    /// Returns whether the store takes nothing more from this driver.
+    /// Returns whether the store refuses all further units of this driver.
     pub(crate) fn is_refused(&self) -> bool {
         self.outbox.is_refused()
     }
 
-    /// Returns whether there may be runs below this one.
+    /// Returns whether the run may have child runs.
     pub(crate) fn has_called(&self) -> bool {
         self.has_called
     }
@@ -226,7 +232,7 @@ impl Driver {
         idle::waiting(&self.state, &self.children)
     }
 
-    /// Folds the durable facts of the run into the state. Returns how the drive begins then; `None`: the run is new.
+    /// Folds the durable facts of the run into the state. Returns how the drive begins. `None`: the run is new.
     pub(crate) fn recover(&mut self, by_hand: bool) -> Result<Option<Begin>, StoreError> {
         self.has_called = true;
         let (journal, identity) = (&*self.world.journal, &self.identity);
@@ -238,7 +244,8 @@ impl Driver {
         Ok(Some(Begin::Again { by_hand }))
     }
 
-    /// Drives the run to its end, or, if `park`, until only people and events from outside can move it on.
+    /// Drives the run to its end. With `park`, stops earlier, when only people and events from outside can continue
+    /// it.
     pub(crate) async fn drive(&mut self, begin: Begin, park: bool) {
         self.options.parks = park;
         if self.state.end().is_none() {
@@ -291,14 +298,14 @@ impl Driver {
         }
     }
 
-    /// Accepts the run without running anything of it.
+    /// Accepts the run without starting any of its attempts.
     pub(crate) async fn accept(&mut self, begin: Begin) {
         self.stop_admission();
         self.begin(begin);
         self.flush().await;
     }
 
-    /// Records a command without running anything.
+    /// Records a command without starting any attempt.
     pub(crate) async fn note(&mut self, command: RunCommand, delivered: Option<u64>) -> Result<(), HubError> {
         self.stop_admission();
         let (answer, answered) = oneshot::channel();
@@ -310,14 +317,14 @@ impl Driver {
         answered.await.unwrap_or(Err(HubError::RunEnded))
     }
 
-    /// Makes the run due at once, since something has happened in a run below.
+    /// Makes the run due at once, because an event has occurred in a child run.
     pub(crate) async fn call_attention(&mut self) {
         self.stop_admission();
         let _ = self.apply_input(Input::Park { due: Some(self.clock.now()), needs_attention: false });
         self.flush().await;
     }
 
-    /// Gives no attempt a permit any more.
+    /// Gives no further permits to attempts.
     fn stop_admission(&mut self) {
         self.state.policy.max_concurrency = 0;
     }
@@ -373,7 +380,7 @@ impl Driver {
         Some(Idle { waiting: self.waiting(), due })
     }
 
-    /// Waits until everything that happened is durable and told, in this run and in its children.
+    /// Waits until all facts of the run and its children are durable, and their events and results are sent.
     pub(crate) async fn flush(&mut self) {
         while !self.outbox.queue().is_empty() && !self.is_refused() {
             self.hurry();
@@ -388,7 +395,7 @@ impl Driver {
         }
     }
 
-    /// Lets the deciders decide about an input, and records and performs the facts.
+    /// Gives an input to the deciders, and records and performs the facts.
     fn apply_input(&mut self, input: Input) -> Result<(), HubError> {
         let now = self.clock.now();
         if let Some(budget) = &self.world.budget {
@@ -415,8 +422,8 @@ impl Driver {
         self.catch_up();
     }
 
-    /// Forces the journal if a caller waits for it. The driver calls this when it has nothing else to do, so that the units of
-    /// one poll are forced together.
+    /// Forces the journal if a caller waits for it. The driver calls this when it has nothing else to do, so that the
+    /// units of one poll are forced together.
     fn hurry(&mut self) {
         if !self.outbox.take_hurry() || sabotage::forcing_is_off() {
             return;
@@ -437,13 +444,13 @@ impl Driver {
                 }
                 OnDurable::Follow(_) => {}
                 OnDurable::Dispatch(call, outgoing) => self.dispatch(call, *outgoing),
-                // The caller may have given up.
+                // The caller may have disconnected.
                 OnDurable::Acknowledge(answer, outcome) => _ = answer.send(outcome),
             }
         }
     }
 
-    /// Waits for the next thing that arrives.
+    /// Waits for the next input.
     async fn next(&mut self) -> Incoming {
         if let Some(command) = self.notes_to_self.pop_front() {
             return Incoming::Command(command);
@@ -454,13 +461,14 @@ impl Driver {
         std::future::poll_fn(|context| self.poll_next(context, due)).await
     }
 
-    /// Sleeps until a timer is due, or until an attempt has to be checked for a long wait.
+    /// Sleeps until a timer is due, or until the driver has to check an attempt for a long wait.
     fn sleep(&mut self, due: Option<(u64, Timer)>) {
         let wakes = due.map(|(at, _)| at).into_iter().chain(self.attempts.next_check()).min();
         self.clock.sleep_until(wakes);
     }
 
-    /// Takes commands before answers, since an attempt sends its notes before its answer.
+    /// Polls the sources of input in order. Takes commands before answers, since an attempt sends its notes before
+    /// its answer.
     fn poll_next(&mut self, context: &mut Context<'_>, due: Option<(u64, Timer)>) -> Poll<Incoming> {
         if self.outbox.queue().poll(context).is_ready() {
             return Poll::Ready(Incoming::Durable);
@@ -472,7 +480,7 @@ impl Driver {
             return Poll::Ready(Incoming::Answered(answered));
         }
         if let Poll::Ready(answered) = self.attempts.poll(context) {
-            // The attempt may have asked for something since the commands were looked at.
+            // The attempt may have sent a command since the last poll of the commands.
             return Poll::Ready(match self.commands.poll_recv(context) {
                 Poll::Ready(Some(command)) => {
                     self.attempts.put_back(answered);

@@ -6,20 +6,20 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 /// The version of the shape of events.
 pub const EVENT_VERSION: u32 = 1;
 
-/// One event. As JSON it is flat: `{ "v", "seq", "ts", "tenant", "runId", "type", … }`.
+/// One event of a run. As JSON it is flat: `{ "v", "seq", "ts", "tenant", "runId", "type", … }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Dense per run, from 0.
+    /// The number of the event in its run, from 0 without gaps.
     pub seq: u64,
-    /// Milliseconds since 1970.
+    /// The time of the event in milliseconds since 1970.
     pub ts: u64,
     /// The tenant of the run.
     pub tenant: Tenant,
     /// The id of the run.
     pub run_id: RunId,
-    /// `task:start`, `harness:complete` … Later versions may add kinds: ignore unknown ones.
+    /// The kind of the event: `task:start`, `harness:complete` … Later versions may add kinds: ignore unknown ones.
     pub kind: &'static str,
-    /// The other members, an object.
+    /// The other members, as an object.
     pub data: Json,
 }
 
@@ -39,18 +39,18 @@ impl Serialize for Event {
     }
 }
 
-/// An event for watchers that is not recorded. Its JSON is flat and has no `seq`.
+/// An event for watchers that the journal does not record. Its JSON is flat and has no `seq`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveEvent {
-    /// Milliseconds since 1970.
+    /// The time of the event in milliseconds since 1970.
     pub ts: u64,
     /// The tenant of the run.
     pub tenant: Tenant,
     /// The id of the run.
     pub run_id: RunId,
-    /// `agent:text`, `agent:thinking`, `agent:retry`, `agent:tool:progress`.
+    /// The kind of the event: `agent:text`, `agent:thinking`, `agent:retry`, `agent:tool:progress`.
     pub kind: Box<str>,
-    /// The other members, an object.
+    /// The other members, as an object.
     pub data: Json,
 }
 

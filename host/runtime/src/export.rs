@@ -1,4 +1,4 @@
-//! Whole runs as documents, to keep or to look at elsewhere.
+//! Whole runs as documents, for archives or for reading elsewhere.
 
 use std::{
     io::{self, Write},
@@ -51,10 +51,11 @@ impl From<serde_json::Error> for ExportError {
 /// ```
 ///
 /// Units are as in the journal and events as published, both with their large values. Inputs are rendered again from
-/// the journal, in the order of the ends of their attempts; `inputDigest` compares each with the digest in the journal.
-/// After [`EXPORTED_INPUT_BYTES`], `inputsLeftOut` counts the remaining inputs. If the pinned flow cannot be loaded,
-/// events and inputs are missing, and `eventsMissing` has the reason. Children are documents of the same form, without
-/// `v`.
+/// the journal, in the order of the ends of their attempts; `inputDigest` compares each with the digest in the
+/// journal. After [`EXPORTED_INPUT_BYTES`], `inputsLeftOut` counts the remaining inputs.
+///
+/// If the pinned flow cannot be loaded, events and inputs are missing, and `eventsMissing` has the reason. Children
+/// are documents of the same form, without `v`.
 pub fn export(
     reader: &dyn Runs,
     flows: &dyn Flows,
@@ -75,7 +76,7 @@ struct Exporter<'a> {
 }
 
 impl Exporter<'_> {
-    /// Writes the members of a run, and the end of the object that they are in.
+    /// Writes the members of a run and the end of the enclosing object.
     fn run(&mut self, run: &RunId) -> Result<(), ExportError> {
         let unknown = || ExportError::Unknown(run.clone());
         let record = self.reader.find(self.tenant, run)?.ok_or_else(unknown)?;
@@ -134,7 +135,7 @@ impl Exporter<'_> {
         self.list("inputs", |items| {
             let Ok(graph) = graph else { return Ok(()) };
             let mut visit = |visited: &Visited<'_>| {
-                // Rendering takes time, too: an input with shared parts may be many times as large as the journal.
+                // Rendering takes time too: an input with shared parts may be many times as large as the journal.
                 if room == 0 {
                     left_out += 1;
                     return ControlFlow::Continue(());
@@ -187,11 +188,11 @@ struct OfTask {
     attempt: AttemptInput,
 }
 
-/// The items of a list, one after another.
+/// Writes the items of a list, separated by commas.
 struct Items<'a> {
     out: &'a mut dyn Write,
     first: bool,
-    /// After a failure nothing is written any more.
+    /// The first failure. After it, no more items are written.
     written: Result<(), io::Error>,
 }
 

@@ -1,7 +1,7 @@
-//! What happened in a run, as the journal holds it.
+//! The facts of a run, in the form of the journal.
 //!
-//! A fact is the typed form of an event: it names nodes and edges by index, which mean something together with the graph
-//! that the run has pinned. What subscribers see is made from facts in [`crate::publish`].
+//! A fact is the typed form of an event. It names nodes and edges by index, which have a meaning only with the graph
+//! that the run has pinned. [`crate::publish`] makes the events for subscribers from facts.
 
 mod agent;
 mod block;
@@ -18,426 +18,426 @@ pub use block::{BlockReason, Resolution};
 pub use call::{Asked, CallDigest, CallRecord, ForAgent, Observed};
 pub(crate) use size::value_bytes;
 
-/// One pass through a body, or the flow itself; unique within a run and never used again.
+/// One pass through a body, or the flow itself. The number is unique within a run and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ScopeId(pub u32);
 
 impl ScopeId {
-    /// The flow itself.
+    /// The scope of the flow itself.
     pub const ROOT: ScopeId = ScopeId(0);
 }
 
-/// One execution of a node in one scope; unique within a run.
+/// One execution of a node in one scope. The key is unique within a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TaskKey {
-    /// In which pass.
+    /// The pass that contains the task.
     pub scope: ScopeId,
-    /// Which node.
+    /// The node that the task executes.
     pub node: NodeIx,
 }
 
-/// What happened.
+/// One fact of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fact {
     /// The run was accepted, with its whole input.
     RunStarted {
-        /// Defaults and the caller's members.
+        /// The caller's members, completed by the defaults.
         input: Json,
-        /// From which attempts derive their random streams.
+        /// The seed from which attempts derive their random streams.
         seed: u64,
-        /// When the run is over at the latest.
+        /// The time at which the run ends at the latest (milliseconds since 1970).
         deadline: Option<u64>,
     },
-    /// Somebody went on driving the run, after it was parked or its process had ended. Attempts that were running are
-    /// begun again.
+    /// A driver resumed the run after it was parked, or after its process had ended. Attempts that were running begin
+    /// again.
     RunResumed {
-        /// A person asked for it.
+        /// True if a person requested the resumption.
         by_hand: bool,
-        /// Nothing else was driven in the process when it began.
+        /// True if the process drove no other run when the resumption began.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         alone: bool,
     },
-    /// Other runs began in the process of a run that was alone there.
+    /// The process of a run that it drove alone began other runs.
     RunAccompanied,
-    /// Nobody drives the run any more, until something moves it on.
+    /// The driver stopped until an event wakes the run.
     RunParked {
-        /// When its next timer is due.
+        /// The time at which the run's next timer is due (milliseconds since 1970).
         due: Option<u64>,
-        /// Why.
+        /// The reason for parking.
         reason: ParkReason,
     },
-    /// A phase of the run began. There is one: "Run Flow".
+    /// A phase of the run began. There is only one phase: "Run Flow".
     PhaseStarted,
-    /// The phase ended.
+    /// The phase of the run ended.
     PhaseEnded {
-        /// Whether everything in it went well.
+        /// True if the whole phase succeeded.
         success: bool,
     },
-    /// A waiting task's join opened: its input is captured now.
+    /// The join of a waiting task opened: its input is captured now.
     TaskReady {
-        /// Which.
+        /// The task whose join opened.
         task: TaskKey,
-        /// When the task is over at the latest.
+        /// The time at which the task ends at the latest (milliseconds since 1970).
         deadline: Option<u64>,
     },
     /// A waiting task will not run.
     TaskSkipped {
-        /// Which.
+        /// The task that was skipped.
         task: TaskKey,
-        /// Why.
+        /// The reason for the skip.
         reason: SkipReason,
     },
     /// A ready task got a permit and begins its next attempt.
     AttemptStarted {
-        /// Which.
+        /// The task that begins the attempt.
         task: TaskKey,
     },
-    /// A woken task got a permit and goes on with its attempt.
+    /// A woken task got a permit and continues its attempt.
     TaskResumed {
-        /// Which.
+        /// The task that continues.
         task: TaskKey,
     },
-    /// A running task gave up its instance.
+    /// A running task paused and released its instance.
     TaskPaused {
-        /// Which.
+        /// The task that paused.
         task: TaskKey,
-        /// Until when, and what it leaves for itself.
+        /// The events that end the pause, and the state that the task keeps for itself.
         pause: Box<Pause>,
-        /// The state that its attempt has written so far, for nobody else to see yet.
+        /// The state writes of the attempt so far. Other runs do not see them yet.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         writes: Box<[Write]>,
-        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
-    /// A paused task's pause ended; it waits for a permit.
+    /// The pause of a task ended; the task waits for a permit.
     TaskWoken {
-        /// Which.
+        /// The task that was woken.
         task: TaskKey,
-        /// Which of its wakes.
+        /// The index of the wake among the task's wakes.
         index: u32,
-        /// What the wake brought.
+        /// The value or failure that the wake delivered.
         outcome: Result<Value, Box<Failure>>,
     },
-    /// A running task failed and will be tried again.
+    /// A running task failed and will get another attempt.
     TaskRetrying {
-        /// Which.
+        /// The task that failed.
         task: TaskKey,
-        /// Why.
+        /// The reason for the retry.
         failure: Box<Failure>,
-        /// The delay that was chosen.
+        /// The delay before the next attempt in milliseconds.
         delay_ms: u64,
-        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
-    /// A task's delay is over; it waits for a permit.
+    /// A task's delay is over; the task waits for a permit.
     RetryDue {
-        /// Which.
+        /// The task that waited.
         task: TaskKey,
     },
     /// A running task ended with an output.
     TaskSucceeded {
-        /// Which.
+        /// The task that succeeded.
         task: TaskKey,
-        /// Its output.
+        /// The output of the task.
         output: Value,
-        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
-    /// A task failed for good.
+    /// A task failed without a further attempt.
     TaskFailed {
-        /// Which.
+        /// The task that failed.
         task: TaskKey,
-        /// Why.
+        /// The reason for the failure.
         failure: Box<Failure>,
-        /// The input that it had, if an edge may carry it on.
+        /// The input of the task, if an edge may carry it on.
         input: Option<Json>,
-        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
     /// A task was cancelled.
     TaskCancelled {
-        /// Which.
+        /// The task that was cancelled.
         task: TaskKey,
-        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
-    /// A task is over, but passes or a child of it have to end first.
+    /// A task is about to end, but its passes, its child or its calls have to end first.
     TaskClosing {
-        /// Which.
+        /// The task that is closing.
         task: TaskKey,
-        /// What it ends with; none: cancelled.
+        /// The failure that the task ends with. `None`: the task ends as cancelled.
         failure: Option<Box<Failure>>,
-        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
     /// A running attempt begins a call that leaves the host.
     CallStarted {
-        /// Whose.
+        /// The task that makes the call.
         task: TaskKey,
-        /// Which call.
+        /// The recorded form of the call.
         call: Box<CallRecord>,
     },
-    /// A call that a person said had not happened leaves again.
+    /// A call leaves again after a person said that it had not happened.
     CallRepeated {
-        /// Whose.
+        /// The task that makes the call.
         task: TaskKey,
-        /// In which attempt it was begun.
+        /// The attempt that began the call.
         attempt: u32,
-        /// Which of its calls.
+        /// The number of the call in its attempt.
         ordinal: u32,
     },
     /// A call has ended.
     CallEnded {
-        /// Whose.
+        /// The task that made the call.
         task: TaskKey,
-        /// In which attempt it was begun.
+        /// The attempt that began the call.
         attempt: u32,
-        /// Which of its calls.
+        /// The number of the call in its attempt.
         ordinal: u32,
-        /// The reply.
+        /// The reply to the call.
         reply: Result<Value, Box<Failure>>,
     },
-    /// A task cannot go on before a person has decided.
+    /// A task cannot continue before a person has decided.
     TaskBlocked {
-        /// Which.
+        /// The task that is blocked.
         task: TaskKey,
-        /// Why.
+        /// The reason for the block.
         reason: Box<BlockReason>,
     },
-    /// A person has decided how a blocked task goes on.
+    /// A person has decided how a blocked task continues.
     TaskResolved {
-        /// Which.
+        /// The task that was blocked.
         task: TaskKey,
-        /// What was decided.
+        /// The decision of the person.
         resolution: Box<Resolution>,
     },
-    /// A resolved task got a permit and goes through its attempt again, with the calls that it has recorded.
+    /// A resolved task got a permit and repeats its attempt, with the recorded calls.
     AttemptRepeated {
-        /// Which.
+        /// The task that repeats its attempt.
         task: TaskKey,
     },
     /// An edge was settled.
     EdgeSettled {
-        /// In which pass.
+        /// The pass that contains the edge.
         scope: ScopeId,
-        /// Which.
+        /// The edge that was settled.
         edge: EdgeIx,
-        /// Whether it fired, or was skipped.
+        /// True if the edge fired; false if it was skipped.
         fired: bool,
     },
-    /// Nobody handles the failure of this task: its scope has failed.
+    /// No edge or policy handles the failure of this task: its scope has failed.
     FailureUnhandled {
-        /// Which task.
+        /// The task that failed.
         task: TaskKey,
     },
-    /// What is left of a scope is to end.
+    /// The unfinished tasks of a scope have to end.
     ScopeClosing {
-        /// Which.
+        /// The scope that is closing.
         scope: ScopeId,
     },
     /// A pass through a body began.
     PassStarted {
-        /// Which.
+        /// The scope of the pass.
         scope: ScopeId,
-        /// Whose body.
+        /// The task whose body the pass runs through.
         owner: TaskKey,
-        /// Which pass, from 0.
+        /// The number of the pass, from 0.
         index: u32,
-        /// The owner's variables in this pass, an object: all of them.
+        /// All variables of the owner in this pass, as an object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         variables: Option<Json>,
-        /// Those without `last`, which is what the pass before gave.
+        /// The variables without `last`, which is the output of the previous pass.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         own: Option<Json>,
     },
-    /// A pass ended, and what is inside it leaves memory.
+    /// A pass ended, and its contents leave memory.
     PassEnded {
-        /// Which.
+        /// The scope of the pass.
         scope: ScopeId,
-        /// What it gave.
+        /// The outcome of the pass.
         outcome: PassOutcome,
     },
-    /// A named event came that nobody waits for yet.
+    /// A named event arrived that no task waits for yet.
     EventKept {
-        /// Its name.
+        /// The name of the event.
         name: Box<str>,
-        /// What it brought.
+        /// The value of the event.
         payload: Value,
     },
-    /// A kept event was taken by the wait that came later.
+    /// A later wait took a kept event.
     EventTaken {
-        /// Its name.
+        /// The name of the event.
         name: Box<str>,
     },
-    /// Somebody said something to the run.
+    /// A person sent a message to the run.
     MessageSent {
-        /// What.
+        /// The content of the message.
         content: Value,
     },
     /// A person answered a question.
     Replied {
-        /// Who had asked.
+        /// The task that asked.
         task: TaskKey,
-        /// `{ "content", "choice"? }`.
+        /// The answer: `{ "content", "choice"? }`.
         answer: Json,
-        /// The attempt that had asked; none: a version that did not record it has written the fact.
+        /// The attempt that asked. `None`: an older version wrote the fact.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempt: Option<u32>,
         /// The digest of the question.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digest: Option<Box<str>>,
     },
-    /// A task wrote to the log, or measured something.
+    /// A task wrote to the log, or recorded a measurement.
     Noted {
-        /// Which task.
+        /// The task that wrote it.
         task: TaskKey,
-        /// What.
+        /// The log line or measurement.
         note: Box<Note>,
     },
-    /// Something about an agent run of a task.
+    /// An event of an agent run of a task.
     Agent {
-        /// Whose.
+        /// The task of the agent run.
         task: TaskKey,
-        /// What.
+        /// The event of the agent run.
         told: Box<AgentFact>,
-        /// What the attempt had been told since its last recorded call, if it is what the attempt itself tells.
+        /// The observations of the attempt since its last recorded call, if the attempt itself reports the event.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         before: Box<[Observed]>,
     },
-    /// An attempt waits for people alone: the time is not its own, and nothing of it need be in memory.
+    /// An attempt waits only for people: the time does not count as its own, and it needs no memory.
     TaskIdle {
-        /// Whose.
+        /// The task whose attempt waits.
         task: TaskKey,
-        /// How long it waits at most.
+        /// The time at which the wait ends at the latest (milliseconds since 1970).
         due: Option<u64>,
     },
-    /// It has waited as long as it wanted to.
+    /// The wait of an attempt has reached its time limit.
     TaskBusy {
-        /// Whose.
+        /// The task whose attempt waited.
         task: TaskKey,
     },
-    /// Somebody has said whether a call may leave, or nobody has in time.
+    /// A person decided whether a call may leave, or the time to decide ended.
     CallDecided {
-        /// Whose.
+        /// The task that makes the call.
         task: TaskKey,
-        /// In which attempt it was begun.
+        /// The attempt that began the call.
         attempt: u32,
-        /// Which of its calls.
+        /// The number of the call in its attempt.
         ordinal: u32,
-        /// Whether it may.
+        /// True if the call may leave.
         allowed: bool,
-        /// What was answered; none: the time was up.
+        /// The answer of the person. `None`: the time to decide ended.
         answer: Option<Json>,
-        /// The digest of the question; none: a version that did not record it has written the fact.
+        /// The digest of the question. `None`: an older version wrote the fact.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digest: Option<Box<str>>,
     },
-    /// The run is to end.
+    /// The run has to end.
     CancelRequested {
-        /// Why.
+        /// The reason for the cancellation.
         reason: CancelReason,
     },
     /// The run ended.
     RunEnded {
-        /// How, and with what.
+        /// The outcome of the run, with its outputs.
         end: Box<RunEnd>,
     },
 }
 
-/// What an attempt was given, as the record of its end tells it.
+/// The recorded form of an attempt's input, kept with the record of the attempt's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Received {
-    /// SHA-256 of its input and its config as compact JSON texts, each followed by a zero byte: the first 128 bits in
+    /// SHA-256 of the input and the config as compact JSON texts, each followed by a zero byte: the first 128 bits in
     /// hexadecimal.
     Digest(Box<str>),
-    /// Nothing: the node did not run, since its output was kept from the run that this one repeats.
+    /// The node did not run: its output was kept from the run that this one repeats.
     Nothing,
 }
 
-/// Why a task was skipped.
+/// The reason why a task was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
-    /// Its own `when` does not hold.
+    /// The task's own `when` is false.
     When,
-    /// Its join cannot open any more.
+    /// The task's join can no longer open.
     Join,
-    /// It waits on a cycle that nothing enters any more.
+    /// The task waits on a cycle that can no longer be entered.
     Unreached,
 }
 
-/// How a pass ended.
+/// The outcome of a pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PassOutcome {
-    /// With a value.
+    /// The pass ended with a value.
     Done(Json),
-    /// With a failure that nothing inside handled.
+    /// The pass ended with a failure that nothing inside it handled.
     Failed(Box<Failure>),
-    /// From outside.
+    /// The pass was cancelled from outside.
     Cancelled,
 }
 
 /// One buffered write of an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Write {
-    /// Which key.
+    /// The key that the attempt writes.
     pub key: String,
     /// The new value.
     pub value: Value,
-    /// The version that the writer has seen and relies on: none if it does not care, 0 if the key must be absent.
+    /// The version that the writer relies on. `None`: any version; 0: the key must be absent.
     pub expected: Option<u64>,
 }
 
-/// Why a run is parked.
+/// The reason why a run is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParkReason {
-    /// It waits for people, events from outside, or a timer.
+    /// The run waits for people, events from outside, or a timer.
     Waiting,
-    /// Its process has died again and again, and the run had not moved on.
+    /// The run's process has died repeatedly, and the run made no progress.
     CrashLoop,
-    /// A task of it is blocked.
+    /// A task of the run is blocked.
     NeedsAttention,
-    /// The store was brought back from an older copy: what the run had done after that, nobody knows.
+    /// The store was restored from an older copy. The later actions of the run are unknown.
     Restored,
 }
 
-/// Why a run is cancelled.
+/// The reason why a run is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelReason {
-    /// Somebody asked for it, or the parent ended.
+    /// A caller requested it, or the parent run ended.
     Requested,
-    /// `totalTimeoutMs` of the flow is over.
+    /// The run exceeded `totalTimeoutMs` of the flow.
     TotalTimeout,
-    /// It has more events than a run may have, or larger ones.
+    /// The run has more events than allowed, or larger ones.
     TooLarge,
 }
 
-/// What a task tells besides its outcome.
+/// The report of a task besides its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Note {
     /// A line of text for people.
     Log {
-        /// `trace` … `error`.
+        /// The level, from `trace` to `error`.
         level: String,
-        /// The line.
+        /// The text of the line.
         message: String,
     },
-    /// A measurement.
+    /// A measurement of the component.
     Metric {
-        /// What was measured.
+        /// The name of the measurement.
         name: String,
-        /// The measure.
+        /// The measured value.
         value: Json,
-        /// By what it is told apart.
+        /// The tags that distinguish measurements of one name.
         tags: Json,
     },
 }
@@ -445,23 +445,23 @@ pub enum Note {
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum RunEnd {
-    /// With outputs.
+    /// The run succeeded, with outputs.
     Succeeded {
-        /// The outputs.
+        /// The outputs of the run.
         outputs: Json,
     },
-    /// With a failure that nothing handled.
+    /// The run failed: nothing handled a failure.
     Failed {
-        /// The outputs, as far as they are there.
+        /// The outputs that exist so far.
         outputs: Json,
-        /// The failure.
+        /// The failure of the run.
         failure: Failure,
-        /// The address of the task that failed, if one did.
+        /// The address of the failed task, if a task failed.
         task: Option<String>,
     },
-    /// Because somebody asked for it.
+    /// The run was cancelled.
     Cancelled {
-        /// The outputs, as far as they are there.
+        /// The outputs that exist so far.
         outputs: Json,
     },
 }

@@ -1,4 +1,4 @@
-//! Where a run's events are published, and commands come in.
+//! The hub of a run: takes commands, and publishes events.
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ use crate::{
 /// A command to the driver of a run.
 pub(crate) enum Command {
     Run(RunCommand, oneshot::Sender<Result<(), HubError>>),
-    /// A message of the store's inbox, by its number: it is taken in once, however often it is delivered.
+    /// A message of the store's inbox, with its number. The driver applies it once, however often it arrives.
     Deliver(u64, RunCommand, oneshot::Sender<Result<(), HubError>>),
     /// An input of the deciders.
     Input(Box<Input>),
@@ -37,76 +37,77 @@ pub(crate) enum Command {
         attempt: (u32, u32),
         record: Box<CallRecord>,
         outgoing: Box<Outgoing>,
-        /// What an earlier attempt has recorded as its reply.
+        /// The reply that an earlier attempt has recorded.
         reply: Option<Reply>,
     },
-    /// A repeated attempt is back at a call that has no recorded end.
+    /// A repeated attempt has reached a call again that has no recorded end.
     CallAgain {
         task: TaskKey,
         attempt: u32,
         ordinal: u32,
         outgoing: Box<Outgoing>,
     },
-    /// An attempt waits for people alone, at most until this time.
+    /// An attempt waits only for people, at most until `due` (milliseconds since 1970).
     Waits {
         task: TaskKey,
         attempt: (u32, u32),
         due: Option<u64>,
-        /// How much had arrived by then.
+        /// The number of events that had arrived for the attempt by then.
         heard: u64,
     },
-    /// A piece of a reply that is still being made.
+    /// A piece of a reply that is still in progress.
     Live {
         task: TaskKey,
         kind: Box<str>,
         members: Json,
     },
-    /// Attach a channel; to a child of a run if somebody has done so to the run.
+    /// Attaches a channel. `to_child`: the parent run passes on its own channel.
     Attach {
         channel: Arc<dyn Channel>,
         to_child: bool,
     },
-    /// Nobody is left who could answer.
+    /// No caller is connected that could answer.
     Unattended,
-    /// The process is to end.
+    /// The process is about to end.
     Stop,
-    /// Tell when everything that happened so far has been told.
+    /// Requests a reply when all events so far are published.
     Settle(oneshot::Sender<Result<(), HubError>>),
     ChildEnded {
         task: TaskKey,
         attempt: u32,
         result: Result<Value, Failure>,
     },
-    /// A run that a task calls has a place, or will get none.
+    /// A run that a task calls has a live permit, or will get none.
     ChildPlaced {
         task: TaskKey,
         attempt: u32,
         place: Result<LivePermit, Failure>,
     },
-    /// The idle state of a child; `None`: it moves by itself.
+    /// The idle state of a child. `None`: the child can continue by itself.
     ChildIdle {
         task: TaskKey,
         idle: Option<Idle>,
     },
 }
 
-/// A front end of a run. Its methods are called in order and must be quick; a panic or an error in them is not the
-/// run's.
+/// A front end of a run. The driver calls its methods in order, and they must be quick. A panic or an error in them
+/// does not affect the run.
 pub trait Channel: Send + Sync {
-    /// The run is about to begin.
+    /// Notes that the run is about to begin.
     fn on_start(&self, _hub: &Hub) {}
 
-    /// Something happened, in this run or in a child of it.
+    /// Receives an event of this run or of a child.
     fn on_event(&self, event: &Event);
 
-    /// A piece of something that is still being made, such as text of a model: never recorded, and never told again.
+    /// Receives a piece of a result in progress, such as text of a model. Pieces are never recorded and never
+    /// repeated.
     fn on_live(&self, _event: &LiveEvent) {}
 
-    /// The run has ended, or parked.
+    /// Notes that the run has ended or is parked.
     fn on_complete(&self, _result: &RunResult) {}
 }
 
-/// The commands of one run. Cheap to clone.
+/// The sender of commands to one run. Cheap to clone.
 #[derive(Clone)]
 pub struct Hub {
     run_id: RunId,
@@ -114,22 +115,22 @@ pub struct Hub {
     session: Arc<AtomicBool>,
 }
 
-/// The hubs of the runs that are being driven.
+/// The hubs of the runs that this process drives.
 #[derive(Default)]
 pub struct Hubs(Mutex<HashMap<(Tenant, RunId), Hub>>);
 
 impl Hubs {
-    /// The hub of a run, if somebody in this process drives it.
+    /// Returns the hub of a run, if this process drives it.
     pub fn get(&self, tenant: &Tenant, run: &RunId) -> Option<Hub> {
         self.0.lock().get(&(tenant.clone(), run.clone())).cloned()
     }
 
-    /// Whether no more than one run is being driven.
+    /// Returns true if this process drives at most one run.
     pub(crate) fn is_lonely(&self) -> bool {
         self.0.lock().len() < 2
     }
 
-    /// Lists a hub until what is returned is dropped.
+    /// Lists a hub until the caller drops the returned value.
     pub(crate) fn enter(self: &Arc<Hubs>, tenant: &Tenant, hub: &Hub) -> HubListing {
         let key = (tenant.clone(), hub.run_id.clone());
         self.0.lock().insert(key.clone(), hub.clone());
@@ -137,7 +138,7 @@ impl Hubs {
     }
 }
 
-/// Keeps a hub listed.
+/// Keeps a hub in the list until it is dropped.
 pub(crate) struct HubListing(Arc<Hubs>, (Tenant, RunId));
 
 impl Drop for HubListing {
@@ -151,8 +152,8 @@ impl Hub {
         Hub { run_id, commands, session: Arc::default() }
     }
 
-    /// Makes the hub of a run that another process drives. The future hands each command to `ask`; it ends when all hubs are
-    /// gone, or when the run is to be left alone.
+    /// Creates the hub of a run that another process drives. The returned future passes each command to `ask`. It
+    /// ends when all hubs are dropped, or at a request to stop.
     pub fn remote<F: Future<Output = Result<(), HubError>>>(
         run_id: RunId,
         ask: impl Fn(RunCommand) -> F,
@@ -163,7 +164,7 @@ impl Hub {
         let forward = async move {
             while let Some(command) = commands.recv().await {
                 match command {
-                    // Whoever asked may be gone.
+                    // The caller may have disconnected.
                     Command::Run(command, answer) => _ = answer.send(ask(command).await),
                     Command::Settle(answer) => _ = answer.send(Ok(())),
                     Command::Stop => return,
@@ -174,50 +175,53 @@ impl Hub {
         (hub, forward)
     }
 
-    /// Which run.
+    /// Returns the id of the run.
     pub fn run_id(&self) -> &RunId {
         &self.run_id
     }
 
-    /// Allows commands from now on.
+    /// Allows commands to this run. Before this call, the hub refuses them.
     pub fn start_session(&self) {
         self.session.store(true, Ordering::Release);
     }
 
-    /// Says something to the run (`session:message`).
+    /// Sends a message to the run (`session:message`).
     pub async fn send(&self, content: Json) -> Result<(), HubError> {
         self.request(RunCommand::Send { content: Value::from(content) }).await
     }
 
-    /// Answers a question, by the address of the node that asks: `approve`, `process[3].approve`, and in a child run
-    /// `review/approve`, where `review` is the node that called it. `answer` is `{ "content", "choice"? }`.
+    /// Answers a question, named by the address of the node that asks: `approve`, or `process[3].approve`. In a child
+    /// run it is `review/approve`, where `review` is the node that called the child. `answer` is `{ "content",
+    /// "choice"? }`.
     pub async fn reply(&self, gate: &str, answer: Json) -> Result<(), HubError> {
         self.reply_to(gate, answer, QuestionRef::default()).await
     }
 
-    /// Answers one certain question: if another one is open at the address, the answer is refused.
+    /// Answers one specific question. If another question is open at the address, the run refuses the answer.
     pub async fn reply_to(&self, gate: &str, answer: Json, question: QuestionRef) -> Result<(), HubError> {
         self.request(RunCommand::Reply { gate: gate.to_owned(), answer, question }).await
     }
 
-    /// Sends a named event: it wakes whoever waits for it, or is kept for a wait that comes later.
+    /// Sends a named event. It wakes every task that waits for it, or is kept for a later wait.
     pub async fn emit(&self, name: &str, payload: Json) -> Result<(), HubError> {
         self.request(RunCommand::Emit { name: name.to_owned(), payload: Value::from(payload) }).await
     }
 
-    /// Decides how a blocked task goes on, by its address.
+    /// Decides how a blocked task continues. `task` is its address.
     pub async fn resolve(&self, task: &str, resolution: Resolution) -> Result<(), HubError> {
         self.request(RunCommand::Resolve { task: task.to_owned(), resolution }).await
     }
 
-    /// Writes to an agent run, by its id. It is accepted once it is on stable storage; a message with an id that the agent
-    /// run has had is accepted and not handed over again. In a child run `review/agent-…`.
+    /// Writes to an agent run, named by its id; in a child run `review/agent-…`.
+    ///
+    /// The message is accepted when it is on stable storage. A message with an id that the agent run already has is
+    /// accepted, and not delivered again.
     pub async fn send_to_run(&self, agent_run: &str, message: Option<&str>, content: Json) -> Result<(), HubError> {
         let (to, message) = (agent_run.to_owned(), message.map(str::to_owned));
         self.request(RunCommand::Write { to, message, value: Value::from(content) }).await
     }
 
-    /// Writes to the latest agent run of a node that is open, by the address of the node.
+    /// Writes to the latest open agent run of a node, named by the address of the node.
     pub async fn send_to(&self, node: &str, message: Option<&str>, content: Json) -> Result<(), HubError> {
         self.send_to_run(node, message, content).await
     }
@@ -232,14 +236,15 @@ impl Hub {
         self.request(RunCommand::Cancel).await
     }
 
-    /// Stops driving the run in good order, as its process is to end: calls that have left are waited for, for a while, and
-    /// the run is parked, for somebody else to go on with.
+    /// Stops driving the run in an orderly way, before its process ends. The driver waits up to
+    /// [`CALL_GRACE_MS`](crate::limits::CALL_GRACE_MS) for calls that have left, and parks the run for another
+    /// process.
     pub async fn stop(&self) {
-        // A run that is over has stopped.
+        // A run that has ended needs no request to stop.
         let _ = self.commands.send(Command::Stop).await;
     }
 
-    /// Gives the run a command.
+    /// Sends a command to the run, and waits for the outcome.
     pub async fn request(&self, command: RunCommand) -> Result<(), HubError> {
         if !self.session.load(Ordering::Acquire) {
             return Err(HubError::SessionNotStarted);
@@ -253,7 +258,7 @@ impl Hub {
         answered.await.unwrap_or(Err(HubError::RunEnded))
     }
 
-    /// Hands on a message of the store's inbox, by its number.
+    /// Delivers a message of the store's inbox by its number.
     pub(crate) async fn deliver(&self, message: u64, command: RunCommand) -> Result<(), HubError> {
         let (answer, answered) = oneshot::channel();
         let sent = self.commands.send(Command::Deliver(message, command, answer)).await;
@@ -261,34 +266,35 @@ impl Hub {
         answered.await.unwrap_or(Err(HubError::RunEnded))
     }
 
-    /// Asks to be told when everything that happened so far has been told. False: the run is over.
+    /// Requests a reply when all events so far are published. Returns false if the run has ended.
     pub(crate) async fn settle(&self, answer: oneshot::Sender<Result<(), HubError>>) -> bool {
         self.commands.send(Command::Settle(answer)).await.is_ok()
     }
 
-    /// Nobody is left who could answer: from now on the run is parked once only people or events can move it on, as one that
-    /// does not [wait for answers](crate::RunOptions::wait_for_answers).
+    /// Notes that no caller is connected that could answer. The driver then parks the run when only people or events
+    /// can continue it. A run that does not [wait for answers](crate::RunOptions::wait_for_answers) behaves the same
+    /// way.
     pub async fn leave_unattended(&self) {
-        // A run that is over needs nobody.
+        // A run that has ended needs no caller.
         let _ = self.commands.send(Command::Unattended).await;
     }
 
     /// Notes that other runs begin in the process of a run that was [tried alone](crate::FlowRunner::try_alone).
     pub async fn accompany(&self) {
-        // A run that is over needs no note.
+        // A run that has ended needs no note.
         let _ = self.commands.send(Command::Input(Box::new(Input::Accompanied))).await;
     }
 
-    /// Attaches another channel. It is told of everything that happened so far first, in the run and in those below it that
-    /// go on.
+    /// Attaches another channel. It first receives all earlier events of the run, and of those child runs that are
+    /// still driven.
     pub async fn attach(&self, channel: Arc<dyn Channel>) -> Result<(), HubError> {
         let attach = Command::Attach { channel, to_child: false };
         self.commands.send(attach).await.map_err(|_| HubError::RunEnded)
     }
 
-    /// Attaches a channel of the run above, which has begun by then.
+    /// Attaches a channel of the parent run, which has already started the channel.
     pub(crate) async fn attach_from_above(&self, channel: Arc<dyn Channel>) {
-        // A child that is over has told it by its parent.
+        // If the child has ended, the parent publishes its end.
         let _ = self.commands.send(Command::Attach { channel, to_child: true }).await;
     }
 }

@@ -1,8 +1,8 @@
 //! The inputs of attempts, rendered again from the journal and compared with the digests in it.
 //!
-//! Inputs are not stored. [`RunState::apply`] folds the journal once, and at the end of each attempt the state renders
-//! the input with the function that rendered it for the attempt. The time is proportional to the length of the journal;
-//! the memory is that of the run itself.
+//! Inputs are not stored. [`RunState::apply`] folds the journal once, and at the end of each attempt the state
+//! renders the input with the function that rendered it for the attempt. The time is proportional to the length of
+//! the journal; the memory is that of the run itself.
 
 mod page;
 
@@ -46,11 +46,11 @@ pub enum InputDigest {
 /// A call that left the host.
 #[derive(Clone, Debug, Serialize)]
 pub struct MadeCall {
-    /// Its number within the attempt, from 1.
+    /// The number of the call in its attempt, from 1.
     pub call: u32,
-    /// The capability.
+    /// The capability of the call.
     pub interface: Arc<str>,
-    /// Its function.
+    /// The function of the capability.
     pub function: Arc<str>,
     /// The description of the call for people.
     pub about: Json,
@@ -72,13 +72,13 @@ pub struct Visited<'a> {
     ended: bool,
     /// True for a task that ended as `skipped` or `cancelled` without an attempt.
     unbegun: bool,
-    /// Its calls that left the host.
+    /// The attempt's calls that left the host.
     pub calls: &'a [MadeCall],
 }
 
 /// The input of an attempt, rendered again.
 pub struct Rendered {
-    /// The input and the config. Or, if they cannot be rendered, the failure and the members of the input that can.
+    /// The input and the config. If they cannot be rendered: the failure, and those members of the input that can be.
     pub parts: Result<(Value, Value), (Failure, Value)>,
     /// The digest of the rendered input. `None`: the input is too large to be written.
     pub received: Option<Received>,
@@ -87,23 +87,23 @@ pub struct Rendered {
 }
 
 impl Visited<'_> {
-    /// The address of the task.
+    /// Returns the address of the task.
     pub fn address(&self) -> String {
         self.state.address(self.key)
     }
 
-    /// The type of the node.
+    /// Returns the type of the node.
     pub fn node_type(&self) -> &Arc<str> {
         &self.state.graph.node(self.key.node).node_type.name
     }
 
-    /// The number of the attempt, from 1, and its number of resumes.
+    /// Returns the number of the attempt, from 1, and its number of resumes.
     pub fn number(&self) -> (u32, u32) {
         let task = self.state.task(self.key);
         (task.attempt, task.resumes)
     }
 
-    /// The time at which it began or was resumed, in milliseconds since 1970.
+    /// Returns the time at which the attempt began or was resumed, in milliseconds since 1970.
     pub fn began(&self) -> u64 {
         self.state.task(self.key).clock
     }
@@ -129,7 +129,7 @@ impl Visited<'_> {
     }
 }
 
-/// A task's place: a node, in a pass.
+/// The place of a task: a node in a pass.
 struct TaskPosition<'a> {
     scope: &'a str,
     node: &'a str,
@@ -142,9 +142,10 @@ impl<'a> TaskPosition<'a> {
     }
 }
 
-/// Visits every attempt of a run that the store has, in the order of their ends, until the visitor has enough. With a node,
-/// it visits the attempts of this node only, collects their calls, and also visits its tasks that ended without one. `end` is the number of the first event that does not
-/// count.
+/// Visits the attempts of a run in the order of their ends, until the visitor stops.
+///
+/// With a node, it visits only the attempts of this node, and collects their calls. It then also visits the node's
+/// tasks that ended without an attempt. `end` is the number of the first event that does not count.
 pub fn each_attempt(
     journal: &dyn Journal,
     graph: Arc<Graph>,
@@ -161,7 +162,7 @@ pub fn each_attempt(
         let Some(last) = units.last() else { break };
         from = last.next_seq();
         for unit in units.iter().filter(|unit| unit.first_seq < end) {
-            // The fold panics where facts do not fit, rather than invent history.
+            // The fold panics on facts that do not fit, because to continue would invent history.
             let folded = panic::catch_unwind(AssertUnwindSafe(|| walk.unit(unit)));
             match folded {
                 Ok(ControlFlow::Continue(())) => {}

@@ -1,4 +1,4 @@
-//! Running graphs: deciders, driver, journal, hub.
+//! Graphs at run time: deciders, driver, journal, hub.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -21,7 +21,7 @@
 //! | [`world`] | the services that runs share |
 //! | [`run`], [`result`] | starting runs, and their results |
 //! | turn | long computations of expressions, in turns |
-//! | sabotage | switches that break guarantees, for tests that must notice it |
+//! | sabotage | switches that break guarantees, for tests that must detect it |
 
 mod agents;
 mod apply;

@@ -1,8 +1,8 @@
 //! The runs that a process drives, and permits for their child runs.
 //!
-//! Each driven run holds a [`LivePermit`]. A run without a caller (the root of a tree) always gets one: the caller of this
-//! module limits their number. A run that another run called, as a sub-flow or as a tool, waits for a place. Waiting
-//! takes a few hundred bytes: the flow is not loaded and nothing is recorded before the place is free.
+//! Each driven run holds a [`LivePermit`]. A run without a caller (the root of a tree) always gets one: the caller of
+//! this module limits their number. A run that another run called, as a sub-flow or as a tool, waits for a permit.
+//! Waiting takes a few hundred bytes: before the permit is free, the flow is not loaded and nothing is recorded.
 //!
 //! | limit | scope | failure |
 //! |---|---|---|
@@ -11,13 +11,13 @@
 //! | [`MAX_LIVE_CHILDREN`] | runs below roots at a time, shared by tenants | [`code::TOO_MANY_CHILDREN`] |
 //! | [`LiveRuns::bound`] | driven runs of a tenant, roots included | [`code::QUOTA_EXCEEDED`] |
 //!
-//! **Fairness.** A free place goes to the tenant with the fewest children. Within the tenant it goes to the tree with
-//! the fewest children, then to the deepest run, then to the run that has waited longest.
+//! **Fairness.** A free permit goes to the tenant with the fewest children. Within the tenant it goes to the tree
+//! with the fewest children, then to the deepest run, then to the run that has waited longest.
 //!
-//! **No deadlock.** A run cannot end before the runs below it have ended. So if every driven run of a tenant (or tree)
-//! has a run below it, waits for a place for one, or rests, no place becomes free by itself. Then the deepest waiting
-//! run gets one of [`MAX_DEPTH`] spare places, so that one branch reaches its end. If a limit leaves no spare place,
-//! that run fails.
+//! **No deadlock.** A run cannot end before the runs below it have ended. Suppose that every driven run of a tenant
+//! (or tree) has a run below it, waits for a permit for one, or is idle. Then no permit becomes free by itself, and
+//! the deepest waiting run gets one of [`MAX_DEPTH`] spare permits, so that one branch reaches its end. If a limit
+//! leaves no spare permit, that run fails.
 
 mod table;
 #[cfg(test)]
@@ -62,14 +62,15 @@ impl LiveRuns {
         self.table.lock().all_children()
     }
 
-    /// Takes a place for a run without waiting: the root of a tree, or a run below one that is only to be ended.
+    /// Takes a permit for a run without waiting. The run is the root of a tree, or a run below one that only has to
+    /// end.
     pub(crate) fn enter(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> LivePermit {
         let key = self.table.lock().enter(tenant, run);
         LivePermit { live: self.clone(), key, rests: false }
     }
 
-    /// Waits for a place for a run below another one, which is found by its id. A run whose parent is not driven in this
-    /// process is a root.
+    /// Waits for a permit for a run below a parent, which is found by its id. A run whose parent is not driven in
+    /// this process is a root.
     pub(crate) fn enter_below(self: &Arc<LiveRuns>, tenant: &Tenant, parent: &RunId, run: &RunId) -> Waiting {
         let parent = self.table.lock().find(tenant, parent);
         match parent {
@@ -84,7 +85,8 @@ impl LiveRuns {
         Waiting { live: self.clone(), place, answer: Answer::Later(answer) }
     }
 
-    /// Counts a run as started until the returned value is dropped: from the check of a quota until a store shows the run.
+    /// Counts a run as started until the caller drops the returned value: from the check of a quota until a store
+    /// lists the run.
     pub fn start(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> Starting {
         let mut starting = self.starting.lock();
         let number = starting.last().map_or(0, |(last, ..)| last + 1);
@@ -92,7 +94,7 @@ impl LiveRuns {
         Starting { live: self.clone(), number }
     }
 
-    /// Changes the table, and hands out the places that this makes free.
+    /// Changes the table, and grants the permits that this frees.
     fn change<T>(self: &LiveRuns, change: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.table.lock();
         let changed = change(&mut table);
@@ -101,7 +103,7 @@ impl LiveRuns {
     }
 }
 
-/// A driven run's place. Dropping it makes the place free.
+/// The permit of a driven run. Dropping it frees the permit.
 pub(crate) struct LivePermit {
     live: Arc<LiveRuns>,
     key: Key,
@@ -109,12 +111,12 @@ pub(crate) struct LivePermit {
 }
 
 impl LivePermit {
-    /// Waits for a place for a run that this run calls.
+    /// Waits for a permit for a run that this run calls.
     pub(crate) fn below(&self, run: &RunId) -> Waiting {
         self.live.wait(self.key, run)
     }
 
-    /// Notes whether only people, events or timers move the run on.
+    /// Notes whether only people, events or timers continue the run.
     pub(crate) fn rests(&mut self, rests: bool) {
         if self.rests != rests {
             self.rests = rests;
@@ -129,10 +131,11 @@ impl Drop for LivePermit {
     }
 }
 
-/// A run that waits for a place: a future of the place, or of the failure if there will be none. Dropping it gives up.
+/// A run that waits for a permit: a future of the permit, or of the failure if there will be none. Dropping it ends
+/// the wait.
 pub(crate) struct Waiting {
     live: Arc<LiveRuns>,
-    /// Its position in the queue. `None`: it did not have to wait.
+    /// The run's position in the queue. `None`: the run did not have to wait.
     place: Option<(Key, Order)>,
     answer: Answer,
 }
@@ -174,14 +177,14 @@ impl Drop for Waiting {
     }
 }
 
-/// A run that was started and that the store may not show yet.
+/// A run that was started and that the store may not list yet.
 pub struct Starting {
     live: Arc<LiveRuns>,
     number: u64,
 }
 
 impl Starting {
-    /// Returns the runs of the same tenant that were started before this one and that the store may not show yet.
+    /// Returns the runs of the same tenant that were started before this one and that the store may not list yet.
     pub fn before(&self) -> HashSet<RunId> {
         let starting = self.live.starting.lock();
         let tenant = starting.iter().find(|(number, ..)| *number == self.number).map(|(_, tenant, _)| tenant);

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl AttemptCalls {
-    /// `agent.open`, `agent.tell`, `agent.close`.
+    /// Performs `agent.open`, `agent.tell` and `agent.close`.
     pub(super) async fn agent(&self, call: &Call) -> Result<Value, Failure> {
         let args = call.args.json();
         match &*call.function {
@@ -83,7 +83,7 @@ impl AttemptCalls {
         Ok(Value::null())
     }
 
-    /// The open agent run that a call is about.
+    /// Returns the open agent run that a call names.
     fn meant(&self, args: &Json) -> Result<Arc<str>, Failure> {
         let id = super::inside::text(args, "agentRunId")?;
         let progress = self.progress.lock();
@@ -97,7 +97,7 @@ impl AttemptCalls {
         self.send_input(Input::Told { task, attempt, told, before }).await;
     }
 
-    /// The agent run that a call is made for, if it names one.
+    /// Returns the agent run that makes a call, if the call names one.
     pub(super) fn agent_of(&self, args: &Json) -> Result<Option<Box<ForAgent>>, Failure> {
         if args.get("agentRunId").is_none_or(Json::is_null) {
             return Ok(None);

@@ -75,7 +75,7 @@ impl AttemptCalls {
         }
     }
 
-    /// The value and version that this attempt sees: its own writes first.
+    /// Returns the value and version that this attempt sees, with its own writes first.
     fn seen(&self, key: &str) -> Result<Option<(Value, u64)>, Failure> {
         let stored = self.site.state.get(&self.site.tenant, &self.site.graph.name, key)?;
         let progress = self.progress.lock();
@@ -100,7 +100,7 @@ impl AttemptCalls {
         Ok(Value::from(Json::from(version + 1)))
     }
 
-    /// Buffers a write that was accepted the first time.
+    /// Buffers a write that the store accepted when the attempt first ran.
     fn write_again(&self, call: &Call, reply: &Result<Value, Box<Failure>>) {
         let args = call.args.json();
         let expected = match (BuiltIn::named(&call.interface), &*call.function) {

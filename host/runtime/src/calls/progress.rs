@@ -19,7 +19,7 @@ pub(super) struct Progress {
     pub(super) writes: Vec<Write>,
     /// Recorded steps that the attempt has to repeat.
     steps: VecDeque<LogStep>,
-    /// Observations since its last recorded call.
+    /// Observations since the attempt's last recorded call.
     pub(super) since: Vec<Observed>,
     begun: u32,
     asked: HashMap<CallDigest, u32>,
@@ -30,15 +30,15 @@ pub(super) struct Progress {
     pub(super) listening: BTreeSet<u32>,
     /// Calls in progress.
     under_way: BTreeSet<u32>,
-    /// The `once` calls among them.
+    /// The calls in progress whose effect is `once`.
     pub(super) once_under_way: BTreeSet<u32>,
     /// Calls that wait for approval.
     pub(super) asking: BTreeSet<u32>,
-    /// Reports on its agent runs so far.
+    /// Number of reports on the attempt's agent runs so far.
     marks: u32,
-    /// Agent runs that it has opened so far.
+    /// Number of agent runs that the attempt has opened so far.
     pub(super) opened: u32,
-    /// Its open agent runs; true if the agent run takes messages.
+    /// The open agent runs; true if the agent run takes messages.
     pub(super) agents: Vec<(Arc<str>, bool)>,
     /// Messages that the attempt has not taken yet.
     pub(super) inbox: VecDeque<InboxMessage>,
@@ -46,20 +46,20 @@ pub(super) struct Progress {
     pub(super) wait_until: Option<u64>,
     /// Number of events that have arrived.
     pub(super) heard: u64,
-    /// True if it waits for an event.
+    /// True if the attempt waits for an event.
     pub(super) blocked: bool,
     pub(super) now_ms: u64,
 }
 
 /// The result of submitting a call.
 pub(super) enum Submitted {
-    /// The call is recorded already, and may have ended.
+    /// The call is already recorded, and may have ended.
     Again { ordinal: u32, occurrence: u32, ended: bool },
     /// The call is new. It is recorded with the attempt's observations before it.
     New { ordinal: u32, occurrence: u32, before: Box<[Observed]> },
     /// Too many calls are in progress.
     TooMany,
-    /// The attempt did something else the first time.
+    /// The attempt took another step when it first ran.
     Diverged(&'static str),
 }
 
@@ -103,8 +103,8 @@ impl Progress {
         progress
     }
 
-    /// The observation that the attempt made here the first time. `None` if it is past its recorded steps. An error
-    /// names the other step that it took.
+    /// Returns the observation that the attempt made here when it first ran. `None`: the attempt is past its recorded
+    /// steps. An error names the other step that it took.
     pub(super) fn told(&mut self) -> Option<Result<Observed, &'static str>> {
         match self.steps.pop_front()? {
             LogStep::Observed(observed) => Some(Ok(observed)),
@@ -144,7 +144,7 @@ impl Progress {
         }
     }
 
-    /// The recorded reply of a `once` call of an earlier attempt.
+    /// Returns the recorded reply of a `once` call of an earlier attempt.
     pub(super) fn recorded(&self, key: &str) -> Option<Reply> {
         self.once.get(key).cloned()
     }
@@ -157,7 +157,7 @@ impl Progress {
         self.once_under_way.remove(&ordinal);
     }
 
-    /// Hands the end of a call over.
+    /// Takes the reply of a call that has ended.
     pub(super) fn take(&mut self, ordinal: u32) -> Option<Reply> {
         let at = self.ended.iter().position(|ended| ended.ordinal == ordinal)?;
         let ended = self.ended.remove(at)?;
@@ -197,9 +197,10 @@ impl Progress {
         self.agents.iter().any(|(open, _)| **open == *run)
     }
 
-    /// Returns the number of events so far if the attempt waits only for people; it must have no recorded steps left.
-    /// Returns none if another call is in progress or the awaited event is `ready`. One lock covers all checks.
-    /// Otherwise an event between two checks would be missed, and the attempt might wait forever.
+    /// Returns the number of events so far if the attempt has no recorded steps left and waits only for people.
+    ///
+    /// Returns `None` if another call is in progress or the awaited event is `ready`. One lock covers all checks.
+    /// Otherwise the attempt could miss an event between two checks and wait forever.
     pub(super) fn waits_for_people(&self, ready: impl Fn(&Progress) -> bool) -> Option<u64> {
         let people = !self.asking.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox);
         let nothing_else = self.under_way.iter().all(|ordinal| self.asking.contains(ordinal));
@@ -207,7 +208,7 @@ impl Progress {
         waits.then_some(self.heard)
     }
 
-    /// The first call that has ended and that the attempt waits for.
+    /// Returns the first call that has ended and that the attempt waits for.
     pub(super) fn next_ended(&self) -> Option<u32> {
         self.ended.iter().map(|ended| ended.ordinal).find(|ordinal| self.listening.contains(ordinal))
     }
@@ -222,7 +223,7 @@ impl Progress {
         self.since.push(Observed::TimedOut(self.now_ms));
     }
 
-    /// The attempt sees a later time.
+    /// Moves the time that the attempt sees forward.
     pub(super) fn pass(&mut self, now: u64) {
         self.now_ms = self.now_ms.max(now);
     }
@@ -242,8 +243,8 @@ mod tests {
         }
     }
 
-    /// An agent that takes messages awaits a reply that arrives at this very moment: it does not wait for people, and its
-    /// run may not rest.
+    /// An agent that takes messages awaits a reply, and the reply arrives at this moment. The agent does not wait for
+    /// people, and its run may not be idle.
     #[test]
     fn an_attempt_whose_reply_is_there_does_not_wait_for_people() {
         for listen in [true, false] {

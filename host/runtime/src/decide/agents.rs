@@ -18,7 +18,7 @@ impl Decider<'_> {
         self.emit(Fact::Agent { task, told: Box::new(told), before: Box::default() });
     }
 
-    /// A component reports on its agent runs. Reports that it repeats are known already.
+    /// Records a component's report on its agent runs. Ignores a report that the journal already has.
     pub(super) fn marked(&mut self, task: TaskKey, attempt: (u32, u32), mut told: AgentFact, before: Box<[Observed]>) {
         if !self.state.is_running(task, attempt) {
             return;
@@ -42,7 +42,7 @@ impl Decider<'_> {
         self.state.task(task).agents.iter().flat_map(|agents| agents.waiting(run).cloned()).collect()
     }
 
-    /// Applies the messages that the attempt took before the present step.
+    /// Records that the messages which the attempt took before this step are applied.
     pub(super) fn apply_messages(&mut self, task: TaskKey, before: &[Observed]) {
         for observed in before {
             let agents = self.state.task(task).agents.as_ref();
@@ -59,7 +59,7 @@ impl Decider<'_> {
         }
     }
 
-    /// A call has begun: applies the messages before it, and reports the call of a tool.
+    /// Applies the messages before a call that has begun, and reports the call of a tool.
     pub(super) fn call_of_agent(&mut self, task: TaskKey, call: &CallRecord) {
         self.apply_messages(task, &call.before);
         if let Some(agent) = call.agent.as_ref().filter(|_| *call.interface == *BuiltIn::Tools.name()) {
@@ -89,7 +89,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Agent runs end with their attempt, at the latest.
+    /// Ends the agent runs of a task. They end with their attempt at the latest.
     pub(super) fn end_agents(&mut self, task: TaskKey, failure: Option<&Failure>) {
         let Some(agents) = &self.state.task(task).agents else { return };
         let open: Vec<_> = agents.runs.iter().filter(|run| run.is_open()).map(|run| run.id.clone()).collect();
@@ -101,7 +101,7 @@ impl Decider<'_> {
         }
     }
 
-    /// An attempt waits for people alone.
+    /// Records that an attempt waits only for people.
     pub(super) fn waits(&mut self, key: TaskKey, attempt: (u32, u32), due: Option<u64>) {
         let task = self.state.find(key).filter(|_| self.state.is_running(key, attempt));
         let Some(task) = task.filter(|task| !task.idle && !task.calls_out()) else { return };
@@ -115,7 +115,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Writes to an agent run, which is given by its id or by the address of its task.
+    /// Writes to an agent run, named by its id or by the address of its task.
     pub(super) fn write_to(&mut self, to: &str, message: Option<String>, value: Value) -> Result<(), HubError> {
         let (task, id) = self.agent_run(to).ok_or(HubError::AgentNotActive)?;
         let agents = self.state.task(task).agents.as_ref();
@@ -146,7 +146,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// The open agent run of this id, or the latest of the task at this address.
+    /// Returns the open agent run with this id, or the latest of the task at this address.
     fn agent_run(&self, to: &str) -> Option<(TaskKey, Arc<str>)> {
         if let Some(key) = self.state.task_at(to) {
             let runs = &self.state.task(key).agents.as_ref()?.runs;

@@ -76,7 +76,8 @@ impl Decider<'_> {
         self.begin_scope(ScopeId::ROOT);
     }
 
-    /// A run that kills its process each time it is resumed would take all other runs with it again and again.
+    /// Resumes the run, or parks it if it has killed its process too often. Otherwise such a run would take all other
+    /// runs with it again and again.
     fn resume(&mut self, by_hand: bool, alone: bool) {
         self.emit(Fact::RunResumed { by_hand, alone });
         if let Some(reason) = self.state.held() {
@@ -133,7 +134,7 @@ impl Decider<'_> {
         self.emit(Fact::TaskWoken { task, index, outcome: outcome.map_err(Box::new) });
     }
 
-    /// Classifies a failure: another attempt, or the end of the task.
+    /// Decides whether a failed attempt is followed by another attempt or ends the task.
     fn attempt_failed(&mut self, key: TaskKey, failure: Failure) {
         let retry = &self.state.graph.node(key.node).policy.retry;
         let attempt = self.state.task(key).attempt;
@@ -197,7 +198,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Wakes every task that waits for a named event. Without such a task the event is kept.
+    /// Wakes every task that waits for a named event. If no task waits, the event is kept.
     fn named_event(&mut self, name: String, payload: Value) -> Result<(), HubError> {
         let waits = |key: &TaskKey| {
             let details = self.state.task(*key).details.as_ref()?;
@@ -230,8 +231,8 @@ impl Decider<'_> {
         }
     }
 
-    /// The input of a failed task, if an edge may carry it. If the input could not be rendered: the members that can.
-    /// None for a task that never became ready.
+    /// Returns the input of a failed task, if an edge may carry it. If the input could not be rendered, returns those
+    /// members that can be. Returns `None` for a task that never became ready.
     pub(super) fn input_for_edges(&self, node: NodeIx, key: TaskKey) -> Option<Json> {
         use flowcell_flow::graph::On;
         let graph = &self.state.graph;
@@ -256,7 +257,8 @@ fn is_retried(retry: &Retry, failure: &Failure) -> bool {
     }
 }
 
-/// The delay before the next attempt: exponential, capped, spread; a wish of the failure wins, up to the cap.
+/// Returns the delay before the next attempt: exponential, capped and spread. A delay that the failure requests takes
+/// precedence, up to the cap.
 fn delay(retry: &Retry, attempt: u32, failure: &Failure, random: u64) -> u64 {
     let grown = retry.backoff_ms as f64 * retry.factor.powi(attempt as i32 - 1);
     let whole = grown.min(retry.max_backoff_ms as f64) as u64;

@@ -1,4 +1,4 @@
-//! Calls that leave the host, and tasks that cannot go on because of one.
+//! Calls that leave the host, and tasks that cannot continue because of one.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Decider<'_> {
 
     fn end_call(&mut self, task: TaskKey, (attempt, ordinal): (u32, u32), reply: Reply) {
         let agent = self.agent_of(task, (attempt, ordinal));
-        // An unknown end is reported only after a person has resolved it.
+        // A call with an unknown end is reported only after a person has resolved it.
         let open = self.state.task(task).phase != Phase::Closing && call_log::is_ambiguous(&reply);
         let said = (agent.is_some() && !open).then(|| reply.clone());
         self.emit(Fact::CallEnded { task, attempt, ordinal, reply });
@@ -65,13 +65,13 @@ impl Decider<'_> {
         }
     }
 
-    /// The agent run that a call is made for, and whether it is a call of a tool.
+    /// Returns the agent run that makes a call, and whether it is a call of a tool.
     fn agent_of(&self, task: TaskKey, call: (u32, u32)) -> Option<(Arc<str>, bool)> {
         let (agent, interface) = self.state.task(task).calls.as_ref()?.agent_of(call)?;
         Some((agent.agent_run.clone(), interface == BuiltIn::Tools.name()))
     }
 
-    /// A person has answered whether a call may leave.
+    /// Records the answer of a person to the question whether a call may leave the host.
     pub(super) fn reply_to_call(
         &mut self,
         task: &str,
@@ -92,7 +92,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// A call that waits to be allowed leaves, or ends as denied.
+    /// Lets a call that waits for approval leave, or ends it as denied.
     pub(super) fn decide_call(&mut self, task: TaskKey, call: (u32, u32), allowed: bool, answer: Option<Json>) {
         let expired = answer.is_none();
         let (attempt, ordinal) = call;
@@ -148,7 +148,8 @@ impl Decider<'_> {
         }
     }
 
-    /// The process that made the calls is gone. A running attempt makes them again, except for `once` calls.
+    /// Notes that the process which made the calls has ended. A running attempt makes them again, except for `once`
+    /// calls.
     pub(super) fn lose_calls(&mut self) {
         let live = self.state.scopes.iter().flat_map(|(id, scope)| {
             let nodes = &self.state.graph.body(scope.body).nodes;

@@ -1,4 +1,4 @@
-//! Ending tasks that have not ended by themselves: in cancelled scopes, or after their timeout.
+//! Ends tasks that do not end by themselves: in cancelled scopes, or after their timeout.
 
 use flowcell_contract::Failure;
 
@@ -29,7 +29,7 @@ impl Decider<'_> {
         }
         self.withdraw_asked(key);
         if failure.is_some() {
-            // Its time is over, perhaps because of them.
+            // The task has timed out, perhaps because of these calls.
             self.abandon_calls(key);
         }
         let task = self.state.task(key);
@@ -44,7 +44,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The last pass, the child or the last call of a closing task has ended.
+    /// Ends a closing task after the end of its last pass, its child or its last call.
     pub(super) fn finish_closing(&mut self, key: TaskKey) {
         let failure = self.state.task(key).details.as_deref().and_then(|details| details.closing.clone());
         self.end_closed(key, failure);

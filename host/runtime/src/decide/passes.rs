@@ -43,7 +43,7 @@ impl Decider<'_> {
             let index = each.next;
             let item = each.fan_out.items.json().at(index as usize).cloned().unwrap_or_default();
             let own = Json::object([("item", item), ("index", Json::from(index)), ("count", Json::from(count))]);
-            // Of passes that run beside each other none comes before another.
+            // Parallel passes have no order, so a pass does not see the last output of another.
             let (variables, own) =
                 if concurrency == 1 { (None, Some(own)) } else { (Some(with_last(&own, Json::Null)), None) };
             self.begin_pass(owner, index, variables, own);
@@ -69,7 +69,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The output of a node. If the node collects them, the results of its passes are included.
+    /// Returns the output of a node. If the node collects them, the results of its passes are included.
     pub(super) fn with_collected(&self, owner: TaskKey, output: Value) -> Result<Value, Failure> {
         let node = self.state.graph.node(owner.node);
         let (Some(member), Some(members)) = (&node.collects, output.json().as_object()) else { return Ok(output) };

@@ -1,4 +1,5 @@
-//! Checks the replies that people record for calls. An invalid reply makes the run fail, and a retry repeats the call.
+//! Checks the replies that people record for calls. An invalid reply would fail the run, and a retry would repeat the
+//! call.
 
 use flowcell_contract::{BuiltIn, Json, Value};
 

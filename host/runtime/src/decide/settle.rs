@@ -87,7 +87,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Rule 2: whether a waiting task's join has opened, or never will.
+    /// Rule 2: decides whether a waiting task's join has opened, or can no longer open.
     fn consider(&mut self, key: TaskKey) {
         let task = self.state.task(key);
         if task.phase != Phase::Waiting {
@@ -105,7 +105,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Rule 3: the join has opened; the node's own `when` has the last word.
+    /// Rule 3: makes a task ready after its join has opened. If the node's own `when` is false, the task is skipped.
     fn open(&mut self, key: TaskKey) {
         let graph = self.state.graph.clone();
         let node = graph.node(key.node);
@@ -147,7 +147,7 @@ impl Decider<'_> {
         let waiting = |node: &&NodeIx| self.state.task(TaskKey { scope: id, node: **node }).phase == Phase::Waiting;
         let nodes: Vec<_> = graph.body(scope.body).nodes.iter().filter(waiting).copied().collect();
         let on_cycles: Vec<_> = nodes.iter().filter(|node| graph.node(**node).on_cycle).copied().collect();
-        // Tasks that wait outside of cycles wait behind one.
+        // Tasks that wait outside of cycles wait behind a cycle.
         for node in if on_cycles.is_empty() { nodes } else { on_cycles } {
             self.skip(TaskKey { scope: id, node }, SkipReason::Unreached);
         }
@@ -261,7 +261,8 @@ impl Decider<'_> {
         }
     }
 
-    /// The outputs of every node of the flow itself; none, if they are too large to be written down together.
+    /// Returns the outputs of every node of the flow itself. Returns none of them if they are too large to be written
+    /// together.
     fn outputs(&self) -> Json {
         capture::fits(self.state.recorded_outputs(), "the outputs").unwrap_or_else(|_| Json::object::<&str>([]))
     }

@@ -1,4 +1,4 @@
-//! Attempts as the runner takes them, rendered from the state of the run.
+//! Attempts in the form that the runner takes, rendered from the state of the run.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     world::World,
 };
 
-/// The packs of a flow's nodes.
+/// Returns the packs of a flow's nodes.
 pub(super) fn packs(graph: &Graph) -> Vec<Digest> {
     let packs: BTreeSet<_> = graph.nodes.iter().filter_map(|node| node.node_type.pack.clone()).collect();
     packs.into_iter().collect()
@@ -78,7 +78,7 @@ pub(super) fn render(identity: &Identity, state: &RunState, key: TaskKey) -> Res
     })
 }
 
-/// Returns the calls of the current attempt of a task, with those that are recorded.
+/// Returns the calls of the current attempt of a task, including the recorded ones.
 pub(super) fn calls(site: &Arc<CallSite>, state: &RunState, key: TaskKey, config: Value) -> AttemptCalls {
     let task = state.task(key);
     let writes = task.details.as_deref().map(|details| details.writes.to_vec()).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! The attempts of a run: those that run, those that were evicted, and the input of each.
 //!
-//! An attempt that waits for long is evicted: its instance is dropped. When something arrives for it, it is rehydrated: it is
-//! repeated as after a crash, gets the answers that it got before, and goes on from there.
+//! The driver evicts an attempt that waits for long: it drops the instance. When an event arrives for the attempt,
+//! the driver rehydrates it, as after a crash. The attempt runs again, gets the answers that it got before, and
+//! continues from there.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,17 +22,17 @@ use crate::{
     fact::{Fact, Observed, Received, TaskKey, Write},
 };
 
-/// Which attempt of a task, and how often it was resumed.
+/// The number of an attempt of a task, and its number of resumes.
 pub(super) type Number = (u32, u32);
 
-/// The answer of an attempt.
+/// The answer of an attempt, with its writes and observations.
 pub(super) struct Answered {
     pub(super) task: TaskKey,
     pub(super) attempt: Number,
     pub(super) result: StepResult,
     pub(super) writes: Vec<Write>,
     pub(super) heard: Box<[Observed]>,
-    /// Its input as it is recorded, if the digest was computed on another thread.
+    /// The recorded form of its input, if another thread computed the digest.
     pub(super) received: Option<Option<Received>>,
 }
 
@@ -45,7 +46,7 @@ struct Live {
 enum PendingInput {
     /// The values, shared with the attempt.
     Parts(Value, Value),
-    /// The form that is recorded.
+    /// The recorded form of the values.
     Known(Option<Received>),
 }
 
@@ -62,18 +63,18 @@ impl PendingInput {
 #[derive(Default)]
 pub(super) struct Attempts {
     running: FuturesUnordered<BoxFuture<'static, Result<Answered, Aborted>>>,
-    /// An answer that waits until the requests that its attempt made before are handled.
+    /// An answer that waits until the driver has handled the earlier requests of its attempt.
     answer: Option<Answered>,
     live: HashMap<TaskKey, Live>,
-    /// Attempts without an instance, until something arrives.
+    /// Attempts without an instance, until an event arrives for them.
     evicted: HashMap<TaskKey, Number>,
-    /// The times at which to check whether an attempt still waits, in order.
+    /// The times of the checks whether an attempt still waits, in order.
     checks: VecDeque<(u64, TaskKey, Number)>,
     given: HashMap<TaskKey, PendingInput>,
 }
 
 impl Attempts {
-    /// Runs an attempt. Its answer comes out of [`Attempts::poll`], with its recorded input if `received` computes that.
+    /// Runs an attempt. [`Attempts::poll`] returns its answer, with its recorded input if `received` computes that.
     pub(super) fn begin(
         &mut self,
         (task, attempt): (TaskKey, Number),
@@ -83,7 +84,7 @@ impl Attempts {
     ) {
         let done = calls.clone();
         let answer = async move {
-            // Before the node runs, as the virtual time of a test stands still only while a node runs.
+            // This precedes the node, because the virtual time of a test stands still only while a node runs.
             let received = match received {
                 Some(received) => Some(received.await),
                 None => None,
@@ -98,17 +99,17 @@ impl Attempts {
         self.running.push(answered.boxed());
     }
 
-    /// The tasks whose attempt runs or is evicted.
+    /// Returns the tasks whose attempt runs or is evicted.
     pub(super) fn tasks(&self) -> impl Iterator<Item = TaskKey> + '_ {
         self.live.keys().chain(self.evicted.keys()).copied()
     }
 
-    /// The calls of the running attempt of a task.
+    /// Returns the calls of the running attempt of a task.
     pub(super) fn calls_of(&self, task: TaskKey) -> Option<&Arc<AttemptCalls>> {
         self.live.get(&task).map(|live| &live.calls)
     }
 
-    /// Drops an attempt. It does not answer any more.
+    /// Drops an attempt, which then sends no answer.
     pub(super) fn withdraw(&mut self, task: TaskKey) {
         self.evicted.remove(&task);
         if let Some(live) = self.live.remove(&task) {
@@ -134,12 +135,12 @@ impl Attempts {
         self.checks.push_back((due, task, attempt));
     }
 
-    /// The time of the next check.
+    /// Returns the time of the next check.
     pub(super) fn next_check(&self) -> Option<u64> {
         self.checks.front().map(|(due, ..)| *due)
     }
 
-    /// The next attempt that has waited for long at this time.
+    /// Returns the next attempt that still waits and whose check is due at `now`.
     pub(super) fn next_waiting(&mut self, now: u64) -> Option<(TaskKey, Number)> {
         while let Some((_, task, attempt)) = self.checks.pop_front_if(|(due, ..)| *due <= now) {
             if self.live.get(&task).is_some_and(|live| live.calls.is_blocked()) {
@@ -149,7 +150,7 @@ impl Attempts {
         None
     }
 
-    /// Drops the instance of an attempt, and its input except for the digest.
+    /// Drops the instance of an attempt. Keeps only the digest of its input.
     pub(super) fn evict(&mut self, task: TaskKey, attempt: Number) {
         self.withdraw(task);
         if let Some(given) = self.given.remove(&task) {
@@ -163,13 +164,14 @@ impl Attempts {
         self.evicted.insert(task, attempt);
     }
 
-    /// Notes that something has arrived for an attempt. Returns whether it was evicted and has to begin again.
+    /// Notes that an event has arrived for an attempt. Returns whether the attempt was evicted and has to begin
+    /// again.
     pub(super) fn rehydrate(&mut self, task: TaskKey) -> bool {
         self.evicted.remove(&task).is_some()
     }
 
-    /// Remembers the input of an attempt. One that cannot be rendered has no digest, and one whose output is kept gets no
-    /// input. A digest that takes long is returned as a future that computes it on a thread that may block.
+    /// Remembers the input of an attempt. An input that cannot be rendered has no digest, and an attempt whose output
+    /// is kept gets no input. If a digest takes long, returns a future that computes it on a blocking thread.
     pub(super) fn remember(
         &mut self,
         task: TaskKey,
@@ -192,7 +194,7 @@ impl Attempts {
         self.given.insert(task, PendingInput::Known(received));
     }
 
-    /// Writes the recorded input of an attempt onto the fact that ends or pauses it.
+    /// Writes the recorded input of an attempt into the fact that ends or pauses it.
     pub(super) fn stamp(&mut self, facts: &mut [Fact]) {
         for fact in facts {
             if let Some((task, received)) = fact.end_of_attempt()
@@ -203,17 +205,17 @@ impl Attempts {
         }
     }
 
-    /// Keeps an answer until the requests that its attempt made before are handled.
+    /// Keeps an answer until the driver has handled the earlier requests of its attempt.
     pub(super) fn put_back(&mut self, answered: Answered) {
         self.answer = Some(answered);
     }
 
-    /// Takes the answer that was kept.
+    /// Takes the answer that [`Attempts::put_back`] kept.
     pub(super) fn take_back(&mut self) -> Option<Answered> {
         self.answer.take()
     }
 
-    /// Returns the next answer. Pending also if nothing runs.
+    /// Returns the next answer. Pending if no attempt runs.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answered> {
         while let Poll::Ready(Some(answered)) = self.running.poll_next_unpin(context) {
             if let Ok(answered) = answered {
@@ -224,7 +226,7 @@ impl Attempts {
     }
 }
 
-/// Computes a digest on a thread that may block.
+/// Computes a digest on a blocking thread.
 fn off_thread(input: Value, config: Value) -> BoxFuture<'static, Option<Received>> {
     Box::pin(async move {
         let digest = tokio::task::spawn_blocking(move || Received::digest_of(&input, &config));

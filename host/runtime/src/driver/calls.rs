@@ -20,7 +20,7 @@ use crate::{call_log::Reply, fact::TaskKey};
 /// A call of a run: its task, attempt and number.
 pub(super) type CallKey = (TaskKey, u32, u32);
 
-/// The end of a call.
+/// The end of a call, as the capability reports it.
 pub(super) struct Ended {
     pub(super) call: CallKey,
     pub(super) reply: Reply,
@@ -52,7 +52,7 @@ impl Calls {
         self.leaving.insert(call, None);
     }
 
-    /// Makes the call. Its end comes out of [`Calls::poll`]. A panic in the capability is a failure of this call alone.
+    /// Makes the call. [`Calls::poll`] returns its end. A panic in the capability is a failure of this call alone.
     pub(super) fn make(&mut self, call: CallKey, capability: &Arc<dyn Capability>, outgoing: Outgoing) {
         let effect = outgoing.effect;
         let performed = AssertUnwindSafe(capability.perform(outgoing)).catch_unwind();
@@ -65,12 +65,12 @@ impl Calls {
         self.under_way.push(ended.boxed());
     }
 
-    /// Forgets a call that has ended, or whose end is not wanted any more.
+    /// Forgets a call that has ended, or whose end is no longer needed.
     pub(super) fn forget(&mut self, call: CallKey) {
         self.leaving.remove(&call);
     }
 
-    /// Notes that the journal has an end of the call. A call that is still under way is aborted.
+    /// Notes that the journal has an end of the call. Aborts a call that is still in progress.
     pub(super) fn settle(&mut self, call: CallKey) {
         if let Some(Some(abort)) = self.leaving.remove(&call) {
             abort.abort();
@@ -83,25 +83,25 @@ impl Calls {
         self.leaving.contains_key(&call)
     }
 
-    /// Returns whether no call is under way or waits to leave.
+    /// Returns whether no call is in progress or waits to leave.
     pub(super) fn is_quiet(&self) -> bool {
         self.leaving.is_empty()
     }
 
-    /// The calls that have left, and those that wait to leave.
+    /// Returns the calls that have left, and those that wait to leave.
     #[cfg(test)]
     pub(super) fn leaving(&self) -> impl Iterator<Item = &CallKey> {
         self.leaving.keys()
     }
 
-    /// Aborts all calls, since the run has ended. Runs that they were driving are released.
+    /// Aborts all calls, since the run has ended. This releases the runs that they drive.
     pub(super) fn clear(&mut self) {
         self.asked.clear();
         self.leaving.clear();
         self.under_way.clear();
     }
 
-    /// Returns the next end of a call. Pending also if none is under way.
+    /// Returns the next end of a call. Pending if no call is in progress.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
         while let Poll::Ready(Some(ended)) = self.under_way.poll_next_unpin(context) {
             if let Ok(ended) = ended {
@@ -112,7 +112,7 @@ impl Calls {
     }
 }
 
-/// The failure of a call whose capability has panicked.
+/// Returns the failure of a call whose capability has panicked.
 fn panicked(effect: Effect) -> Failure {
     let message = "the capability panicked";
     match effect {

@@ -21,13 +21,13 @@ use crate::{
     world::{Pinned, World},
 };
 
-/// The id of the child that a run of this flow has at a task, the same each time.
+/// Returns the id of the child that a task of this run calls. The id is the same each time.
 pub(super) fn run_id(state: &RunState, run: &RunId, key: TaskKey, attempt: u32) -> RunId {
     let call = nth_call(state, key);
     RunId::from(format!("{run}.{}.{attempt}{call}", state.address(key)))
 }
 
-/// Tells the calls of one attempt apart, which may call one flow after the other.
+/// Returns a suffix that distinguishes the calls of one attempt, which may call several flows in turn.
 fn nth_call(state: &RunState, key: TaskKey) -> String {
     match state.task(key).resumes {
         0 => String::new(),
@@ -81,8 +81,10 @@ impl Caller<'_> {
         Ok((driver, hub, again.unwrap_or(Begin::New(input))))
     }
 
-    /// Finds the flow of a new child. In a run that repeats another one, it is the flow that the other run called at the same
-    /// place by the same name; the run that it made there is returned as well.
+    /// Finds the flow of a new child.
+    ///
+    /// If the run repeats another one, returns the flow that the other run called at the same place by the same name.
+    /// The child of the other run is returned as well.
     fn callee(&self, key: TaskKey, attempt: u32, name: &Arc<str>) -> Result<(Pinned, Option<RunId>), Failure> {
         let (mut repeats, mut left) = (self.repeats.cloned(), MAX_REPEATS);
         while let Some(before) = repeats.take().filter(|_| left > 0) {
@@ -102,7 +104,7 @@ impl Caller<'_> {
     }
 }
 
-/// Drives a child in its place, and tells the run that called it of its end.
+/// Drives a child with its live permit, and reports its end to the run that called it.
 pub(super) fn drive(
     mut driver: Driver,
     begin: Begin,
@@ -115,7 +117,7 @@ pub(super) fn drive(
     tokio::spawn(async move {
         driver.drive(begin, false).await;
         if driver.is_refused() || driver.has_stopped() {
-            // The process that drives the tree now resumes this run too.
+            // The process that now drives the run tree resumes this run too.
             return;
         }
         let result = result_of(&driver.identity.run_id, driver.state.end());
@@ -129,7 +131,7 @@ pub(super) fn drive(
 fn result_of(run: &RunId, end: Option<&RunEnd>) -> Result<Value, Failure> {
     match end {
         Some(RunEnd::Succeeded { outputs }) => Ok(Value::from(Json::object([("outputs", outputs.clone())]))),
-        // The id of the run furthest below names all that are above it.
+        // The id of the deepest run includes the ids of all runs above it.
         Some(RunEnd::Failed { failure, .. })
             if failure.details.as_ref().is_some_and(|details| details.get("child").is_some()) =>
         {

@@ -1,4 +1,4 @@
-//! The runs that the tasks of a run call, and the places in which they and the run itself are driven.
+//! The runs that the tasks of a run call, and the live permits of the run and its children.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::{
 /// A run that a task has called.
 struct Child {
     hub: Hub,
-    /// Its idle state; `None`: it moves by itself.
+    /// The idle state of the child. `None`: it can continue by itself.
     idle: Option<Idle>,
     driving: Option<JoinHandle<()>>,
 }
@@ -33,7 +33,7 @@ impl Drop for Child {
     }
 }
 
-/// A run that a task calls and that waits for a place. Dropping it ends the wait.
+/// A child run that waits for a live permit. Dropping this ends the wait.
 pub(super) struct Queued {
     pub(super) attempt: u32,
     pub(super) call: FlowCall,
@@ -51,39 +51,39 @@ impl Drop for Queued {
 pub(super) struct Children {
     driven: HashMap<TaskKey, Child>,
     queued: HashMap<TaskKey, Queued>,
-    /// The run's own place among the live runs, while it is driven.
+    /// The run's own live permit, while it is driven.
     place: Option<LivePermit>,
 }
 
 impl Children {
-    /// Takes the place in which the run itself is driven.
+    /// Takes the live permit of the run itself.
     pub(super) fn take(&mut self, place: LivePermit) {
         self.place = Some(place);
     }
 
-    /// Frees the run's place.
+    /// Releases the run's live permit.
     pub(super) fn give_place(&mut self) {
         self.place = None;
     }
 
-    /// Returns whether the run has a place.
+    /// Returns whether the run has a live permit.
     pub(super) fn has_place(&self) -> bool {
         self.place.is_some()
     }
 
-    /// Notes whether the run itself is idle: its place then counts as one that becomes free by nothing in the process.
+    /// Notes whether the run itself is idle. No event inside the process frees the permit of an idle run.
     pub(super) fn set_idle(&mut self, is_idle: bool) {
         if let Some(place) = &mut self.place {
             place.rests(is_idle);
         }
     }
 
-    /// Adds a child that is driven from now on.
+    /// Adds a child that is now driven.
     pub(super) fn add(&mut self, task: TaskKey, hub: Hub, driving: JoinHandle<()>) {
         self.driven.insert(task, Child { hub, idle: None, driving: Some(driving) });
     }
 
-    /// Returns the child of a task for a command, after which it is not idle any more.
+    /// Returns the child of a task for a command, and marks it as not idle.
     pub(super) fn wake(&mut self, task: TaskKey) -> Option<Hub> {
         self.driven.get_mut(&task).map(|child| {
             child.idle = None;
@@ -91,13 +91,14 @@ impl Children {
         })
     }
 
-    /// Returns all children for a command, after which none is idle any more.
+    /// Returns all children for a command, and marks them as not idle.
     pub(super) fn wake_all(&mut self) -> Vec<Hub> {
         let tasks: Vec<TaskKey> = self.driven.keys().copied().collect();
         tasks.into_iter().filter_map(|task| self.wake(task)).collect()
     }
 
-    /// Passes a command on to the child of a task, with the number of the store's message if it came as one.
+    /// Passes a command to the child of a task. `delivered` is the number of the store's message, if the command came
+    /// in one.
     pub(super) fn pass_on(
         &mut self,
         task: Option<TaskKey>,
@@ -112,30 +113,30 @@ impl Children {
                 (Some(child), None) => child.request(command).await,
                 (None, _) => Err(command.unmet()),
             };
-            // The caller may have given up.
+            // The caller may have disconnected.
             let _ = answer.send(outcome);
         });
     }
 
-    /// All children.
+    /// Returns the hubs of all children.
     pub(super) fn hubs(&self) -> impl Iterator<Item = &Hub> {
         self.driven.values().map(|child| &child.hub)
     }
 
-    /// The tasks whose child is driven.
+    /// Returns the tasks whose child is driven.
     #[cfg(test)]
     pub(super) fn tasks(&self) -> impl Iterator<Item = &TaskKey> {
         self.driven.keys()
     }
 
-    /// Notes the idle state of a child; `None`: it moves by itself.
+    /// Notes the idle state of a child. `None`: the child can continue by itself.
     pub(super) fn told(&mut self, task: TaskKey, idle: Option<Idle>) {
         if let Some(child) = self.driven.get_mut(&task) {
             child.idle = idle;
         }
     }
 
-    /// Removes a child that has ended. The returned task ends when the child has told everything.
+    /// Removes a child that has ended. The returned tokio task ends when the child has sent all its events.
     pub(super) fn ended(&mut self, task: TaskKey) -> Option<JoinHandle<()>> {
         self.driven.remove(&task).and_then(|mut child| child.driving.take())
     }
@@ -150,7 +151,7 @@ impl Children {
         self.driven.values().all(|child| child.idle.is_some())
     }
 
-    /// The time at which the first idle child moves by itself.
+    /// Returns the time at which the first idle child continues by itself.
     pub(super) fn due(&self) -> Option<u64> {
         self.driven.values().filter_map(|child| child.idle.as_ref()?.due).min()
     }
@@ -165,8 +166,10 @@ impl Children {
         self.driven.iter().flat_map(below).collect()
     }
 
-    /// Asks for a place for the run that a task calls, and returns it if there is one now. Otherwise the call is queued, and
-    /// `commands` get [`Command::ChildPlaced`] later. `enter` takes a place for the run itself if it has none.
+    /// Requests a live permit for the run that a task calls, and returns it if one is free.
+    ///
+    /// Otherwise the call is queued, and `commands` receives [`Command::ChildPlaced`] later. `enter` takes a permit
+    /// for the run itself if it has none.
     pub(super) fn request_place(
         &mut self,
         (task, attempt): (TaskKey, u32),
@@ -182,26 +185,26 @@ impl Children {
         let commands = commands.clone();
         let waiting = tokio::spawn(async move {
             let place = waiting.await;
-            // A run that is over needs no place.
+            // A run that has ended needs no permit.
             let _ = commands.send(Command::ChildPlaced { task, attempt, place }).await;
         });
         self.queued.insert(task, Queued { attempt, call: call.clone(), waiting });
         None
     }
 
-    /// Takes the call of a task that waits for a place, if it is of this attempt; `None`: of any.
+    /// Takes the queued call of a task, if it is a call of this attempt. `None` accepts any attempt.
     pub(super) fn leave_queue(&mut self, task: TaskKey, attempt: Option<u32>) -> Option<Queued> {
         let is_meant = |queued: &&Queued| attempt.is_none_or(|attempt| queued.attempt == attempt);
         self.queued.get(&task).filter(is_meant)?;
         self.queued.remove(&task)
     }
 
-    /// Returns whether no call waits for a place.
+    /// Returns whether no call waits for a live permit.
     pub(super) fn has_empty_queue(&self) -> bool {
         self.queued.is_empty()
     }
 
-    /// Drops the calls that wait for a place.
+    /// Drops the calls that wait for a live permit.
     pub(super) fn clear_queue(&mut self) {
         self.queued.clear();
     }

@@ -9,14 +9,14 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::{outstanding::Timer, ports::Timers, state::RunState, timing::TimerHeap};
 
-/// The time at which the timers of an idle run move it on.
+/// The time at which the timers of an idle run continue it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextDue {
-    /// Soon enough for the driver to stay.
+    /// A timer is due soon enough for the driver to wait for it.
     Soon,
-    /// At this time.
+    /// The first timer is due at this time (milliseconds since 1970).
     At(u64),
-    /// No timer moves it on.
+    /// The run has no timer.
     Never,
 }
 
@@ -32,7 +32,7 @@ impl Clock {
         Clock { clock, heap: TimerHeap::default(), sleeping: None }
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the current time in milliseconds since 1970.
     pub(super) fn now(&self) -> u64 {
         self.clock.now()
     }
@@ -47,19 +47,21 @@ impl Clock {
         self.heap.add(state, timer);
     }
 
-    /// The timer that is due first.
+    /// Returns the timer that is due first.
     pub(super) fn first(&mut self, state: &RunState) -> Option<(u64, Timer)> {
         self.heap.first(state)
     }
 
-    /// All timers that the state has.
+    /// Returns all timers that the state has.
     #[cfg(test)]
     pub(super) fn live(&self, state: &RunState) -> std::collections::HashSet<(Timer, u64)> {
         self.heap.live(state)
     }
 
-    /// Returns when timers move the run on. With a patience, the driver stays for those that are due within it. Without one,
-    /// it stays for every timer that moves the run on, and not for one that only ends its time or that of an answer.
+    /// Returns when timers continue the run. With a patience, the driver stays for timers that are due within it.
+    ///
+    /// Without one, it stays for every timer that continues the run. A timer that only ends the time of the run or of
+    /// an answer does not count.
     pub(super) fn next_due(&self, state: &RunState, patience_ms: Option<u64>) -> NextDue {
         let now = self.now();
         let mut next = NextDue::Never;
@@ -77,8 +79,8 @@ impl Clock {
         next
     }
 
-    /// Makes the driver wake at this time. Most timers are withdrawn before they are due, and setting the clock
-    /// costs more than waking once too often: a sleep that ends earlier is kept.
+    /// Makes the driver wake at this time or earlier. Most timers are withdrawn before they are due, and setting the
+    /// clock costs more than one needless wake. So a sleep that ends earlier is kept.
     pub(super) fn sleep_until(&mut self, due: Option<u64>) {
         match (due, &self.sleeping) {
             (None, _) => self.sleeping = None,
@@ -87,7 +89,7 @@ impl Clock {
         }
     }
 
-    /// Returns the time until which the driver has slept. Pending also if it does not sleep.
+    /// Returns the time until which the driver has slept. Pending if it does not sleep.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<u64> {
         let Some((until, sleep)) = &mut self.sleeping else { return Poll::Pending };
         if sleep.poll_unpin(context).is_pending() {

@@ -22,9 +22,9 @@ use crate::{
 
 /// An effect that waits until facts are durable.
 pub(super) enum OnDurable {
-    /// Tells facts to subscribers.
+    /// Publishes the events of a unit to subscribers.
     Tell(Arc<Unit>),
-    /// Waits until a child that has ended has told everything. The run tells of that end later.
+    /// Waits until a child that has ended has published all its events. The run publishes the end of the child later.
     Follow(JoinHandle<()>),
     /// Makes a call that leaves the host.
     Dispatch(CallKey, Box<Outgoing>),
@@ -37,24 +37,24 @@ pub(super) enum OnDurable {
 pub(super) struct DurabilityQueue {
     durable: Arc<Durable>,
     waiting: VecDeque<(u64, OnDurable)>,
-    /// All facts before this number have been told.
+    /// All events of the facts before this number are published.
     told: u64,
 }
 
 impl DurabilityQueue {
-    /// The queue of a run whose facts before `seq` are durable and told.
+    /// Returns the queue of a run whose facts before `seq` are durable and published.
     pub(super) fn from(seq: u64) -> DurabilityQueue {
         let queue = DurabilityQueue { told: seq, ..DurabilityQueue::default() };
         queue.durable.advance(seq);
         queue
     }
 
-    /// The progress of the journal, for the store.
+    /// Returns the progress of the journal, for the store.
     pub(super) fn durable(&self) -> Arc<Durable> {
         self.durable.clone()
     }
 
-    /// The number before which all facts have been told.
+    /// Returns the number before which the events of all facts are published.
     pub(super) fn told(&self) -> u64 {
         self.told
     }
@@ -69,7 +69,7 @@ impl DurabilityQueue {
         self.waiting.push_back((seq, deferred));
     }
 
-    /// Returns whether the store takes nothing more from this driver.
+    /// Returns whether the store refuses all further units of this driver.
     pub(super) fn is_refused(&self) -> bool {
         self.durable.is_refused()
     }
@@ -78,7 +78,7 @@ impl DurabilityQueue {
         self.waiting.is_empty()
     }
 
-    /// Takes the next effect that may happen.
+    /// Takes the next effect whose facts are durable.
     pub(super) fn next(&mut self) -> Option<OnDurable> {
         let (seq, first) = self.waiting.front()?;
         let held = !self.is_durable(*seq) || matches!(first, OnDurable::Follow(child) if !child.is_finished());
@@ -90,7 +90,7 @@ impl DurabilityQueue {
         Some(deferred)
     }
 
-    /// Ready when the next effect may happen.
+    /// Becomes ready when the facts of the next effect are durable, or the store refuses the driver.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.durable.register(context.waker());
         if self.durable.is_refused() {
@@ -100,15 +100,15 @@ impl DurabilityQueue {
         let durable = self.is_durable(seq);
         let Some((_, first)) = self.waiting.front_mut().filter(|_| durable) else { return Poll::Pending };
         match first {
-            // A finished task is not asked twice: the next poll finds it finished.
+            // A finished tokio task must not be polled again: `is_finished` recognises it at the next poll.
             OnDurable::Follow(child) if !child.is_finished() => Pin::new(child).poll(context).map(drop),
             _ => Poll::Ready(()),
         }
     }
 }
 
-/// Returns whether a caller outside waits for the fact, so that the journal is forced. Callers wait for calls,
-/// parks and questions of a child run, and not for its start and its end: these concern its parent alone.
+/// Returns whether a caller outside waits for the fact, so that the driver forces the journal. Callers wait for
+/// calls, parks and questions of a child run. They do not wait for its start and end, which concern only its parent.
 pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
     match fact {
         Fact::RunStarted { .. } | Fact::RunEnded { .. } => top,
@@ -120,7 +120,7 @@ pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
     }
 }
 
-/// Returns the standing of a run after a fact, if the fact changes it.
+/// Returns the status of a run after a fact, if the fact changes it.
 pub(super) fn standing(fact: &Fact) -> Option<StoredStatus> {
     match fact {
         Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(StoredStatus::Active),

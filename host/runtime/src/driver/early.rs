@@ -1,4 +1,4 @@
-//! Answers that are given before their questions are asked.
+//! Answers that the caller gives before their questions are open.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,9 @@ use flowcell_contract::Json;
 
 use crate::{command::RunCommand, fact::TaskKey, question::QuestionRef, state::RunState};
 
-/// Answers by the address of the asking task or by the id of its node, with `#CALL` behind it for a call that has to be
-/// allowed, and with the address of the calling task and `/` before it for a run below.
+/// Answers by the address of the asking task or by the id of its node.
+///
+/// For a call that needs approval, `#CALL` follows. For a child run, the address of the calling task and `/` precede.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EarlyAnswers(BTreeMap<String, Json>);
 
@@ -24,7 +25,7 @@ impl EarlyAnswers {
         self.reply(state, key, "", question)
     }
 
-    /// Returns the reply to the question whether a call may leave. It counts for the first attempt of the task.
+    /// Returns the reply to the question whether a call may leave. It applies only to the first attempt of the task.
     pub(super) fn to_call(&self, state: &RunState, key: TaskKey, ordinal: u32) -> Option<RunCommand> {
         state.find(key).filter(|task| task.attempt == 1)?;
         self.reply(state, key, &format!("#{ordinal}"), QuestionRef::default())

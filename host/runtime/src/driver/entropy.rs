@@ -2,7 +2,7 @@
 
 use crate::decide::Entropy;
 
-/// A small generator of random numbers (SplitMix64): a run's seed is all that it needs.
+/// A small generator of random numbers (SplitMix64). Its only state is one number, at first the seed of the run.
 pub(super) struct SplitMix(pub(super) u64);
 
 impl Entropy for SplitMix {

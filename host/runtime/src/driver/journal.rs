@@ -1,4 +1,4 @@
-//! Reading the journal of a run.
+//! Functions that read the journal of a run.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -30,7 +30,7 @@ pub fn each_unit(
     }
 }
 
-/// Folds the durable facts of a run into its state, and hands each unit to `visit`.
+/// Folds the durable facts of a run into its state, and passes each unit to `visit`.
 pub(super) fn fold(
     journal: &dyn Journal,
     identity: &Identity,
@@ -42,7 +42,7 @@ pub(super) fn fold(
         if folded.is_err() {
             return;
         }
-        // The fold panics where facts do not fit, rather than invent history.
+        // The fold panics on facts that do not fit, because to continue would invent history.
         folded = panic::catch_unwind(AssertUnwindSafe(|| {
             assert_eq!(unit.first_seq, next_seq, "a unit is missing");
             unit.facts.iter().for_each(|fact| state.apply(fact, unit.ts));

@@ -8,7 +8,7 @@ use flowcell_flow::graph::NodeIx;
 use super::early::EarlyAnswers;
 use crate::ports::Record;
 
-/// Outputs of nodes of the flow itself that do not run.
+/// Fixture outputs: the outputs of nodes of the flow itself that do not run.
 pub(crate) type FixtureOutputs = HashMap<NodeIx, Value>;
 
 /// The identity of a driven run.
@@ -16,9 +16,9 @@ pub(crate) type FixtureOutputs = HashMap<NodeIx, Value>;
 pub(crate) struct Identity {
     pub(crate) tenant: Tenant,
     pub(crate) run_id: RunId,
-    /// The number of runs above this one.
+    /// The number of runs above this one in the run tree.
     pub(crate) depth: u32,
-    /// The run that called this one.
+    /// The run that called this one, if it is a child.
     pub(crate) parent: Option<RunId>,
     /// The prefix of the idempotency keys of its calls.
     pub(crate) root: Arc<str>,
@@ -33,13 +33,13 @@ impl Identity {
 /// The choices of the caller for one drive.
 #[derive(Default)]
 pub(crate) struct DriveOptions {
-    /// Answers that were given before the questions are asked.
+    /// Answers that the caller gave before their questions were open.
     pub(crate) answers: EarlyAnswers,
-    /// Outputs of nodes that do not run.
+    /// Fixture outputs of nodes that do not run.
     pub(crate) given: FixtureOutputs,
-    /// The time that the driver stays while only timers move the run on. `None`: no limit.
+    /// Milliseconds for which the driver waits for timers when only they continue the run. `None`: no limit.
     pub(crate) patience_ms: Option<u64>,
-    /// True if the run parks once only people and events can move it on.
+    /// True if the driver parks the run when only people and events can continue it.
     pub(crate) parks: bool,
     /// True if the process drives no other run when this one begins.
     pub(crate) alone: bool,
@@ -49,9 +49,9 @@ pub(crate) struct DriveOptions {
 pub(crate) enum Begin {
     /// A new run, with its whole input.
     New(Json),
-    /// A run that the journal has.
+    /// A run that the journal already has.
     Again {
-        /// A person asked for it.
+        /// True if a person requested the drive.
         by_hand: bool,
     },
 }

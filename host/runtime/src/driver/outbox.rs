@@ -1,4 +1,4 @@
-//! The way of facts from a run to the journal, and from there to subscribers and callers.
+//! The path of facts from a run to the journal, and from there to subscribers and callers.
 
 use std::sync::Arc;
 
@@ -28,29 +28,29 @@ pub(super) struct Outbox {
     identity: Identity,
     /// The number of the next fact.
     pub(super) next_seq: u64,
-    /// Written with the first unit.
+    /// The record of a new run. The journal gets it with the first unit.
     pub(super) record: Option<Record>,
     /// State writes that become durable with the next unit.
     staged: Option<Staged>,
     /// Rows that the next unit changes.
     pub(super) rows: Vec<Change>,
-    /// The message of the store's inbox that the next unit takes in.
+    /// The message of the store's inbox that the next unit answers.
     pub(super) delivered: Option<u64>,
     /// Derives rows beside the journal from facts, if the flow has such rows.
     projection: Option<Box<dyn Projection>>,
     queue: DurabilityQueue,
     /// True if a caller waits for the journal, and the journal is not forced yet.
     hurried: bool,
-    /// True if the store has the run as parked.
+    /// True if the store lists the run as parked.
     parked: bool,
-    /// Counts the run until the store shows it.
+    /// Counts the run until the store lists it.
     pub(super) starting: Option<Starting>,
     projector: Projector,
     channels: Vec<Arc<dyn Channel>>,
 }
 
 impl Outbox {
-    /// The outbox of a new run.
+    /// Creates the outbox of a new run.
     pub(super) fn new(
         identity: Identity,
         record: Record,
@@ -74,10 +74,10 @@ impl Outbox {
         }
     }
 
-    /// Takes in a unit that happens now, and returns the entry for the journal. `top`: no run above waits for this one.
+    /// Adds a unit, and returns its entry for the journal. `top`: no parent run waits for this one.
     pub(super) fn add(&mut self, unit: &Arc<Unit>, state: &RunState, top: bool) -> Entry {
         self.next_seq = unit.next_seq();
-        // Anything that happens to a parked run makes it active.
+        // Any fact after a park makes the run active.
         let standing = unit.facts.iter().rev().find_map(durability::standing);
         let standing = standing.or(self.parked.then_some(StoredStatus::Active));
         self.parked = matches!(standing, Some(StoredStatus::Parked { .. }));
@@ -101,12 +101,12 @@ impl Outbox {
         }
     }
 
-    /// Takes in a unit that the journal has.
+    /// Folds a unit that the journal already has into the projections.
     pub(super) fn recover(&mut self, unit: &Unit) {
         self.next_seq = unit.next_seq();
         self.projector.project(unit);
         if let Some(projection) = &mut self.projection {
-            // Its rows were changed when it was written.
+            // The writer of the unit has already changed its rows.
             projection.project(unit, &|_| Json::Null);
         }
         if let Some(standing) = unit.facts.iter().rev().find_map(durability::standing) {
@@ -114,7 +114,7 @@ impl Outbox {
         }
     }
 
-    /// Notes that everything so far is durable and told.
+    /// Notes that all units so far are durable and published.
     pub(super) fn recovered(&mut self) {
         self.record = None;
         self.queue = DurabilityQueue::from(self.next_seq);
@@ -133,34 +133,34 @@ impl Outbox {
         Ok(())
     }
 
-    /// Holds an effect back until everything so far is durable.
+    /// Holds an effect back until all units so far are durable.
     pub(super) fn hold(&mut self, deferred: OnDurable) {
         self.queue.add(self.next_seq, deferred);
     }
 
-    /// Holds an effect back for which a caller waits: the journal is forced.
+    /// Holds back an effect that a caller waits for. The driver then forces the journal.
     pub(super) fn hold_and_hurry(&mut self, deferred: OnDurable) {
         self.hold(deferred);
         self.hurried = true;
     }
 
-    /// Answers a request once everything so far is durable: an acknowledged request is on stable storage, and so are the facts
-    /// that a refusal follows from.
+    /// Answers a request when all units so far are durable. So an acknowledged request is on stable storage, and so
+    /// are the facts behind a refusal.
     pub(super) fn acknowledge(&mut self, answer: oneshot::Sender<Result<(), HubError>>, outcome: Result<(), HubError>) {
         self.hold_and_hurry(OnDurable::Acknowledge(answer, outcome));
     }
 
-    /// Takes the next effect that may happen.
+    /// Takes the next effect whose facts are durable.
     pub(super) fn next(&mut self) -> Option<OnDurable> {
         self.queue.next()
     }
 
-    /// The effects that are held back.
+    /// Returns the effects that are held back.
     pub(super) fn queue(&mut self) -> &mut DurabilityQueue {
         &mut self.queue
     }
 
-    /// Returns whether the store takes nothing more from this driver.
+    /// Returns whether the store refuses all further units of this driver.
     pub(super) fn is_refused(&self) -> bool {
         self.queue.is_refused()
     }
@@ -209,7 +209,7 @@ impl Outbox {
         }
     }
 
-    /// Publishes an event of a node that is not recorded, with these members.
+    /// Publishes an event of a node with these members, without recording it.
     pub(super) fn tell_live(&self, ts: u64, node: &Node, kind: Box<str>, members: &Json) {
         if self.channels.is_empty() {
             return;
@@ -222,7 +222,7 @@ impl Outbox {
         self.each_channel(&event, &event.kind, |channel, event| channel.on_live(event));
     }
 
-    /// A panic in a channel is the channel's own.
+    /// Calls `tell` for each channel. A panic in a channel affects neither the run nor other channels.
     fn each_channel<E>(&self, event: &E, kind: &str, tell: impl Fn(&dyn Channel, &E)) {
         for channel in &self.channels {
             let told = std::panic::AssertUnwindSafe(|| tell(&**channel, event));
@@ -233,7 +233,7 @@ impl Outbox {
     }
 }
 
-/// The message about a state write that came too late.
+/// Returns the message about a state write that came too late.
 pub(super) fn conflict(key: &str) -> String {
     format!("somebody else has written the state `{key}` meanwhile")
 }

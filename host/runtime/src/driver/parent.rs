@@ -7,9 +7,9 @@ use crate::{fact::TaskKey, hub::Command, result::Idle};
 /// The run that called this one.
 pub(super) struct Parent {
     commands: mpsc::Sender<Command>,
-    /// The task that called.
+    /// The task that called this run.
     task: TaskKey,
-    /// The idle state that the parent was told last.
+    /// The last idle state that the parent knows.
     told: Option<Idle>,
 }
 
@@ -18,7 +18,7 @@ impl Parent {
         Parent { commands, task, told: None }
     }
 
-    /// Tells the parent, once for each change, that this run does not move by itself.
+    /// Reports to the parent, once for each change, that this run does not continue by itself.
     pub(super) async fn tell_idle(&mut self, idle: Idle) {
         if self.told.as_ref() != Some(&idle) {
             self.told = Some(idle.clone());
@@ -26,17 +26,17 @@ impl Parent {
         }
     }
 
-    /// Tells the parent that this run is parked, and due at once.
+    /// Reports to the parent that this run is parked, and due at once.
     pub(super) async fn tell_parked(&self) {
         self.send(Idle { waiting: Vec::new(), due: None }).await;
     }
 
     async fn send(&self, idle: Idle) {
-        // A parent that has ended needs no news.
+        // A parent that has ended needs no report.
         let _ = self.commands.send(Command::ChildIdle { task: self.task, idle: Some(idle) }).await;
     }
 
-    /// Notes that this run may move: the next idle state is told again.
+    /// Notes that this run may continue, so that its next idle state is reported again.
     pub(super) fn moves(&mut self) {
         self.told = None;
     }

@@ -77,8 +77,8 @@ impl Driver {
         }
     }
 
-    /// Resumes the run: begins everything again that was begun and not answered. The resume is durable before, so that
-    /// a run that kills its process is recognised.
+    /// Resumes the run: begins everything again that was begun and not answered. The record of the resumption is
+    /// durable first, so that the next process recognises a run that kills its process.
     pub(super) async fn resume(&mut self, by_hand: bool) {
         if self.state.end().is_some() {
             return;
@@ -90,7 +90,7 @@ impl Driver {
         }
         for outstanding in self.state.outstanding() {
             match outstanding {
-                // An attempt that waits for people begins again when something arrives for it.
+                // An attempt that waits for people begins again when an event arrives for it.
                 Outstanding::Attempt { task, attempt, resumes } if self.state.task(task).idle => {
                     self.attempts.keep_evicted(task, (attempt, resumes));
                 }
@@ -106,7 +106,7 @@ impl Driver {
                 Outstanding::Permission { task, ordinal, .. } => {
                     self.reply_early(self.options.answers.to_call(&self.state, task, ordinal));
                 }
-                // A call is made again when its attempt is back at it.
+                // The driver makes a call again when its attempt reaches it again.
                 Outstanding::Event { .. }
                 | Outstanding::Messages { .. }
                 | Outstanding::Decision { .. }
@@ -120,7 +120,7 @@ impl Driver {
     pub(super) fn handle(&mut self, command: Command) {
         match command {
             Command::Stop => self.stop(),
-            // A call that begins during a shutdown would be cut off. The repeated attempt makes it again.
+            // A shutdown would interrupt a call that begins during it. The repeated attempt makes it again.
             Command::Call { .. } | Command::CallAgain { .. } if self.shutdown.is_requested() => {}
             Command::Input(input) => _ = self.apply_input(*input),
             Command::Call { task, attempt, record, outgoing, reply } => {
@@ -144,7 +144,7 @@ impl Driver {
                 self.catch_up();
             }
             Command::ChildEnded { task, attempt, result } => {
-                // The child tells the rest of its events before this run tells of the end.
+                // The child publishes its remaining events before this run publishes the end of the child.
                 if let Some(driving) = self.children.ended(task) {
                     self.outbox.hold(OnDurable::Follow(driving));
                 }
@@ -159,7 +159,7 @@ impl Driver {
         }
     }
 
-    /// Takes in a command to the run, with the number of the store's message if it came as one.
+    /// Handles a command to the run. `delivered` is the number of the store's message, if the command came in one.
     pub(super) fn request(
         &mut self,
         command: RunCommand,
@@ -203,7 +203,7 @@ impl Driver {
         }
     }
 
-    /// Starts or resumes an attempt, if nothing later in the same unit has ended it.
+    /// Starts or resumes an attempt, if no later fact in the same unit has ended it.
     fn start(&mut self, key: TaskKey) {
         let Some(task) = self.state.find(key).filter(|task| task.phase == Phase::Running) else { return };
         let number = (task.attempt, task.resumes);
@@ -221,7 +221,7 @@ impl Driver {
         self.attempts.begin((key, number), calls, received, result);
     }
 
-    /// Begins an attempt again for which something has arrived, if it was evicted.
+    /// Begins an attempt again after an event has arrived for it, if it was evicted.
     fn rehydrate(&mut self, task: TaskKey) {
         if self.attempts.rehydrate(task) {
             self.start(task);
@@ -233,7 +233,7 @@ impl Driver {
         self.attempts.check_at(self.clock.now().saturating_add(EVICT_MS), task, attempt);
     }
 
-    /// Evicts attempts that have waited for long.
+    /// Evicts attempts that have waited for [`EVICT_MS`].
     pub(super) fn evict_waiting(&mut self) {
         let now = self.clock.now();
         while let Some((task, attempt)) = self.attempts.next_waiting(now) {
@@ -243,7 +243,7 @@ impl Driver {
         }
     }
 
-    /// Notes that an attempt waits for people, unless something has arrived for it meanwhile.
+    /// Notes that an attempt waits for people, unless an event has arrived for it meanwhile.
     fn waits(&mut self, task: TaskKey, attempt: Number, due: Option<u64>, heard: u64) {
         if self.attempts.calls_of(task).is_some_and(|calls| calls.heard() == heard) {
             let _ = self.apply_input(Input::Waits { task, attempt, due });
@@ -265,13 +265,13 @@ impl Driver {
         }
     }
 
-    /// Replies to a question with an answer that was given before it was asked.
+    /// Replies to a question with an answer that the caller gave in advance.
     fn reply_early(&mut self, reply: Option<RunCommand>) {
         let (told, _) = oneshot::channel();
         self.notes_to_self.extend(reply.map(|reply| Command::Run(reply, told)));
     }
 
-    /// Takes in the answer of an attempt.
+    /// Handles the answer of an attempt.
     pub(super) fn answered(&mut self, answered: Answered) {
         let Answered { task, attempt, result, writes, heard, received } = answered;
         self.attempts.ended(task);
@@ -296,7 +296,7 @@ impl Driver {
         })
     }
 
-    /// Hands a message to its attempt.
+    /// Passes a message to its attempt.
     fn hand_message(&mut self, task: TaskKey, told: &AgentFact) {
         let entry = match told {
             AgentFact::Written { id, message, value } => {
@@ -326,7 +326,7 @@ impl Driver {
         let key = (task, attempt.0, call.ordinal);
         let has_reply = reply.is_some();
         let asks = call.ask.is_some();
-        // The deciders refuse a call of an attempt that is over.
+        // The deciders refuse a call of an attempt that has ended.
         if self.apply_input(Input::Call { task, attempt, call, reply }).is_err() || has_reply {
             return;
         }
@@ -340,7 +340,8 @@ impl Driver {
         self.check_later(task, attempt);
     }
 
-    /// Makes a call again that has no recorded end and that a repeated attempt is back at, unless it is still under way.
+    /// Makes a call again that has no recorded end and that a repeated attempt has reached, unless it is still in
+    /// progress.
     fn call_again(&mut self, key: CallKey, mut outgoing: Box<Outgoing>) {
         if self.calls.is_dispatched(key) {
             return;
@@ -358,7 +359,7 @@ impl Driver {
         }
     }
 
-    /// Schedules a call that a person has allowed, or tells its attempt that it does not leave.
+    /// Schedules a call that a person has allowed, or tells its attempt that the call was denied.
     fn call_decided(&mut self, key: CallKey, allowed: bool) {
         let (task, _, ordinal) = key;
         let outgoing = self.calls.decided(key);
@@ -379,7 +380,7 @@ impl Driver {
         self.catch_up();
     }
 
-    /// Makes a call whose record is durable, if its end is still wanted.
+    /// Makes a call whose record is durable, if the run still needs its end.
     pub(super) fn dispatch(&mut self, key: CallKey, outgoing: Outgoing) {
         let is_wanted = self.state.find(key.0).is_some_and(|task| is_under_way(task, key));
         let capability = self.world.capabilities.get(&outgoing.call.interface);
@@ -388,14 +389,14 @@ impl Driver {
         self.calls.make(key, capability, outgoing);
     }
 
-    /// Takes in the end of a call.
+    /// Records the end of a call.
     pub(super) fn call_ended(&mut self, ended: Ended) {
         let (task, attempt, ordinal) = ended.call;
         self.calls.forget(ended.call);
         let _ = self.apply_input(Input::CallEnded { task, attempt, ordinal, reply: ended.reply });
     }
 
-    /// Tells an attempt of the recorded end of its call.
+    /// Passes the recorded end of a call to its attempt.
     fn tell_end(&mut self, key: CallKey, ts: u64, reply: &Reply) {
         let (task, attempt, ordinal) = key;
         self.calls.settle(key);
@@ -408,7 +409,7 @@ impl Driver {
         self.add_timers(task);
     }
 
-    /// Starts the run that a task calls, now or as soon as there is a place for it.
+    /// Starts the run that a task calls, at once or when a live permit for it is free.
     fn place_child(&mut self, task: TaskKey, call: &FlowCall) {
         if self.shutdown.is_requested() {
             return;
@@ -427,7 +428,7 @@ impl Driver {
         }
     }
 
-    /// Starts the run that a task calls. Without a place the call fails.
+    /// Starts the run that a task calls. Without a live permit the call fails.
     fn start_child(&mut self, (task, attempt): (TaskKey, u32), call: &FlowCall, place: Result<LivePermit, Failure>) {
         let opened = place.and_then(|place| Ok((place, self.caller().open(task, call)?)));
         match opened {
@@ -444,7 +445,7 @@ impl Driver {
         self.notes_to_self.push_back(Command::ChildEnded { task, attempt, result: Err(failure) });
     }
 
-    /// Cancels the run that a task has called, or that waits for a place.
+    /// Cancels the run that a task has called, or that waits for a live permit.
     fn cancel_child(&mut self, task: TaskKey) {
         if let Some(queued) = self.children.leave_queue(task, None) {
             let failure = Failure::new(code::CANCELLED, "the child run was cancelled before it began");

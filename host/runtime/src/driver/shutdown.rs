@@ -1,26 +1,26 @@
 //! The orderly end of a drive whose process ends.
 //!
-//! Nothing begins any more. The driver waits [`CALL_GRACE_MS`] for calls that have left, so that no person has to say whether
-//! they happened. It drops attempts, which are repeated as after a crash. The run is then parked and due at once, and another
-//! process resumes it.
+//! The driver begins no attempts, calls or children. It waits [`CALL_GRACE_MS`] for calls that have left, so that no
+//! person has to say whether they happened. It drops attempts, which are repeated as after a crash. It then parks the
+//! run, due at once, and another process resumes it.
 
 use crate::limits::CALL_GRACE_MS;
 
 /// The progress of a shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Shutdown {
-    /// The process goes on.
+    /// The process continues.
     #[default]
     NotRequested,
-    /// The driver waits until this time for the ends of calls, and for children.
+    /// The driver waits for the ends of calls, and for children, until this time (milliseconds since 1970).
     Waiting(u64),
-    /// The driver waits no longer.
+    /// The driver no longer waits.
     Over,
 }
 
 impl Shutdown {
-    /// Notes a request to stop. The first one returns the time at which the wait is over; a request after that time ends
-    /// the wait.
+    /// Notes a request to stop. The first request returns the time at which the wait is over. A request after that
+    /// time ends the wait.
     pub(super) fn request(&mut self, now: u64) -> Option<u64> {
         match *self {
             Shutdown::NotRequested => {
@@ -34,12 +34,13 @@ impl Shutdown {
         None
     }
 
-    /// Returns whether the process ends.
+    /// Returns whether a request to stop has arrived.
     pub(super) fn is_requested(self) -> bool {
         self != Shutdown::NotRequested
     }
 
-    /// Returns whether the run is to be parked now. `is_quiet` tells whether calls and children have come to rest.
+    /// Returns whether the driver has to park the run now. `is_quiet` returns whether all calls have ended and all
+    /// children are idle.
     pub(super) fn is_complete(self, is_quiet: impl FnOnce() -> bool) -> bool {
         match self {
             Shutdown::NotRequested => false,

@@ -18,12 +18,13 @@ use crate::{
     world::Pinned,
 };
 
-/// The task of a node of the flow itself.
+/// Returns the task of a node of the flow itself.
 pub(super) fn task(node: u32) -> TaskKey {
     TaskKey { scope: ScopeId::ROOT, node: NodeIx(node) }
 }
 
-/// A driver whose state has begun a chain of nodes. Nothing was recorded or performed, and the first attempt runs.
+/// Returns a driver whose state has begun a chain of nodes. It has recorded and performed nothing, and the first
+/// attempt runs.
 pub(super) fn begun(plans: Vec<Plan>) -> Driver {
     let scripted = lower(&chain(plans), FlowPolicy::default());
     let world = Arc::new(world(&scripted, None));
@@ -35,7 +36,7 @@ pub(super) fn begun(plans: Vec<Plan>) -> Driver {
     driver
 }
 
-/// The state of a task of the flow itself.
+/// Returns the state of a task of the flow itself.
 pub(super) fn task_in(state: &mut RunState, node: usize) -> &mut Task {
     &mut state.scopes.get_mut(&ScopeId::ROOT).unwrap().tasks[node]
 }

@@ -1,98 +1,98 @@
-//! What happens to agent runs.
+//! The facts about agent runs.
 
 use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, Value};
 use serde::{Deserialize, Serialize};
 
-/// Something about an agent run.
+/// A fact about an agent run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AgentFact {
-    /// It began.
+    /// The agent run began.
     Opened {
-        /// What the attempt has told, counted.
+        /// The number of the attempt's report, from 1.
         mark: u32,
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
-        /// What people are shown of it.
+        /// The description of the agent run for people.
         about: Json,
     },
-    /// Its component told something.
+    /// The component of the agent run reported an event.
     Told {
-        /// What the attempt has told, counted.
+        /// The number of the attempt's report, from 1.
         mark: u32,
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
-        /// `state`, or a name with a dot.
+        /// The kind of the report: `state`, or a name with a dot.
         kind: Box<str>,
-        /// What it told.
+        /// The data of the report.
         data: Json,
     },
-    /// It ended.
+    /// The agent run ended.
     Closed {
-        /// What the attempt has told, counted; 0: the host ended it.
+        /// The number of the attempt's report, from 1. 0: the host ended the agent run.
         mark: u32,
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
-        /// Its result.
+        /// The result of the agent run.
         outcome: Result<Json, Box<Failure>>,
-        /// Messages that it never saw.
+        /// The messages that the agent run never took.
         discarded: Box<[Arc<str>]>,
     },
-    /// Somebody wrote to it.
+    /// A person wrote to the agent run.
     Written {
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
-        /// What the message is recognised by.
+        /// The id by which the run recognises a repeated message.
         message: Arc<str>,
-        /// What it says.
+        /// The content of the message.
         value: Value,
     },
-    /// It has acted on a message.
+    /// The agent run has applied a message.
     Applied {
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
-        /// Which message; none: that somebody asked it to finish.
+        /// The id of the message. `None`: the request to finish.
         message: Option<Arc<str>>,
     },
-    /// Somebody asked it to finish.
+    /// A person requested that the agent run finishes.
     Closing {
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
     },
-    /// Its model has answered; the answer is the reply of the call.
+    /// The model of the agent run has answered; the answer is the reply of the call.
     Spoke {
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
-        /// Which call.
+        /// The number of the call in its attempt.
         ordinal: u32,
     },
-    /// What the answer took.
+    /// The usage of one answer of the model.
     Used {
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
-        /// Tokens and cost.
+        /// The tokens and the cost.
         usage: Json,
     },
-    /// It calls a tool.
+    /// The agent run calls a tool.
     ToolStarted {
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
-        /// Which call.
+        /// The number of the call in its attempt.
         ordinal: u32,
     },
-    /// Somebody has to allow the tool's call; the question is the call's.
+    /// A person has to allow the call of the tool; the question is the call's.
     ToolAsked {
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
-        /// Which call.
+        /// The number of the call in its attempt.
         ordinal: u32,
     },
-    /// Its tool has answered; the answer is the reply of the call.
+    /// The tool has answered; the answer is the reply of the call.
     ToolEnded {
-        /// Its id.
+        /// The id of the agent run.
         id: Arc<str>,
-        /// Which call.
+        /// The number of the call in its attempt.
         ordinal: u32,
     },
 }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use flowcell_contract::{Json, Value};
 use serde::{Deserialize, Serialize};
 
-/// The reason for which a task cannot go on by itself.
+/// The reason for which a task cannot continue by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum BlockReason {
     /// A call that must not be repeated has an unknown end.
@@ -14,16 +14,16 @@ pub enum BlockReason {
         attempt: u32,
         /// The number of the call within the attempt.
         ordinal: u32,
-        /// The capability.
+        /// The capability of the call.
         interface: Arc<str>,
-        /// Its function.
+        /// The function of the capability.
         function: Arc<str>,
         /// The part of the call that people see.
         about: Json,
     },
-    /// The component made other calls than the first time.
+    /// The component made other calls than when the attempt first ran.
     Nondeterministic {
-        /// The difference.
+        /// The difference between the calls.
         message: Box<str>,
     },
 }
@@ -56,9 +56,9 @@ impl fmt::Display for BlockReason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resolution {
-    /// The call has not happened, and is made again. A component that was not deterministic begins a new attempt.
+    /// The call did not happen, and is made again. For a component that was not deterministic, a new attempt begins.
     Repeat,
-    /// The call has happened, and this is its reply.
+    /// The call happened, and this is its reply.
     Reply(Value),
     /// The task ends with this output.
     Output(Value),

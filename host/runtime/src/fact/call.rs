@@ -1,34 +1,34 @@
-//! Calls that leave the host, as the journal holds them, and the answers that an attempt has seen between them.
+//! Calls that leave the host, in the form of the journal, and the observations of an attempt between them.
 
 use std::sync::Arc;
 
 use flowcell_contract::{Effect, Failure, Json, Value};
 use serde::{Deserialize, Serialize};
 
-/// A call as it is recorded before it leaves.
+/// The record of a call, written before the call leaves the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// Its number within the attempt, from 1.
+    /// The number of the call in its attempt, from 1.
     pub ordinal: u32,
-    /// The capability.
+    /// The capability of the call.
     pub interface: Arc<str>,
-    /// Its function.
+    /// The function of the capability.
     pub function: Arc<str>,
     /// The digest of interface, function and arguments.
     pub digest: CallDigest,
-    /// The effect that it may have outside.
+    /// The effect that the call may have outside.
     pub effect: Effect,
-    /// The idempotency key.
+    /// The idempotency key of the call.
     pub key: Arc<str>,
     /// The part that people see.
     pub about: Json,
     /// The arguments with long texts cut, for readers of the inputs of tasks.
     #[serde(default, skip_serializing_if = "Json::is_null")]
     pub preview: Json,
-    /// The agent run that makes it.
+    /// The agent run that makes the call, if one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Box<ForAgent>>,
-    /// The question that a person answers before it leaves.
+    /// The question that a person answers before the call leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<Box<Asked>>,
     /// The observations of the attempt since its last recorded call.
@@ -42,7 +42,7 @@ pub struct CallRecord {
 pub struct ForAgent {
     /// The id of the agent run.
     pub agent_run: Arc<str>,
-    /// The id that the model gave to its tool call, if it is one.
+    /// The id that the model gave to its tool call. `None`: the call is not a tool call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_use: Option<Arc<str>>,
 }
@@ -64,17 +64,17 @@ pub struct Asked {
 #[serde(transparent)]
 pub struct CallDigest(pub Box<str>);
 
-/// An observation of an attempt that would differ at another time.
+/// An observation of an attempt that could differ at another time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Observed {
     /// The reply to a call that stays in the host.
     Answered(CallDigest, Result<Value, Box<Failure>>),
-    /// The end of this call.
+    /// The end of the call with this number.
     Delivered(u32),
-    /// Nothing had arrived by this time.
+    /// No event had arrived by this time (milliseconds since 1970).
     TimedOut(u64),
-    /// This message.
+    /// The attempt took the message with this id.
     Message(Arc<str>),
-    /// This agent run gets no more messages.
+    /// This agent run receives no more messages.
     Closing(Arc<str>),
 }

@@ -1,4 +1,4 @@
-//! Digests of what attempts are given.
+//! Digests of the inputs of attempts.
 
 use std::io::{BufWriter, Write};
 
@@ -9,15 +9,15 @@ use super::{Fact, Received, TaskKey};
 
 /// Bytes of JSON text that are hashed at a time.
 const PIECE: usize = 4 * 1024;
-/// Bytes of JSON text, about, whose digest takes no longer than a millisecond.
+/// Approximate bytes of JSON text whose digest takes at most a millisecond.
 const SHORT: u64 = 256 * 1024;
 
 impl Received {
-    /// Computes the digest of an input and a config; none if one of them is too large to be written down.
+    /// Returns the digest of an input and a config. `None`: one of them is too large to be written as text.
     pub(crate) fn digest_of(input: &Value, config: &Value) -> Option<Received> {
         let mut out = BufWriter::with_capacity(PIECE, Sha256::new());
         for part in [input, config] {
-            // Parts are shared, so that the text may be far larger than what is in memory.
+            // Values share parts, so the text may be far larger than the value in memory.
             part.json().measure(VALUE_BYTES).ok()?;
             part.write_to(&mut out).and_then(|()| out.write_all(&[0])).ok()?;
         }
@@ -25,14 +25,15 @@ impl Received {
         Some(Received::Digest(hex::encode(&hash[..16]).into()))
     }
 
-    /// Whether the digest takes so long that it is computed where that holds nobody up.
+    /// Returns true if the digest takes so long that a blocking thread has to compute it.
     pub(crate) fn takes_long(input: &Value, config: &Value) -> bool {
         [input, config].iter().any(|part| part.json().measure(SHORT).is_err())
     }
 }
 
 impl Fact {
-    /// The task whose attempt this fact ends or pauses, if it does that to one, and the place for what the attempt was given.
+    /// Returns the task whose attempt this fact ends or pauses, and the field for the recorded input of the attempt.
+    /// `None` for other facts.
     pub(crate) fn end_of_attempt(&mut self) -> Option<(TaskKey, &mut Option<Received>)> {
         match self {
             Fact::TaskPaused { task, received, .. }

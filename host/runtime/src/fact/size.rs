@@ -1,15 +1,16 @@
-//! How large facts are, so that a run has an end.
+//! The sizes of facts, so that the limits on a run bound its length.
 
 use flowcell_contract::{Failure, Json, Pause, Value, Wake};
 
 use super::{AgentFact, Fact, Note, Observed, PassOutcome, Resolution, RunEnd, Write};
 use crate::limits::MAX_RUN_BYTES;
 
-/// What every fact counts, whatever it says.
+/// The bytes that every fact counts in addition to its contents.
 const EVERY: u64 = 64;
 
 impl Fact {
-    /// The bytes, about, of its JSON text; what is beyond the limit of a run counts as that limit.
+    /// Returns the approximate bytes of the fact's JSON text. Larger facts than the limit of a run count as that
+    /// limit.
     pub(crate) fn size(&self) -> u64 {
         let values = match self {
             Fact::RunStarted { input, .. } => of(input),
@@ -51,7 +52,7 @@ fn of(json: &Json) -> u64 {
     json.measure(MAX_RUN_BYTES).unwrap_or(MAX_RUN_BYTES)
 }
 
-/// The bytes, about, of a value's JSON text.
+/// Returns the approximate bytes of a value's JSON text.
 pub(crate) fn value_bytes(value: &Value) -> u64 {
     of_value(value)
 }
@@ -103,7 +104,7 @@ fn of_agent(told: &AgentFact) -> u64 {
 }
 
 impl Resolution {
-    /// The bytes of what a person sends, as JSON text.
+    /// Returns the bytes of a person's input as JSON text.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Resolution::Repeat => 0,

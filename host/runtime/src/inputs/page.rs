@@ -16,12 +16,12 @@ use crate::{
 /// Maximum number of addresses in [`TaskInputs::elsewhere`].
 const NAMED: usize = 5;
 
-/// The part of a task's attempts that a page has.
+/// The part of a task's attempts that a page contains.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// The first attempt, counted from 0. A resumption after a pause counts as a further attempt.
     pub from: u64,
-    /// Maximum number of attempts.
+    /// The maximum number of attempts on the page.
     pub limit: usize,
     /// Approximate maximum bytes of JSON text. A page has at least one attempt.
     pub bytes: u64,
@@ -35,16 +35,16 @@ pub struct TaskInputs {
     pub run_id: RunId,
     /// The address of the task.
     pub task: String,
-    /// The type of its node. `None`: it made no attempt.
+    /// The type of the task's node. `None`: the task made no attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_type: Option<Arc<str>>,
-    /// Its attempts, in order. A resumption after a pause is a further entry.
+    /// The attempts in order. A resumption after a pause is a further entry.
     pub attempts: Vec<AttemptInput>,
-    /// The start of the next page. `None`: this is the last.
+    /// The start of the next page. `None`: this page is the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// If the task made no attempt at this address: the first addresses at which its node did, in the order of their
-    /// passes.
+    /// If the task made no attempt at this address: the first addresses where its node made attempts, in the order of
+    /// their passes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<String>,
     /// The reason why there are no attempts.
@@ -78,7 +78,7 @@ pub struct AttemptInput {
     pub began: u64,
     /// The outcome: `succeeded`, `failed`, `cancelled`, `paused`, `retried`, `abandoned` or `running`.
     pub status: &'static str,
-    /// The input.
+    /// The input of the attempt, as far as the page shows it.
     #[serde(flatten)]
     pub input: Input,
     /// The comparison with the digest in the journal.
@@ -88,39 +88,39 @@ pub struct AttemptInput {
     pub calls: Vec<MadeCall>,
 }
 
-/// The input of an attempt, as far as it is shown.
+/// The input of an attempt, as far as the page shows it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", untagged)]
 pub enum Input {
-    /// The whole.
+    /// The whole input is shown.
     Whole {
-        /// The input.
+        /// The rendered input.
         input: Value,
         /// The config, if there is one.
         #[serde(skip_serializing_if = "Option::is_none")]
         config: Option<Value>,
     },
-    /// The same as that of the previous attempt on this page.
+    /// The input equals that of the previous attempt on this page.
     Same {
-        /// Always true.
+        /// Always `true`, so that readers recognise this form.
         same_input: bool,
     },
     /// The input could not be rendered, so the attempt failed.
     Failed {
-        /// The reason.
+        /// The reason for the failure.
         input_error: Json,
-        /// The members that can be rendered.
+        /// The members of the input that can be rendered.
         input: Value,
     },
     /// The text would be larger than a value may be, because its parts are shared.
     TooLarge {
-        /// A hint to another way to read it.
+        /// A hint to another way to read the input.
         input_error: Json,
     },
 }
 
 impl TaskInputs {
-    /// The answer about a task that made no attempt.
+    /// Returns the answer about a task that made no attempt.
     pub fn none(run: RunId, address: &str) -> TaskInputs {
         TaskInputs {
             run_id: run,
@@ -148,7 +148,8 @@ impl TaskInputs {
         Some(why)
     }
 
-    /// Reads the inputs of the task at an address of a run. It takes as long as the run's journal is.
+    /// Reads the inputs of the task at an address of a run. The time is proportional to the length of the run's
+    /// journal.
     pub fn read(
         journal: &dyn Journal,
         graph: Arc<Graph>,
@@ -179,14 +180,14 @@ impl TaskInputs {
 
 struct Page {
     inputs: TaskInputs,
-    /// The first attempt.
+    /// The first attempt of the page, counted from 0.
     from: u64,
     filling: Filling,
     seen: u64,
     /// The digest of the last input.
     last: Option<Received>,
-    /// The first addresses at which the node made attempts, each behind the numbers of its passes. Passes run side by side, so
-    /// the order of their ends is another one in each run.
+    /// The first addresses where the node made attempts, each preceded by the numbers of its passes. Parallel passes
+    /// end in a different order in each run.
     elsewhere: BTreeSet<(Vec<u64>, String)>,
 }
 
@@ -224,7 +225,7 @@ impl Page {
         ControlFlow::Continue(())
     }
 
-    /// Notes where else the node made an attempt.
+    /// Notes another address where the node made an attempt.
     fn note(&mut self, visited: &Visited<'_>) -> ControlFlow<()> {
         if visited.unbegun {
             return ControlFlow::Continue(());
@@ -240,7 +241,7 @@ impl Page {
 }
 
 impl AttemptInput {
-    /// The input of an attempt, as it was rendered again.
+    /// Returns the entry of an attempt with its rendered input.
     pub(crate) fn new(visited: &Visited<'_>, rendered: Rendered) -> AttemptInput {
         let input = match rendered.parts {
             Ok(_) if rendered.received.is_none() => too_large(),
@@ -264,7 +265,7 @@ impl AttemptInput {
         }
     }
 
-    /// Its bytes, about, as JSON text.
+    /// Returns the approximate bytes of the entry as JSON text.
     pub(crate) fn bytes(&self) -> u64 {
         let input = match &self.input {
             Input::Whole { input, config } => {

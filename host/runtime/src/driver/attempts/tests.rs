@@ -38,7 +38,7 @@ fn rendered(driver: &Driver) -> Result<Attempt, Failure> {
     attempt::render(&driver.identity, &driver.state, task(0))
 }
 
-/// The input that is recorded with the success of the first task.
+/// Returns the input that is recorded with the success of the first task.
 fn recorded(attempts: &mut Attempts) -> Option<Received> {
     let mut facts = [Fact::TaskSucceeded { task: task(0), output: Value::null(), received: None }];
     attempts.stamp(&mut facts);

@@ -1,4 +1,4 @@
-//! Children come to rest, wake, wait for places and end with the run.
+//! Children become idle, wake, wait for live permits and end with the run.
 
 use std::{future::pending, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     tests::driving::block,
 };
 
-/// Adds a child that is driven until it is dropped. Returns a future that ends then.
+/// Adds a child that is driven until the caller drops it. Returns a future that ends then.
 fn add(children: &mut Children, node: u32) -> oneshot::Receiver<()> {
     let (held, dropped) = oneshot::channel::<()>();
     let driving = tokio::spawn(async move {

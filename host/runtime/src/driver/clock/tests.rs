@@ -1,4 +1,4 @@
-//! The driver wakes in time, and stays only for timers that move the run on.
+//! The driver wakes in time, and stays only for timers that continue the run.
 
 use std::{
     future::{pending, ready},
@@ -19,7 +19,7 @@ use crate::{
     tests::graphs::Plan,
 };
 
-/// A clock that stands still, and counts how often it was set.
+/// A clock that stands still and counts how often a caller sets it.
 #[derive(Default)]
 struct Still(AtomicU64);
 

@@ -54,7 +54,7 @@ fn append(driver: &mut Driver, fact: Fact) {
     driver.outbox.hold(OnDurable::Tell(unit));
 }
 
-/// Tells the durable units.
+/// Publishes the durable units.
 fn tell(driver: &mut Driver) {
     while let Some(OnDurable::Tell(unit)) = driver.outbox.next() {
         driver.outbox.tell(&unit);
