@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, Value, code};
 
-/// `{ "skipped": true }`.
+/// Returns `{ "skipped": true }`.
 pub(crate) fn skipped() -> Json {
     Json::object([("skipped", Json::from(true))])
 }
 
-/// `{ "cancelled": true }`.
+/// Returns `{ "cancelled": true }`.
 pub(crate) fn cancelled() -> Json {
     Json::object([("cancelled", Json::from(true))])
 }
 
-/// `{ "failed": true, "error": …, "attempts": n }`.
+/// Returns `{ "failed": true, "error": …, "attempts": n }`.
 pub(crate) fn failed(failure: &Failure, attempts: u32) -> Json {
     Json::object([("failed", Json::from(true)), ("error", failure.to_json()), ("attempts", Json::from(attempts))])
 }
 
-/// The item of a collecting fan-out whose pass failed.
+/// Returns the item of a collecting fan-out whose pass failed.
 pub(crate) fn failed_item(failure: &Failure) -> Json {
     Json::object([("failed", Json::from(true)), ("error", failure.to_json())])
 }
 
-/// Adds a place to the details of a failure that leaves a body (`body`) or a run below (`child`). The details of the
+/// Adds a place to the details of a failure that leaves a body (`body`) or a child run (`child`). The details of the
 /// failing node stay. The place of a failure from further inside becomes `inner`.
 pub(crate) fn placed(failure: Failure, member: &'static str, place: Vec<(&'static str, Json)>) -> Failure {
     let mut place: Vec<(Arc<str>, Json)> = place.into_iter().map(|(key, value)| (key.into(), value)).collect();
@@ -46,7 +46,7 @@ pub(crate) fn placed(failure: Failure, member: &'static str, place: Vec<(&'stati
     Failure { details: Some(Json::object(details)), ..failure }
 }
 
-/// The failure inside a recorded output.
+/// Reads the failure in a recorded output.
 pub(crate) fn read_failure(error: Option<&Json>) -> Failure {
     let text = |key| error.and_then(|error| error.get(key)).and_then(Json::as_str);
     Failure {
@@ -56,7 +56,7 @@ pub(crate) fn read_failure(error: Option<&Json>) -> Failure {
     }
 }
 
-/// `{ "index", "wake", "value" | "error" }`.
+/// Returns `{ "index", "wake", "value" | "error" }`.
 pub(crate) fn woken(index: u32, wake: &str, outcome: &Result<Value, Box<Failure>>) -> Json {
     let (key, value) = match outcome {
         Ok(value) => ("value", value.json().clone()),

@@ -14,48 +14,48 @@ use crate::{
     state::{Phase, RunState},
 };
 
-/// Something that ends at a certain time.
+/// A timer of a run, and the event that it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Timer {
     /// `timeoutMs` of a running attempt.
     Attempt {
-        /// The task.
+        /// The task with the running attempt.
         task: TaskKey,
-        /// The attempt.
+        /// The number of the attempt.
         attempt: u32,
         /// The number of resumes of the attempt.
         resumes: u32,
     },
     /// The time limit for a person to allow a call.
     Ask {
-        /// The task.
+        /// The task that makes the call.
         task: TaskKey,
         /// The attempt that began the call.
         attempt: u32,
         /// The number of the call in its attempt.
         ordinal: u32,
     },
-    /// The time that an attempt waits for people.
+    /// The maximum time that an attempt waits for people.
     Idle {
-        /// The task.
+        /// The task whose attempt waits.
         task: TaskKey,
-        /// The attempt.
+        /// The number of the attempt.
         attempt: u32,
         /// The number of resumes of the attempt.
         resumes: u32,
     },
     /// The delay before another attempt.
     Retry {
-        /// The task.
+        /// The task that failed.
         task: TaskKey,
         /// The attempt before the delay.
         attempt: u32,
     },
     /// The timer of a pause.
     After {
-        /// The task.
+        /// The task that paused.
         task: TaskKey,
-        /// The attempt.
+        /// The number of the attempt.
         attempt: u32,
         /// The number of resumes of the attempt.
         resumes: u32,
@@ -64,12 +64,12 @@ pub enum Timer {
     },
     /// `totalTimeoutMs` of a node.
     Total {
-        /// The task.
+        /// The task with the time limit.
         task: TaskKey,
     },
     /// The time that an ended task waits for its calls.
     Grace {
-        /// The task.
+        /// The task that is closing.
         task: TaskKey,
     },
     /// `totalTimeoutMs` of the flow.
@@ -81,61 +81,61 @@ pub enum Timer {
 pub enum Outstanding {
     /// The answer of a running attempt.
     Attempt {
-        /// The task.
+        /// The task with the running attempt.
         task: TaskKey,
-        /// The attempt.
+        /// The number of the attempt.
         attempt: u32,
         /// The number of resumes of the attempt.
         resumes: u32,
     },
-    /// A timer.
+    /// A timer, with the time at which it is due (milliseconds since 1970).
     Timer(Timer, u64),
     /// The end of a child run.
     Child {
-        /// The task that called it.
+        /// The task that called the child.
         task: TaskKey,
-        /// The attempt.
+        /// The attempt that called the child.
         attempt: u32,
         /// The name of the flow.
         name: Arc<str>,
         /// The input of the child run.
         input: Value,
-        /// True if the caller no longer wants it.
+        /// True if the caller no longer wants the child.
         cancelled: bool,
     },
     /// An answer of a person.
     Question {
         /// The task that asks.
         task: TaskKey,
-        /// The question.
+        /// The question that is open.
         question: Question,
     },
     /// Messages of people to an agent run.
     Messages {
-        /// The task.
+        /// The task of the agent run.
         task: TaskKey,
         /// The id of the agent run.
         agent_run: Arc<str>,
     },
     /// The permission for a call to leave.
     Permission {
-        /// The task.
+        /// The task that makes the call.
         task: TaskKey,
         /// The number of the call in its attempt.
         ordinal: u32,
-        /// The question.
+        /// The question that is open.
         question: Question,
     },
     /// A decision of a person.
     Decision {
         /// The blocked task.
         task: TaskKey,
-        /// The reason why it cannot go on.
+        /// The reason why the task cannot continue.
         reason: BlockReason,
     },
     /// The end of a call that has left the host.
     Call {
-        /// The task.
+        /// The task that made the call.
         task: TaskKey,
         /// The attempt that began the call.
         attempt: u32,
@@ -152,7 +152,7 @@ pub enum Outstanding {
 }
 
 impl RunState {
-    /// The time at which a timer is due. `None` if the timer no longer applies.
+    /// Returns the time at which a timer is due (milliseconds since 1970). `None`: the timer no longer applies.
     pub fn due(&self, timer: &Timer) -> Option<u64> {
         match *timer {
             Timer::Attempt { task: key, attempt, resumes } => {
@@ -209,7 +209,7 @@ impl RunState {
         pause.is_some_and(|pause| matches!(pause.until.as_slice(), [Wake::Flow(_)]))
     }
 
-    /// The timers that a task may have in its present phase.
+    /// Returns the timers that a task may have in its present phase.
     pub(crate) fn timers_of(&self, key: TaskKey) -> Vec<Timer> {
         let Some(task) = self.find(key) else { return Vec::new() };
         let (attempt, resumes) = (task.attempt, task.resumes);
@@ -236,7 +236,7 @@ impl RunState {
         timers
     }
 
-    /// All outstanding items, in no particular order.
+    /// Returns all outstanding items, in no particular order.
     pub fn outstanding(&self) -> Vec<Outstanding> {
         let mut found = Vec::new();
         found.extend(self.due(&Timer::Flow).map(|due| Outstanding::Timer(Timer::Flow, due)));

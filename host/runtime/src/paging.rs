@@ -6,9 +6,9 @@ pub const PAGE_BYTES: u64 = 16 << 20;
 /// The maximum content of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Most {
-    /// Items.
+    /// Maximum number of items.
     pub items: usize,
-    /// Bytes of their JSON texts. A page has at least one item.
+    /// Maximum bytes of the JSON texts of the items. A page has at least one item.
     pub bytes: u64,
 }
 
@@ -21,17 +21,17 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// A page without items.
+    /// Creates a page without items.
     pub fn new(most: Most) -> Filling {
         Filling { most, items: 0, bytes: 0 }
     }
 
-    /// The bytes that are left.
+    /// Returns the bytes that are left on the page.
     pub fn left(&self) -> u64 {
         self.most.bytes.saturating_sub(self.bytes)
     }
 
-    /// The bytes that it has.
+    /// Returns the bytes of the items on the page.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -46,7 +46,7 @@ impl Filling {
         !self.is_full() && (self.items == 0 || bytes <= self.left())
     }
 
-    /// Takes an item of this size, if it fits.
+    /// Counts an item of this size, if it fits. Returns whether it fits.
     pub fn take(&mut self, bytes: u64) -> bool {
         let fits = self.fits(bytes);
         if fits {
@@ -55,7 +55,7 @@ impl Filling {
         fits
     }
 
-    /// Counts an item.
+    /// Counts an item of this size.
     pub fn add(&mut self, bytes: u64) {
         self.items += 1;
         self.bytes = self.bytes.saturating_add(bytes);

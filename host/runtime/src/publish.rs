@@ -1,4 +1,4 @@
-//! From facts to events: indices become names, and durations are counted.
+//! Turns facts into events: indices become names, and durations are computed.
 
 mod agents;
 
@@ -48,16 +48,16 @@ type Members = Vec<(&'static str, Json)>;
 /// The attempts of a task.
 #[derive(Clone, Copy, Default)]
 struct Attempts {
-    /// Attempts begun.
+    /// Number of attempts begun.
     begun: u32,
-    /// Resumes of the latest.
+    /// Number of resumes of the latest attempt.
     resumes: u32,
-    /// The time at which the latest began, in milliseconds since 1970.
+    /// The time at which the latest attempt began, in milliseconds since 1970.
     since: u64,
 }
 
 impl Projector {
-    /// A projector before the first unit.
+    /// Creates a projector that has seen no unit.
     pub fn new(tenant: Tenant, run_id: RunId, graph: Arc<Graph>) -> Projector {
         let scopes = HashMap::from([(ScopeId::ROOT, ScopePath::root())]);
         let (tasks, said, served) = (HashMap::new(), HashMap::new(), HashSet::new());
@@ -70,7 +70,7 @@ impl Projector {
         numbered.map(|(seq, fact)| self.event(seq, unit.ts, fact)).collect()
     }
 
-    /// Takes in a unit without publishing its events; later events depend on it.
+    /// Projects a unit without publishing its events, because later events depend on it.
     pub fn pass_over(&mut self, unit: &Unit) {
         for fact in &unit.facts {
             match fact {
@@ -260,7 +260,7 @@ impl Projector {
                 ("session:reply", members)
             }
             Fact::Noted { task, note } => self.noted(*task, note),
-            // Everything else is about the run or a scope, and `describe` has dealt with it.
+            // All other facts are about the run or a scope, and `describe` has handled them.
             _ => ("unknown", Vec::new()),
         }
     }
@@ -274,10 +274,11 @@ impl Projector {
         served
     }
 
-    /// The reply itself stays in the journal: it may be large, and it is the node's.
+    /// Describes the end of a call. The reply itself stays in the journal: it may be large, and it is meant only for
+    /// the node.
     fn call_ended(&mut self, task: TaskKey, attempt: u32, call: u32, reply: &Reply) -> (&'static str, Members) {
         let mut members = self.with(task, [("call", Json::from(call))]);
-        // A late end is one of the attempt that began the call.
+        // The end of a late call belongs to the attempt that began the call.
         members.retain(|(name, _)| *name != "attempt");
         members.push(("attempt", Json::from(attempt)));
         let served = self.served.remove(&(task, call));
@@ -337,7 +338,7 @@ impl Projector {
         members
     }
 
-    /// A gate's question, with the members that tie an answer to this question.
+    /// Describes a gate's question, with the members that tie an answer to this question.
     fn question(&self, task: TaskKey, question: &Question) -> Members {
         let choice = |choice: &Choice| Json::from(choice.value.as_str());
         let Attempts { begun, resumes, .. } = self.tasks.get(&task).copied().unwrap_or_default();
@@ -352,7 +353,8 @@ impl Projector {
         members
     }
 
-    /// The question whether a call may leave. `arguments` is there if the prompt shows only a part of them.
+    /// Describes the question whether a call may leave. `arguments` is present if the prompt shows only a part of
+    /// them.
     fn permission(&self, task: TaskKey, call: &CallRecord, ask: &Asked) -> Members {
         let attempt = self.tasks.get(&task).map_or(0, |attempts| attempts.begun);
         let asked = QuestionRef::of_call(self.seed, task, (attempt, call.ordinal), &call.digest);
@@ -413,7 +415,7 @@ fn named(asked: QuestionRef) -> impl Iterator<Item = (&'static str, Json)> {
     asked.attempt.map(|attempt| ("attempt", Json::from(attempt))).into_iter().chain(digest)
 }
 
-/// The name of an enum variant in the journal.
+/// Returns the name of an enum variant in the journal.
 fn name_of(choice: &impl serde::Serialize) -> Json {
     serde_json::to_value(choice).map(Json::from).unwrap_or_default()
 }

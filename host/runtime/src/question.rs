@@ -1,7 +1,7 @@
 //! The identity of a question: an answer that names it counts for no other question.
 //!
-//! A gate's address and a call's number stay the same when an attempt is repeated, a pass begins again or a child run is
-//! started anew. The attempt and the digest tell such questions apart.
+//! A gate's address and a call's number stay the same when an attempt is repeated, a pass begins again or a child run
+//! is started anew. The attempt and the digest distinguish such questions.
 
 use flowcell_contract::{Json, Question, Wake};
 use serde::{Deserialize, Serialize};
@@ -18,22 +18,22 @@ pub struct QuestionRef {
     /// The attempt of the node that asked, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// The digest of the question: 32 hexadecimal digits, made of the run, the pass, the attempt and everything that is
-    /// asked. For a call that is the tool with its exact arguments.
+    /// The digest of the question: 32 hexadecimal digits. It covers the run, the pass, the attempt and the whole
+    /// question. For a call, it covers the tool with its exact arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Box<str>>,
 }
 
-/// The reason why an answer was not taken.
+/// The reason why the run did not accept an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Closed {
     /// The run has no node at this address, or its pass is over.
     NoNode,
     /// The node has not made this call.
     NoCall,
-    /// The node asks nothing at present.
+    /// The node has no open question.
     NotAsked,
-    /// A person has answered before.
+    /// A person has already answered.
     Answered,
     /// The time for an answer is over.
     Expired,
@@ -41,14 +41,14 @@ pub enum Closed {
     Ended,
     /// The answer names one attempt, and the node is at another.
     OtherAttempt {
-        /// The attempt that the answer names.
+        /// The number of the attempt in the answer.
         named: u32,
-        /// The attempt of the node.
+        /// The current attempt of the node.
         current: u32,
     },
     /// The answer names one question, and another one is open.
     OtherQuestion {
-        /// The digest that the answer names.
+        /// The digest in the answer.
         named: Box<str>,
         /// The digest of the open question.
         open: Box<str>,
@@ -56,7 +56,7 @@ pub enum Closed {
 }
 
 impl Closed {
-    /// Says what happened and what to do.
+    /// Returns a sentence that says what happened and what to do.
     pub fn message(&self) -> String {
         match self {
             Closed::NoNode => "the run has no node at this address now; check the address".into(),
@@ -77,24 +77,24 @@ impl Closed {
 }
 
 impl QuestionRef {
-    /// Reads the members `attempt` and `digest` of a question as events and the HTTP interface show it.
+    /// Reads the members `attempt` and `digest` of a question, in the form that events and the HTTP interface show.
     pub fn of_json(question: &Json) -> QuestionRef {
         let attempt = question.get("attempt").and_then(Json::as_u64).and_then(|attempt| u32::try_from(attempt).ok());
         QuestionRef { attempt, digest: question.get("digest").and_then(Json::as_str).map(Into::into) }
     }
 
-    /// Returns true if it names no question.
+    /// Returns true if the reference names no question.
     pub fn is_empty(&self) -> bool {
         *self == QuestionRef::default()
     }
 
-    /// The reference to a gate's question. `resumes` tells the questions of one attempt apart.
+    /// Returns the reference to a gate's question. `resumes` distinguishes the questions of one attempt.
     pub(crate) fn of_gate(seed: u64, key: TaskKey, attempt: u32, resumes: u32, question: &Question) -> QuestionRef {
         let whole = serde_json::to_value(question).map(Json::from).unwrap_or_default();
         QuestionRef::of(seed, key, (attempt, resumes), &CallDigest::of("gate", "ask", &whole))
     }
 
-    /// The reference to the question whether a call may leave.
+    /// Returns the reference to the question whether a call may leave.
     pub(crate) fn of_call(seed: u64, key: TaskKey, call: (u32, u32), digest: &CallDigest) -> QuestionRef {
         QuestionRef::of(seed, key, call, digest)
     }
@@ -105,7 +105,7 @@ impl QuestionRef {
         QuestionRef { attempt: Some(attempt), digest: Some(digest.0) }
     }
 
-    /// Refuses an open question that is not the one which this reference names.
+    /// Refuses an open question that this reference does not name.
     pub fn check(&self, open: &QuestionRef) -> Result<(), Closed> {
         if let (Some(named), Some(current)) = (self.attempt, open.attempt)
             && named != current
@@ -122,11 +122,11 @@ impl QuestionRef {
 }
 
 impl RunState {
-    /// Returns whether a question may still be asked at an address: its task, or the task that it is below, has not ended.
+    /// Returns whether a question may still open at an address. Its task, or the task above it, must not have ended.
     pub(crate) fn may_ask(&self, address: &str) -> bool {
         let here = address.split(['/', '#']).next().unwrap_or(address);
         let mut path = Some(here);
-        // A pass that has not begun is inside of a task that has.
+        // A pass that has not begun is inside a task that has begun.
         while let Some(task) = path {
             if let Some(key) = self.task_at(task) {
                 return !self.task(key).phase.is_end();
@@ -137,7 +137,7 @@ impl RunState {
         true
     }
 
-    /// The question that a paused task asks, with the index of its wake.
+    /// Returns the open question of a paused task, with the index of its wake.
     pub(crate) fn gate(&self, key: TaskKey) -> Option<(usize, &Question, QuestionRef)> {
         let task = self.find(key).filter(|task| task.phase == Phase::Paused)?;
         let until = &task.details.as_ref()?.pause.as_ref()?.until;
@@ -150,14 +150,14 @@ impl RunState {
         })
     }
 
-    /// The question whether a call of a task may leave, by the call's number.
+    /// Returns the question whether a call of a task may leave, by the call's number.
     pub(crate) fn permission(&self, key: TaskKey, ordinal: u32) -> Option<((u32, u32), QuestionRef)> {
         let calls = self.find(key)?.calls.as_ref()?;
         let (call, ..) = calls.asked().find(|(call, ..)| call.1 == ordinal)?;
         Some((call, QuestionRef::of_call(self.seed, key, call, calls.digest_of(call)?)))
     }
 
-    /// The reason why a task has no open question: about one of its calls if there is a number.
+    /// Returns the reason why a task has no open question. With `ordinal`, the question is about this call.
     pub(crate) fn closed(&self, key: TaskKey, ordinal: Option<u32>, named: &QuestionRef) -> Closed {
         let Some(task) = self.find(key) else { return Closed::NoNode };
         match named.attempt {

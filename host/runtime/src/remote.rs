@@ -14,8 +14,8 @@ pub fn new_message_id() -> String {
 }
 
 /// Sends a command to a run that another process drives, and waits for the outcome, at most
-/// [`INBOX_PATIENCE_MS`](crate::limits::INBOX_PATIENCE_MS). The run takes in a message with the same id once; an id has at
-/// most 255 bytes.
+/// [`INBOX_PATIENCE_MS`](crate::limits::INBOX_PATIENCE_MS). The run applies a message with the same id once; an id
+/// has at most 255 bytes.
 pub async fn ask(
     inbox: &dyn Inbox,
     tenant: &Tenant,

@@ -12,11 +12,11 @@ use crate::{event::Event, fact::BlockReason, question::QuestionRef};
 pub enum RunStatus {
     /// Work is in progress.
     Running,
-    /// Only people or events from outside can move it on.
+    /// Only people or events from outside can continue the run.
     Parked,
-    /// It ended well.
+    /// The run has ended with its outputs.
     Succeeded,
-    /// A failure ended it.
+    /// The run has ended with a failure.
     Failed,
     /// A person or a program cancelled it.
     Cancelled,
@@ -31,11 +31,11 @@ pub struct RunResult {
     pub run_id: RunId,
     /// The name of the flow.
     pub flow: Arc<str>,
-    /// The status.
+    /// The status of the run.
     pub status: RunStatus,
-    /// Its outputs. Of a run that did not succeed, the outputs recorded so far.
+    /// The outputs of the run. For a run that did not succeed, the outputs recorded so far.
     pub outputs: Json,
-    /// All events, in order.
+    /// All events of the run, in order.
     pub events: Vec<Event>,
     /// The duration of the run.
     pub duration: Duration,
@@ -48,53 +48,53 @@ pub struct RunResult {
 /// The error of a failed run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunError {
-    /// The failure.
+    /// The failure of the run.
     pub failure: Failure,
-    /// The address of the task that failed, if one did.
+    /// The address of the failed task, if a task failed.
     pub task: Option<String>,
 }
 
 /// An item that a parked run waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Waiting {
-    /// An answer.
+    /// A person has to answer a question.
     Answer {
-        /// The address to reply to.
+        /// The address for the reply.
         address: String,
-        /// The question.
+        /// The question that is open.
         question: Box<Question>,
         /// The members that tie an answer to this question.
         asked: QuestionRef,
     },
-    /// A decision about a blocked task.
+    /// A person has to decide about a blocked task.
     Decision {
         /// The address of the task.
         address: String,
-        /// The reason why it cannot go on.
+        /// The reason why the task cannot continue.
         reason: Box<BlockReason>,
     },
-    /// A message to an agent run.
+    /// An agent run waits for a message.
     Message {
-        /// The address of its task.
+        /// The address of the agent run's task.
         address: String,
-        /// Its id.
+        /// The id of the agent run.
         agent_run: Arc<str>,
     },
-    /// A named event.
+    /// A task waits for a named event.
     Event {
         /// The address of the task that waits.
         address: String,
-        /// The event's name.
+        /// The name of the event.
         name: String,
     },
 }
 
-/// The state of a run that does not move by itself.
+/// The idle state of a run: the run does not continue by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Idle {
-    /// The people and events that it waits for.
+    /// The people and events that the run waits for.
     pub(crate) waiting: Vec<Waiting>,
-    /// The time at which its next timer is due.
+    /// The time at which the run's next timer is due.
     pub(crate) due: Option<u64>,
 }
 
@@ -103,7 +103,7 @@ impl Waiting {
         Waiting::Answer { address, question: Box::new(question), asked }
     }
 
-    /// The address of the task that waits.
+    /// Returns the address of the waiting task.
     pub fn address(&self) -> &str {
         match self {
             Waiting::Answer { address, .. }
@@ -118,7 +118,7 @@ impl Waiting {
         matches!(self, Waiting::Decision { .. })
     }
 
-    /// The same item, with the address that the parent run uses.
+    /// Returns the same item with the address that the parent run uses.
     pub(crate) fn within(&self, prefix: &str) -> Waiting {
         let mut waiting = self.clone();
         let (Waiting::Answer { address, .. }

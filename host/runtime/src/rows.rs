@@ -22,12 +22,12 @@ use crate::ports::{StoreError, Unit};
 pub(crate) struct UnitPosition {
     /// The number of the next fact.
     pub(crate) next_seq: u64,
-    /// The checksum of the unit before.
+    /// The checksum of the previous unit.
     pub(crate) checksum: u32,
 }
 
 impl UnitPosition {
-    /// Checks that a journal without further units ends here.
+    /// Checks that a journal without further units ends at this position.
     pub(crate) fn check_end(self, end: UnitPosition, run: &RunId) -> Result<(), StoreError> {
         if self == end { Ok(()) } else { Err(self.lost(run)) }
     }
@@ -66,15 +66,15 @@ impl UnitRow {
         Ok(())
     }
 
-    /// The position after the unit.
+    /// Returns the position after the unit.
     pub(crate) fn place_after(&self) -> UnitPosition {
         UnitPosition { next_seq: self.first_seq + self.facts, checksum: self.checksum }
     }
 
-    /// Returns the unit and the size of its text, given the body with its large values back in place.
+    /// Returns the unit and the size of its text. `body` has its large values back in place.
     pub(crate) fn whole(self, body: Result<String, String>, run: &RunId) -> Result<(Unit, usize), StoreError> {
         let body = body.map_err(|why| damaged(run, &format!("at event {}: {why}", self.first_seq)))?;
-        // A value may be nested as deep as JSON may be, and a fact holds it some levels further down.
+        // A value may be nested as deeply as JSON allows, and a fact holds it some levels further down.
         let mut reading = serde_json::Deserializer::from_str(&body);
         reading.disable_recursion_limit();
         let facts = Vec::deserialize(&mut reading).map_err(|error| damaged(run, &error))?;
@@ -82,17 +82,17 @@ impl UnitRow {
     }
 }
 
-/// The error of a journal that was changed outside of the store.
+/// Returns the error of a journal that was changed outside of the store.
 pub(crate) fn damaged(run: &RunId, why: &dyn Display) -> StoreError {
     StoreError(format!("the journal of run `{run}` is damaged: {why}").into())
 }
 
-/// The error of a run that was removed.
+/// Returns the error of a run that was removed.
 pub(crate) fn removed(run: &RunId) -> StoreError {
     StoreError(format!("the run `{run}` was removed, and its id cannot be used again").into())
 }
 
-/// Computes the checksum of a row. Through the checksum of the row before, it covers all rows before.
+/// Computes the checksum of a row. Through the checksum of the previous row, it covers all earlier rows.
 pub(crate) fn checksum(before: u32, first_seq: u64, ts: u64, body: &str, cuts: Option<&str>) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
     hasher.update(&first_seq.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Starting runs: what a caller chooses, and the run that is about to begin.
+//! The start of runs: the options of the caller, and the run that is about to begin.
 
 mod decided;
 mod retry;
@@ -32,47 +32,51 @@ use crate::{
     world::{Pinned, World, random},
 };
 
-/// What a caller chooses for one run.
+/// The options of a caller for one run.
 #[derive(Default)]
 pub struct RunOptions {
-    /// The run's id; a new one if none is given.
+    /// The id of the run. Default: a new id.
     pub run_id: Option<RunId>,
-    /// Members that win over the flow's defaults; an object, or `null`.
+    /// Members that take precedence over the flow's defaults; an object, or `null`.
     pub input: Json,
-    /// Front ends that see everything from the first event.
+    /// Front ends that receive all events from the first one on.
     pub channels: Vec<Arc<dyn Channel>>,
-    /// What wins over the flow's policy.
+    /// The values that take precedence over the flow's policy.
     pub policy: PolicyOverride,
-    /// Answers to questions that are still to be asked, by the address of the asking node or by its id, and by
-    /// `ADDRESS#CALL` for a call that an agent asks about in its first attempt. A new run records them.
+    /// Answers to later questions, by the address of the asking node or by its id. `ADDRESS#CALL` answers the
+    /// question about a call of an agent in its first attempt. A new run records the answers.
     pub answers: HashMap<String, Json>,
-    /// Stay while only people or events from outside can move the run on, instead of parking it.
+    /// True if the driver stays while only people or events from outside can continue the run. Otherwise it parks the
+    /// run.
     pub wait_for_answers: bool,
-    /// Park the run when only timers move it on, and none within this time; none: stay as long as they take.
+    /// The time for which the driver waits for timers when only they continue the run. If none is due within it, the
+    /// driver parks the run. `None`: no limit.
     pub patience: Option<Duration>,
-    /// A person asks to go on with a run that exists; it is tried again though its process has died again and again.
+    /// True if a person requests to continue an existing run. The run is then tried again although its process has
+    /// died repeatedly.
     pub by_hand: bool,
-    /// The run that this one is made for: it is kept as long as that one, and listed below it. It must be there.
+    /// The run that this one is made for. The store keeps this run as long as its parent, and lists it below the
+    /// parent. The parent must exist.
     pub parent: Option<RunId>,
     /// Rows beside the journal that a new run changes with its first unit.
     pub rows: Vec<Change>,
     /// State of the flow that a new run writes with its first unit.
     pub writes: Vec<Write>,
-    /// The digest of the request that begins the run. A run with the session id is gone on with if it has begun with the same
-    /// request, whatever has become of its flow since, and not otherwise.
+    /// The digest of the request that begins the run. A run with the same id continues only if it began with the same
+    /// request. Later changes of its flow do not matter.
     pub request: Option<Box<str>>,
-    /// Leave [`RunResult::events`] empty, for callers that have a channel.
+    /// True if [`RunResult::events`] stays empty, for callers that have a channel.
     pub without_events: bool,
 }
 
 /// Parts of a flow's policy that a caller changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PolicyOverride {
-    /// See [`FlowPolicy::fail_fast`].
+    /// Overrides [`FlowPolicy::fail_fast`] if present.
     pub fail_fast: Option<bool>,
-    /// See [`FlowPolicy::total_timeout_ms`].
+    /// Overrides [`FlowPolicy::total_timeout_ms`] if present.
     pub total_timeout_ms: Option<u64>,
-    /// See [`FlowPolicy::max_concurrency`].
+    /// Overrides [`FlowPolicy::max_concurrency`] if present; at least 1.
     pub max_concurrency: Option<u32>,
 }
 
@@ -86,25 +90,25 @@ impl PolicyOverride {
     }
 }
 
-/// Why a run cannot begin, or go on.
+/// The reason why a run cannot begin or continue.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The store could not answer, or what it holds does not fit.
+    /// The store could not answer, or its content does not fit.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A run of this id exists, with another input.
+    /// A run with this id exists, with another input.
     #[error("the run `{0}` exists, and its input is another")]
     OtherInput(RunId),
-    /// A run of this id exists, of another flow.
+    /// A run with this id exists, and belongs to another flow.
     #[error("the run `{0}` exists, and is one of the flow `{1}`")]
     OtherFlow(RunId, Arc<str>),
-    /// A run of this id exists, and began with another request.
+    /// A run with this id exists, and began with another request.
     #[error("the run `{0}` exists, and began with another request")]
     OtherRequest(RunId),
-    /// A run of this id exists, and repeats nothing, another run, or another part of it.
+    /// A run with this id exists, and does not repeat this part of this run.
     #[error("the run `{0}` exists, and does not repeat this")]
     OtherRepeat(RunId),
-    /// Somebody drives the run already.
+    /// Another driver already drives the run.
     #[error("the run `{0}` is being driven already")]
     Driven(RunId),
     /// No run has this id.
@@ -116,12 +120,12 @@ pub enum OpenError {
     /// The run was called by another one, so it cannot be repeated alone.
     #[error("the run `{run}` was called by the run `{parent}`: repeat the run that a person or a trigger has started")]
     Called {
-        /// The run that was asked for.
+        /// The run to repeat.
         run: RunId,
         /// The run that called it.
         parent: RunId,
     },
-    /// The run is below too many others.
+    /// The run is below too many other runs.
     #[error("runs may be at most {MAX_DEPTH} deep below one another")]
     TooDeep,
     /// The flow that the run has pinned cannot be loaded.
@@ -129,7 +133,7 @@ pub enum OpenError {
     Pin(Failure),
 }
 
-/// One run that is about to begin, or to go on.
+/// One run that is about to begin or to continue.
 pub struct FlowRunner {
     driver: Driver,
     hub: Hub,
@@ -140,13 +144,15 @@ pub struct FlowRunner {
     channels: Vec<Arc<dyn Channel>>,
     wait_for_answers: bool,
     without_events: bool,
-    /// Nobody else drives the run meanwhile.
+    /// The claim that keeps other drivers away from the run.
     _lease: Lease,
 }
 
 impl FlowRunner {
-    /// Prepares a run of a checked flow. If there is a run with the session id of the options, of this flow and with
-    /// the same input, it goes on from where the journal ends, with the flow as it was pinned.
+    /// Prepares a run of a checked flow.
+    ///
+    /// If a run with the id of the options exists, with this flow and this input, it continues from the end of its
+    /// journal, with its pinned flow.
     pub fn new(flow: Pinned, world: Arc<World>, options: RunOptions) -> Result<FlowRunner, OpenError> {
         FlowRunner::repeating(Repeated::default(), flow, world, options)
     }
@@ -160,7 +166,7 @@ impl FlowRunner {
         let tenant = world.tenant.clone();
         let run_id = options.run_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
         let lease = claim(&world, &run_id)?;
-        // No run has an id that was made just now.
+        // No run has an id that was created just now.
         let known = options.run_id.is_some().then(|| world.journal.find(&tenant, &run_id)).transpose()?;
         if let Some(record) = known.flatten() {
             if options.request.is_some() {
@@ -209,7 +215,7 @@ impl FlowRunner {
         Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
     }
 
-    /// Prepares to go on with a run that the journal knows. Of the options, input and policy are not looked at.
+    /// Prepares to continue a run in the journal. Ignores the input and the policy of the options.
     pub fn resume(world: Arc<World>, run_id: RunId, options: RunOptions) -> Result<FlowRunner, OpenError> {
         let lease = claim(&world, &run_id)?;
         match world.journal.find(&world.tenant, &run_id)? {
@@ -259,27 +265,28 @@ impl FlowRunner {
         }
     }
 
-    /// The checked flow that it runs.
+    /// Returns the checked flow of the run.
     pub fn graph(&self) -> &Arc<Graph> {
         &self.driver.state.graph
     }
 
-    /// Whether something may still be asked at an address such as `approve`, `process[3].approve` or `assistant#3`.
+    /// Returns whether a question may still open at an address such as `approve`, `process[3].approve` or
+    /// `assistant#3`.
     pub fn may_ask(&self, address: &str) -> bool {
         self.ended().is_none() && self.driver.state.may_ask(address)
     }
 
-    /// Of which flow it is.
+    /// Returns the name of the flow.
     pub fn flow(&self) -> &str {
         &self.driver.state.graph.name
     }
 
-    /// Which run it is.
+    /// Returns the id of the run.
     pub fn run_id(&self) -> &RunId {
         &self.identity.run_id
     }
 
-    /// How it has ended, if it is a run that has.
+    /// Returns the final status of the run. `None`: the run has not ended.
     pub fn ended(&self) -> Option<RunStatus> {
         self.driver.state.end().map(|end| match end {
             RunEnd::Succeeded { .. } => RunStatus::Succeeded,
@@ -288,8 +295,8 @@ impl FlowRunner {
         })
     }
 
-    /// Whether its process has died so often, without the run moving on, that it is tried alone: a driver of several runs
-    /// lets such a one move on, or end its process, before others begin.
+    /// Returns whether the run's process has died so often, without progress of the run, that the run has to be tried
+    /// alone. A driver of several runs lets such a run make progress, or end its process, before other runs begin.
     pub fn is_suspect(&self) -> bool {
         matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.is_suspect()
     }
@@ -299,27 +306,28 @@ impl FlowRunner {
         matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.deaths.resumed > 0
     }
 
-    /// Which of several suspects is tried first, the least: one whose process has died before while it was alone, then one
-    /// that was tried less often. So each of them is tried, whatever the others do.
+    /// Returns the order of suspects; the least is tried first. It is a run whose process has died while the run was
+    /// alone, then the run that was tried less often. So each suspect is tried, whatever the others do.
     pub fn suspicion(&self) -> (Reverse<u32>, u32) {
         let deaths = self.driver.state.deaths;
-        // A death while it was alone is counted when it is resumed.
+        // A death of the process while the run was alone is counted at the next resumption.
         (Reverse(deaths.lone + u32::from(deaths.alone)), deaths.tried)
     }
 
-    /// Notes with the resume that nothing else is driven in this process. Deaths of the process while that holds are evidence
-    /// against the run; [`Hub::accompany`] ends it.
+    /// Notes with the resumption that the process drives no other run. While this holds, deaths of the process are
+    /// evidence against the run. [`Hub::accompany`] ends it.
     pub fn try_alone(&mut self) {
         self.driver.options.alone = true;
     }
 
-    /// Attaches a front end before the run begins; it sees the first event.
+    /// Attaches a front end before the run begins, so that it receives the first event.
     pub fn attach(&mut self, channel: Arc<dyn Channel>) -> &mut FlowRunner {
         self.channels.push(channel);
         self
     }
 
-    /// Whether to stay while only people or events from outside can move the run on, instead of parking it.
+    /// Sets whether the driver stays while only people or events from outside can continue the run. Otherwise it
+    /// parks the run.
     pub fn wait_for_answers(&mut self, waits: bool) -> &mut FlowRunner {
         self.wait_for_answers = waits;
         self
@@ -331,30 +339,30 @@ impl FlowRunner {
         self
     }
 
-    /// The hub of this run.
+    /// Returns the hub of this run.
     pub fn hub(&self) -> Hub {
         self.hub.clone()
     }
 
-    /// Whether the run begins with this, and was not there before.
+    /// Returns true if the run is new, and false if it existed before.
     pub fn is_new(&self) -> bool {
         matches!(self.begin, Begin::New(_))
     }
 
-    /// Takes the run in: it is on stable storage then, and whoever drives it next begins with it. Refused if another
-    /// process has taken in a run with this id meanwhile.
+    /// Accepts the run: it is then on stable storage, and the next driver begins it. Fails if another process has
+    /// accepted a run with this id meanwhile.
     pub async fn accept(mut self) -> Result<(), OpenError> {
         let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
         in_turns(self.world.computing(), self.driver.accept(begin)).await;
         if self.driver.is_refused() { Err(OpenError::Driven(self.identity.run_id)) } else { Ok(()) }
     }
 
-    /// Gives a command to a run that nobody drives. It is recorded, and whoever drives the run next acts on it.
+    /// Sends a command to a run that no process drives. The command is recorded, and the next driver acts on it.
     pub async fn ask(self, command: RunCommand) -> Result<(), HubError> {
         self.ask_as(command, None).await
     }
 
-    /// Gives the command of a message of the store's inbox, by its number.
+    /// Sends the command of a message in the store's inbox. `message` is its number.
     pub(crate) async fn ask_as(mut self, command: RunCommand, message: Option<u64>) -> Result<(), HubError> {
         let Some((task, command)) = command.below() else {
             let noted = in_turns(self.world.computing(), self.driver.note(command, message)).await;
@@ -369,17 +377,17 @@ impl FlowRunner {
         Ok(())
     }
 
-    /// Whether the run is made for another one.
+    /// Returns true if the run is made for another one.
     pub fn is_below(&self) -> bool {
         self.identity.parent.is_some()
     }
 
-    /// Counts a new run with a tenant's live runs until the store shows it.
+    /// Counts a new run with a tenant's live runs until the store lists it.
     pub fn count_as(&mut self, starting: Starting) {
         self.driver.count_as(starting);
     }
 
-    /// Waits for a place for a run that is made for another one. A run that is refused has not begun.
+    /// Waits for a live permit for a run that is made for another one. A run that is refused has not begun.
     pub async fn enter(&mut self) -> Result<(), Failure> {
         if let (Some(parent), false) = (&self.identity.parent, self.driver.has_place()) {
             let Identity { tenant, run_id, .. } = &self.identity;
@@ -407,15 +415,15 @@ impl FlowRunner {
         end(self.what_is_left(), self.world.clone()).await;
         let mut result = self.result(flow);
         result.duration = self.driver.state.took().map_or_else(|| began.elapsed(), Duration::from_millis);
-        // Those that were attached meanwhile too.
+        // This includes the channels that were attached meanwhile.
         for channel in self.driver.channels() {
             channel.on_complete(&result);
         }
         result
     }
 
-    /// Runs that were made for this one end with it, at the latest. Those that a call has left when it was given up, or a
-    /// process when it died, have nobody else to end them.
+    /// Returns the live runs that were made for this one, if it has ended. They end with this run at the latest: an
+    /// abandoned call or a dead process leaves runs that nothing else would end.
     fn what_is_left(&self) -> Vec<RunId> {
         if self.driver.state.end().is_none() || self.driver.is_refused() || !self.driver.has_called() {
             return Vec::new();
@@ -430,7 +438,7 @@ impl FlowRunner {
     fn result(&self, flow: Arc<str>) -> RunResult {
         let waiting = self.driver.waiting();
         let asks = waiting.iter().any(Waiting::needs_attention);
-        // What the store did not take has not happened: somebody else goes on with the run.
+        // Facts that the store refused have not happened: another process continues the run.
         let refused = self.driver.is_refused();
         let parked = if refused {
             RunStatus::Running
@@ -469,12 +477,12 @@ impl FlowRunner {
     }
 }
 
-/// Cancels runs that nobody drives.
+/// Cancels runs that no process drives.
 fn end(runs: Vec<RunId>, world: Arc<World>) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         for run in runs {
             let options = || RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
-            // Whoever drives a run ends it; one that has ended meanwhile needs no cancelling.
+            // If another driver has the run, it ends the run. A run that has ended meanwhile needs no cancellation.
             let Ok(runner) = FlowRunner::resume(world.clone(), run.clone(), options()) else { continue };
             let _ = runner.ask(RunCommand::Cancel).await;
             if let Ok(runner) = FlowRunner::resume(world.clone(), run, options()) {

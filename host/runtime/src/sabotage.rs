@@ -1,5 +1,5 @@
-//! Ways to break the promise on purpose, in builds with the feature `sabotage` alone: the tests must notice each of them.
-//! `FLOWCELL_TEST_SABOTAGE` says which.
+//! Switches that break guarantees on purpose, only in builds with the feature `sabotage`. The tests must detect each
+//! of them. `FLOWCELL_TEST_SABOTAGE` selects one.
 
 #[cfg(feature = "sabotage")]
 fn is_on(what: &str) -> bool {
@@ -11,12 +11,12 @@ fn is_on(_: &str) -> bool {
     false
 }
 
-/// Nothing waits for the journal, and nothing forces it.
+/// Returns true if nothing waits for the journal, and nothing forces it.
 pub(crate) fn forcing_is_off() -> bool {
     is_on("forcing")
 }
 
-/// A repeated attempt has no record of its calls.
+/// Returns true if a repeated attempt has no record of its calls.
 pub(crate) fn deduplication_is_off() -> bool {
     is_on("deduplication")
 }

@@ -12,31 +12,34 @@ use crate::{
 /// A run without a driver that this process has claimed. The claim ends when the offer and all leases of the run are
 /// dropped.
 pub struct Offer {
-    /// The tenant.
+    /// The tenant of the run.
     pub tenant: Tenant,
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// The claim.
+    /// The claim of the run.
     pub lease: Lease,
 }
 
 /// A store that several processes share.
 pub trait SharedRuns: Runs {
-    /// Claims at most `limit` runs without a driver, the longest waiting first: active ones, and parked ones with a timer that
-    /// is due at `now`. An earlier claim without progress is no evidence against a run: its driver parks it when the process
-    /// has died while the run was alone there.
+    /// Claims at most `limit` runs without a driver, the longest waiting first. These are active runs, and parked
+    /// ones with a timer that is due at `now`.
+    ///
+    /// An earlier claim without progress is no evidence against a run. Its driver parks it only after the process has
+    /// died while the run was alone there.
     fn work(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<Offer>, StoreError>;
 
-    /// Waits until all earlier calls are durable or refused.
+    /// Waits until all earlier writes are durable or refused.
     fn settle(&self) -> Result<(), StoreError>;
 
     /// Keeps bytes whose SHA-256 the caller knows, in hexadecimal.
     fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str);
 
-    /// Writes all queued items, and releases all runs of this process: for a process that ends without dropping the store.
+    /// Writes all queued items, and releases all runs of this process. A process calls this when it ends without
+    /// dropping the store.
     fn retire(&self);
 
-    /// Delivers messages of other processes to the runs of this one, and records those to runs without a driver, as long as
-    /// the world exists.
+    /// Delivers messages of other processes to the runs of this one, and records those to runs without a driver.
+    /// Continues as long as the world exists.
     fn serve(&self, world: &Arc<World>) -> Result<(), StoreError>;
 }

@@ -20,15 +20,18 @@
 //! | `queue`, `writer` | the items for the writer, and the task that writes |
 //! | `commit`, `side_writes` | one commit: units, and the writes beside them |
 //! | `schema`, `settings` | the tables, and the checks of the server's settings |
-//! | `worker` | the way to the thread that talks to the server |
+//! | `worker` | the jobs for the thread that uses the server |
 //!
-//! Each process writes in the order of its appends, and a commit is all or nothing, as in the embedded store. A process
-//! writes only to runs that no other process has taken: every commit locks the rows of its runs, and compares the epochs of
-//! its claims. A commit writes state if the versions are the expected ones; if not, the runs of that flow continue from the
-//! durable state, as after a crash. While the server is away, the writer repeats commits; after a lost connection it first
-//! checks whether the commit has happened. When a commit fails for another reason, the process stops.
+//! Each process writes in the order of its appends, and a commit is all or nothing, as in the embedded store. A
+//! process writes only to runs that no other process has taken: every commit locks the rows of its runs, and compares
+//! the epochs of its claims.
 //!
-//! One thread, the store's, talks to the server. Readers wait for that thread.
+//! A commit writes state if the versions are the expected ones. If not, the runs of that flow continue from the
+//! durable state, as after a crash. While the server is unreachable, the writer repeats commits. After a lost
+//! connection it first checks whether the commit has happened. When a commit fails for another reason, the process
+//! stops.
+//!
+//! The store has one thread, which alone uses the server. Readers wait for that thread.
 
 mod blobs;
 mod cache;
@@ -91,21 +94,21 @@ pub enum OpenSharedStoreError {
     TooOld {
         /// The name of the server.
         name: &'static str,
-        /// Its version.
+        /// The version of the server.
         found: String,
         /// The first sufficient version.
         least: String,
     },
-    /// A setting of the server breaks a promise of the store.
+    /// A setting of the server breaks a guarantee of the store.
     #[error("`{setting}` is `{found}`: {why}; set it with: {fix}")]
     Unsafe {
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
-        /// Its value.
+        /// The value of the setting.
         found: String,
-        /// The consequence.
+        /// The consequence of the value.
         why: &'static str,
-        /// The statement or setting that mends it.
+        /// The statement or setting that corrects it.
         fix: String,
     },
     /// A later version of Flowcell wrote the store.
@@ -130,8 +133,8 @@ struct Shared {
     claims: Claims,
     queue: Queue,
     visible: Mutex<Visible>,
-    /// Held by a task that may find the lease expired, until this process is an owner again. So a second task that finds the
-    /// same does not lose the claims made since.
+    /// The lock of a task that has found the lease expired, held until this process is an owner again. A second task
+    /// that finds the same then keeps the claims made since.
     entering: tokio::sync::Mutex<()>,
     options: Options,
 }
@@ -141,8 +144,8 @@ impl Shared {
         self.visible.lock()
     }
 
-    /// Drops the staged state of a flow that was not written, and gives up the runs that may have read it. Returns whether
-    /// there were any.
+    /// Drops the staged state of a flow that was not written, and gives up the runs that may have read it. Returns
+    /// whether there were any.
     fn distrust(&self, tenant: &Tenant, flow: &str) -> bool {
         self.visible().state.retain(|(whose, of, _), _| whose != tenant || **of != *flow);
         self.claims.lose_flow(tenant, flow)
@@ -165,7 +168,7 @@ impl Visible {
         let Some(staged) = &entry.writes else { return };
         for (write, version) in &staged.writes {
             let key = (entry.tenant.clone(), staged.flow.clone(), write.key.clone());
-            // A later write of the same key is not durable yet. After a refused write it never will be.
+            // A later write of the same key is not durable yet. After a refused write it never becomes durable.
             if !written || self.state.get(&key).is_some_and(|(_, latest)| latest == version) {
                 self.state.remove(&key);
             }
@@ -173,11 +176,11 @@ impl Visible {
     }
 }
 
-/// A store on a server, as one process uses it.
+/// A store on a server, in the view of one process.
 pub struct SharedStore {
     worker: Worker,
     shared: Arc<Shared>,
-    /// Held while state is staged, so that the versions stay the same meanwhile.
+    /// The lock held while state is staged, so that the versions do not change meanwhile.
     staging: Mutex<()>,
     thread: Option<JoinHandle<()>>,
 }
@@ -209,12 +212,12 @@ impl SharedStore {
         Ok(SharedStore { worker, shared, staging: Mutex::new(()), thread: Some(thread) })
     }
 
-    /// The number of commits. All entries of one commit wait for the server together.
+    /// Returns the number of commits. All entries of one commit wait for the server together.
     pub fn commits(&self) -> u64 {
         self.shared.queue.commits()
     }
 
-    /// Waits until all earlier calls are durable or refused.
+    /// Waits until all earlier writes are durable or refused.
     pub fn settle(&self) -> Result<(), StoreError> {
         self.worker.turn(Turn::Settle)
     }
@@ -259,7 +262,7 @@ async fn attend(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
         }
         shared.connections.close().await;
     } else {
-        // The writer has failed, and reads continue.
+        // The writer has failed, but reads continue.
         let _ = answers.await;
     }
 }

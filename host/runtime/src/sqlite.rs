@@ -67,10 +67,10 @@ const LOCK: &str = "owner.lock";
 /// An error of opening a store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
-    /// Another process owns it.
+    /// Another process owns the store.
     #[error("another process ({owner}) uses the store {}", .path.display())]
     Owned {
-        /// The store's folder.
+        /// The folder of the store.
         path: PathBuf,
         /// The text that the owner wrote about itself.
         owner: String,
@@ -81,7 +81,7 @@ pub enum OpenStoreError {
     /// A later version of Flowcell wrote the store.
     #[error("the store {} has version {found}, but this version of Flowcell reads at most {known}", .path.display())]
     Newer {
-        /// The store's folder.
+        /// The folder of the store.
         path: PathBuf,
         /// The version of the store.
         found: u32,
@@ -91,9 +91,9 @@ pub enum OpenStoreError {
     /// The folder or a file in it cannot be used.
     #[error("cannot use the store {}: {error}", .path.display())]
     Unusable {
-        /// The store's folder.
+        /// The folder of the store.
         path: PathBuf,
-        /// The reason.
+        /// The reason of the system.
         error: String,
     },
 }
@@ -122,7 +122,7 @@ struct Visible {
     recent: Recent,
 }
 
-/// Prints the error and ends the process, as the content of the disk is unknown.
+/// Prints the error and ends the process, because the content of the disk is unknown.
 pub fn stop_process(error: &StoreError) {
     eprintln!("flowcell: the store failed, so nothing more is acknowledged: {error}");
     std::process::exit(STOPPED);
@@ -141,7 +141,7 @@ impl SqliteStore {
         private::make_folder(folder).map_err(|error| unusable(&error))?;
         let owner = own(folder)?;
         let file = folder.join(FILE);
-        // SQLite gives the files beside it the same mode.
+        // SQLite gives the files beside the database the same mode.
         private::make_file(&file).map_err(|error| unusable(&error))?;
         let mut connection = schema::connect(&file).map_err(|error| unusable(&error))?;
         let found = schema::migrate(&mut connection).map_err(|error| unusable(&error))?;
@@ -169,20 +169,20 @@ impl SqliteStore {
         })
     }
 
-    /// Keeps entries in memory until a driver waits for them, so that a killed process loses all that it may lose. For
-    /// tests.
+    /// Keeps entries in memory until a driver waits for them, so that a killed process loses as much as it may lose.
+    /// For tests.
     pub fn hold_back(&self) {
         self.queue.hold_back();
     }
 
-    /// Waits until all earlier calls are durable.
+    /// Waits until all earlier writes are durable.
     pub fn settle(&self) -> Result<(), StoreError> {
         let (told, answer) = mpsc::channel();
         self.queue.push(Item::Settle(told));
         answer.recv().map_err(|_| StoreError("the store accepts no more writes".into()))
     }
 
-    /// The number of commits. All entries of one commit wait for the disk together.
+    /// Returns the number of commits. All entries of one commit wait for the disk together.
     pub fn commits(&self) -> u64 {
         self.queue.commits()
     }
@@ -192,12 +192,13 @@ impl SqliteStore {
         self.queue.slow_down(each);
     }
 
-    /// The number of runs that were parked at the opening, as the database was restored from an older copy.
+    /// Returns the number of runs that were parked at the opening, because the database was restored from an older
+    /// copy.
     pub fn restored(&self) -> usize {
         self.writer.lock().epoch.held
     }
 
-    /// The reader of the durable prefix.
+    /// Returns the reader of the durable prefix.
     pub fn reader(&self) -> &Reader {
         &self.reader
     }

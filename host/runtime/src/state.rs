@@ -15,12 +15,12 @@ use crate::{
     limits::{MAX_IDLE_RESUMES, MAX_LONE_DEATHS, MAX_RUN_BYTES, MAX_RUN_EVENTS},
 };
 
-/// The deaths of the process of a run that has not moved on meanwhile.
+/// The deaths of the run's process since the last progress of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Deaths {
     /// Number of automatic resumptions of the run while it had work to do.
     pub(crate) resumed: u32,
-    /// Number of those at which the process drove no other run.
+    /// Number of these resumptions at which the process drove no other run.
     pub(crate) lone: u32,
     /// Number of resumptions of the run alone.
     pub(crate) tried: u32,
@@ -33,36 +33,36 @@ pub(crate) struct Deaths {
 pub struct RunState {
     /// The flow that the run has pinned.
     pub graph: Arc<Graph>,
-    /// The flow's policies, as the caller changed them.
+    /// The flow's policies with the changes of the caller.
     pub policy: FlowPolicy,
-    /// `{ "input": … }`, the root `flow` of expressions.
+    /// The root `flow` of expressions: `{ "input": … }`.
     pub(crate) flow_root: Json,
     /// The seed of the attempts' random streams.
     pub(crate) seed: u64,
-    /// The latest end of the run.
+    /// The time at which the run ends at the latest (milliseconds since 1970).
     pub(crate) deadline: Option<u64>,
-    /// The times of its beginning and its end, in milliseconds since 1970.
+    /// The time at which the run began, in milliseconds since 1970.
     pub(crate) began: u64,
     pub(crate) ended: Option<u64>,
-    /// Live scopes.
+    /// The live scopes by their ids.
     pub(crate) scopes: HashMap<ScopeId, Scope>,
     /// The next scope's id.
     pub(crate) next_scope: u32,
     /// Tasks that wait for a permit, in order.
     pub(crate) queue: VecDeque<TaskKey>,
-    /// Attempts that hold a permit.
+    /// Number of attempts that hold a permit.
     pub(crate) running: u32,
-    /// Paused tasks, for events and for looking questions up.
+    /// Paused tasks, for events and for finding questions.
     pub(crate) paused: BTreeSet<TaskKey>,
-    /// Named events for which no task waited, oldest first.
+    /// Named events that no task waited for, oldest first.
     pub(crate) kept: VecDeque<(Box<str>, Value)>,
     /// The reason why the run is being cancelled.
     pub(crate) cancel: Option<CancelReason>,
-    /// The deaths of its process since its last progress.
+    /// The deaths of the run's process since its last progress.
     pub(crate) deaths: Deaths,
     /// True if the store was restored from an older copy and the run was not resumed by hand since.
     pub(crate) restored: bool,
-    /// The end of the run.
+    /// The outcome of the run, after it has ended.
     pub(crate) end: Option<RunEnd>,
     /// Number of events so far.
     pub(crate) events: u64,
@@ -83,17 +83,17 @@ pub(crate) struct Scope {
     pub(crate) owner: Option<TaskKey>,
     pub(crate) index: u32,
     pub(crate) path: ScopePath,
-    /// The owner's variables, an object.
+    /// The owner's variables, as an object.
     pub(crate) variables: Json,
     pub(crate) tasks: Vec<Task>,
     pub(crate) edges: Vec<EdgeState>,
-    /// Tasks that are ready, running, paused, delayed or closing.
+    /// Number of tasks that are ready, running, paused, delayed or closing.
     pub(crate) active: u32,
-    /// Tasks that are waiting.
+    /// Number of tasks that wait for their join.
     pub(crate) waiting: u32,
     /// The first failure that nothing handles.
     pub(crate) failure: Option<(TaskKey, Failure)>,
-    /// True if no task starts in this scope any more.
+    /// True if no further task starts in this scope.
     pub(crate) closing: bool,
 }
 
@@ -101,21 +101,21 @@ pub(crate) struct Scope {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Task {
     pub(crate) phase: Phase,
-    /// Incoming edges that are not settled.
+    /// Number of incoming edges that are not settled.
     pub(crate) pending: u32,
-    /// Incoming edges that fired.
+    /// Number of incoming edges that fired.
     pub(crate) fired: u32,
     /// The edge that fired first.
     pub(crate) opened: Option<EdgeIx>,
-    /// Attempts begun.
+    /// Number of attempts begun.
     pub(crate) attempt: u32,
-    /// Resumes of this attempt.
+    /// Number of resumes of this attempt.
     pub(crate) resumes: u32,
-    /// Running time of this attempt before it was last resumed.
+    /// Milliseconds that this attempt ran before its last resume.
     pub(crate) ran_ms: u64,
-    /// The time at which it last began to run, for its timers.
+    /// The time at which the task last began to run or wait, for its timers.
     pub(crate) since: u64,
-    /// The time that its attempt sees. It is the same each time the attempt is repeated.
+    /// The time that the task's attempt sees. It is the same each time the attempt is repeated.
     pub(crate) clock: u64,
     pub(crate) deadline: Option<u64>,
     pub(crate) captured: Option<Arc<Captured>>,
@@ -123,30 +123,30 @@ pub(crate) struct Task {
     pub(crate) output: Option<Json>,
     /// The input of a failed task, for its error edges.
     pub(crate) failed_input: Option<Json>,
-    /// What only tasks that pause or retry have.
+    /// The details that only tasks with a pause or a retry have.
     pub(crate) details: Option<Box<TaskDetails>>,
-    /// Its calls that leave the host.
+    /// The task's calls that leave the host.
     pub(crate) calls: Option<Box<CallLog>>,
-    /// The end of its last question: true with an answer, false without.
+    /// The outcome of the task's last question: true with an answer, false without.
     pub(crate) answered: Option<bool>,
-    /// True if it waits only for people.
+    /// True if the task waits only for people.
     pub(crate) idle: bool,
-    /// The end of the last wait of its attempt.
+    /// The end of the last wait of the task's attempt (milliseconds since 1970).
     pub(crate) wait_until: Option<u64>,
-    /// Its agent runs.
+    /// The agent runs of the task.
     pub(crate) agents: Option<Box<Agents>>,
-    /// The reason why it cannot go on, and the phase before.
+    /// The reason why the task cannot continue, and its phase before.
     pub(crate) blocked: Option<Box<(BlockReason, Phase)>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TaskDetails {
     pub(crate) pause: Option<Pause>,
-    /// Passes of its body that are live.
+    /// The live passes of the task's body.
     pub(crate) passes: BTreeSet<ScopeId>,
-    /// Passes begun in this attempt.
+    /// Number of passes begun in this attempt.
     pub(crate) passes_begun: u32,
-    /// The previous pass's outcome.
+    /// The outcome of the previous pass.
     pub(crate) last: Json,
     /// The variables of the latest pass.
     pub(crate) variables: Json,
@@ -155,13 +155,13 @@ pub(crate) struct TaskDetails {
     pub(crate) collected: Vec<Json>,
     /// The state that the component kept in its pause.
     pub(crate) state: Option<Value>,
-    /// The durable state that it had written by then.
+    /// The durable state that the component had written by then.
     pub(crate) writes: Box<[Write]>,
     /// The wake that ended the pause.
     pub(crate) woken: Option<Value>,
-    /// The end of the delay before the next attempt.
+    /// The end of the delay before the next attempt (milliseconds since 1970).
     pub(crate) retry_due: u64,
-    /// The failure of a closing task. `None`: it was cancelled.
+    /// The failure of a closing task. `None`: the task was cancelled.
     pub(crate) closing: Option<Failure>,
 }
 
@@ -173,7 +173,7 @@ pub(crate) struct Each {
     pub(crate) next: u32,
     pub(crate) done: u32,
     pub(crate) results: Vec<Option<Json>>,
-    /// The failure that stopped it.
+    /// The failure that stopped the fan-out.
     pub(crate) failure: Option<Failure>,
 }
 
@@ -189,19 +189,19 @@ pub(crate) struct Captured {
 pub(crate) enum Phase {
     #[default]
     Waiting,
-    /// In the queue, to begin an attempt.
+    /// The task waits in the queue to begin an attempt.
     Ready,
-    /// In the queue, to go on with an attempt.
+    /// The task waits in the queue to continue an attempt.
     Woken,
     Running,
     Paused,
-    /// Between two attempts.
+    /// The task waits between two attempts.
     Delayed,
-    /// Until a person has decided how to go on.
+    /// The task waits until a person has decided how it continues.
     Blocked,
-    /// In the queue, to go through its attempt again.
+    /// The task waits in the queue to repeat its attempt.
     Resolved,
-    /// Over, but passes, a child or calls have to end first.
+    /// The task is about to end, but its passes, child or calls have to end first.
     Closing,
     Succeeded,
     Failed,
@@ -224,7 +224,7 @@ pub(crate) enum EdgeState {
 }
 
 impl RunState {
-    /// A run before its first fact.
+    /// Returns the state of a run before its first fact.
     pub fn new(graph: Arc<Graph>, policy: FlowPolicy) -> RunState {
         RunState {
             graph,
@@ -252,17 +252,17 @@ impl RunState {
         }
     }
 
-    /// The whole input of the run, once it has begun.
+    /// Returns the whole input of the run, after it has begun.
     pub(crate) fn input(&self) -> Option<&Json> {
         self.flow_root.get("input")
     }
 
-    /// The duration of the run in milliseconds, once it has ended, as in its last event.
+    /// Returns the duration of the run in milliseconds, after it has ended. It equals that of its last event.
     pub(crate) fn took(&self) -> Option<u64> {
         self.ended.map(|ended| ended.saturating_sub(self.began))
     }
 
-    /// The outputs of every node of the flow itself, by id.
+    /// Returns the outputs of every node of the flow itself, by id.
     pub(crate) fn recorded_outputs(&self) -> Json {
         let graph = &self.graph;
         let Some(scope) = self.scopes.get(&ScopeId::ROOT) else { return Json::Null };
@@ -271,12 +271,12 @@ impl RunState {
         Json::object(recorded)
     }
 
-    /// Returns true if its events exceed the maximum number or bytes.
+    /// Returns true if the run's events exceed the maximum number or bytes.
     pub(crate) fn is_too_large(&self) -> bool {
         self.events > self.max_events || self.bytes > self.max_bytes
     }
 
-    /// The end of the run, if it has ended.
+    /// Returns the outcome of the run, if it has ended.
     pub fn end(&self) -> Option<&RunEnd> {
         self.end.as_ref()
     }
@@ -285,7 +285,7 @@ impl RunState {
         &self.scopes[&scope]
     }
 
-    /// The scope, if it is live and was begun.
+    /// Returns the task, if its scope is live and was begun.
     pub(crate) fn find(&self, key: TaskKey) -> Option<&Task> {
         let slot = self.graph.node(key.node).slot as usize;
         self.scopes.get(&key.scope).and_then(|scope| scope.tasks.get(slot))
@@ -295,14 +295,14 @@ impl RunState {
         &self.scopes[&key.scope].tasks[self.graph.node(key.node).slot as usize]
     }
 
-    /// Returns true if the task still runs this attempt. Answers of a withdrawn attempt are ignored.
+    /// Returns true if the task still runs this attempt. The driver ignores answers of a withdrawn attempt.
     pub(crate) fn is_running(&self, key: TaskKey, attempt: (u32, u32)) -> bool {
         let running = |task: &Task| task.phase == Phase::Running && (task.attempt, task.resumes) == attempt;
         self.find(key).is_some_and(running)
     }
 
-    /// The reason why the run is not driven automatically: its process died while it drove only this run, or its
-    /// past is not known.
+    /// Returns the reason why no driver continues the run automatically: its process died while it drove only this
+    /// run, or its past is not known.
     pub(crate) fn held(&self) -> Option<ParkReason> {
         match self.restored {
             true => Some(ParkReason::Restored),
@@ -310,22 +310,23 @@ impl RunState {
         }
     }
 
-    /// Returns true if its process has died so often, without progress of the run, that the run is tried alone.
+    /// Returns true if the run's process has died so often, without progress of the run, that the run has to be tried
+    /// alone.
     pub(crate) fn is_suspect(&self) -> bool {
         self.deaths.resumed >= MAX_IDLE_RESUMES
     }
 
-    /// Returns true if its process drives no other run, as far as the run knows.
+    /// Returns true if the run's process drives no other run, as far as the run knows.
     pub(crate) fn is_alone(&self) -> bool {
         self.deaths.alone
     }
 
-    /// The address of a task: `approve`, or `process[3].approve`.
+    /// Returns the address of a task: `approve`, or `process[3].approve`.
     pub fn address(&self, key: TaskKey) -> String {
         self.scope(key.scope).path.address(&self.graph.node(key.node).id)
     }
 
-    /// The task at an address.
+    /// Returns the task at an address.
     pub fn task_at(&self, address: &str) -> Option<TaskKey> {
         let (path, node) = address.rsplit_once('.').unwrap_or(("", address));
         let (scope_id, scope) = self.scopes.iter().find(|(_, scope)| scope.path.as_str() == path)?;
@@ -334,7 +335,7 @@ impl RunState {
         Some(TaskKey { scope: *scope_id, node: *node })
     }
 
-    /// The live pass through the body that `node` is in, seen from `scope` outwards.
+    /// Returns the live pass through the body that contains `node`, searching from `scope` outwards.
     pub(crate) fn scope_of(&self, scope: ScopeId, node: NodeIx) -> Option<ScopeId> {
         let body = self.graph.node(node).body_of;
         let mut at = scope;
@@ -347,7 +348,7 @@ impl RunState {
         }
     }
 
-    /// The pass, seen from `scope` outwards, through the body that `owner` owns.
+    /// Returns the pass through the body that `owner` owns, searching from `scope` outwards.
     pub(crate) fn pass_of(&self, scope: ScopeId, owner: NodeIx) -> Option<&Scope> {
         let mut at = scope;
         loop {
@@ -361,7 +362,7 @@ impl RunState {
     }
 }
 
-/// Two states are equal if they are of the same graph and everything that happened amounts to the same.
+/// Two states are equal if they have the same graph and result from equivalent facts.
 impl PartialEq for RunState {
     fn eq(&self, other: &RunState) -> bool {
         let Self {
@@ -409,7 +410,7 @@ impl Task {
         self.calls.get_or_insert_default()
     }
 
-    /// It waits for people alone from now on.
+    /// Marks the attempt as waiting only for people, and adds its running time.
     pub(crate) fn idle_from(&mut self, ts: u64, due: Option<u64>) {
         self.ran_ms += ts.saturating_sub(self.since);
         (self.idle, self.wait_until) = (true, due);

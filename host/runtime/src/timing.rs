@@ -7,10 +7,11 @@ use std::{
 
 use crate::{outstanding::Timer, state::RunState};
 
-/// Below this many entries the heap is never cleaned.
+/// The number of entries up to which the heap is never cleaned.
 const CLEAN_ABOVE: usize = 4_096;
 
-/// Timers by when they are due. An entry is meant only as long as the state says the same.
+/// Timers by the times at which they are due. An entry counts only while the state has the same timer at the same
+/// time.
 #[derive(Debug)]
 pub(crate) struct TimerHeap {
     heap: BinaryHeap<Reverse<(u64, Timer)>>,
@@ -34,7 +35,7 @@ impl TimerHeap {
         }
     }
 
-    /// The timer that is due first.
+    /// Returns the timer that is due first.
     pub(crate) fn first(&mut self, state: &RunState) -> Option<(u64, Timer)> {
         while let Some(Reverse((due, timer))) = self.heap.peek() {
             if state.due(timer) == Some(*due) {
@@ -45,7 +46,7 @@ impl TimerHeap {
         None
     }
 
-    /// All timers that are meant.
+    /// Returns all timers that the state still has.
     pub(crate) fn live(&self, state: &RunState) -> HashSet<(Timer, u64)> {
         let entries = self.heap.iter().map(|Reverse((due, timer))| (*timer, *due));
         entries.filter(|(timer, due)| state.due(timer) == Some(*due)).collect()

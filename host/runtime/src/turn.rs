@@ -1,7 +1,7 @@
 //! The turns of drivers at the threads of a runtime, and expressions that take longer than a turn.
 //!
 //! A driver evaluates expressions between two of its waits. Small evaluations happen at once. A large evaluation is
-//! repeated where it delays no other run, when its tenant has its turn to compute.
+//! repeated at a place where it delays no other run, when its tenant has its turn to compute.
 
 use std::{cell::Cell, future::poll_fn, pin::pin, sync::Arc};
 
@@ -10,7 +10,7 @@ use flowcell_expr::{ExprError, metered};
 
 use crate::limits::{PLACE_WORK, STEP_WORK, TURN_WORK};
 
-/// Does work that computes for long, or fails without having done it.
+/// Does work that computes for long, or fails without doing it.
 pub(crate) type Compute = Arc<dyn Fn(&mut dyn FnMut()) -> Result<(), Failure> + Send + Sync>;
 
 thread_local! {
@@ -18,12 +18,12 @@ thread_local! {
     static TURN: Cell<Option<Turn>> = const { Cell::new(None) };
 }
 
-/// The work that the expressions of one turn may still do.
+/// The work that remains for the expressions of one turn.
 struct Turn {
     compute: Compute,
-    /// In place, without `compute`.
+    /// The work that remains in place, without `compute`.
     here: u64,
-    /// In total.
+    /// The work that remains in total.
     left: u64,
 }
 
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Renders this number of members. Each takes a quarter of the work that may be done at once.
+    /// Renders this number of members. Each takes a quarter of the work that one turn allows.
     fn render(members: u64) -> Result<Json, ExprError> {
         let text = Json::from("a".repeat(TURN_WORK as usize / 4));
         let roots = Json::object([("s", text)]);

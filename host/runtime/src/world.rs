@@ -1,4 +1,4 @@
-//! What runs share: the ports, and where flows are found.
+//! The services that runs share: the ports, and the library of flows.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,17 +19,17 @@ use crate::{
     turn::Compute,
 };
 
-/// A checked flow, and what it is found by again.
+/// A checked flow, and the pin that finds it again.
 #[derive(Clone)]
 pub struct Pinned {
-    /// The flow.
+    /// The checked flow.
     pub graph: Arc<Graph>,
-    /// What it is found by.
+    /// The pin that finds the flow again.
     pub pin: Pin,
 }
 
 impl Pinned {
-    /// The record of a run of this flow that no other run called, without the root of its idempotency keys.
+    /// Returns the record of a run of this flow that no other run called, without the root of its idempotency keys.
     pub(crate) fn record(&self, policy: FlowPolicy) -> Record {
         Record {
             flow: self.graph.name.clone(),
@@ -49,8 +49,8 @@ impl Pinned {
 
 /// A library of flows.
 pub trait Flows: Send + Sync {
-    /// Returns the checked flow that a run calls by this name: as the caller's flow, found by its pin, has pinned it, or else as
-    /// it is now.
+    /// Returns the checked flow that a run calls by this name. If the caller's flow has pinned it, returns the pinned
+    /// version, found by the pin of the caller. Otherwise returns the present version.
     fn resolve(&self, name: &str, caller: &Pin) -> Result<Pinned, Failure>;
 
     /// Checks the whole input of a run of this flow.
@@ -58,24 +58,24 @@ pub trait Flows: Send + Sync {
         Ok(())
     }
 
-    /// Does work that computes for long, such as costly expressions of a flow. It fails without having done it where too much of
-    /// that goes on already.
+    /// Does work that computes for long, such as costly expressions of a flow. Fails without doing it if too much
+    /// such work is already in progress.
     fn compute(&self, work: &mut dyn FnMut()) -> Result<(), Failure> {
         work();
         Ok(())
     }
 
-    /// Returns the flow that was pinned, as it was then.
+    /// Returns a pinned flow in the pinned version.
     fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure>;
 
-    /// Returns the flow that another run has pinned, for a new run that repeats that one. A library with a policy refuses what
-    /// the flow may not do any more.
+    /// Returns the flow that another run has pinned, for a new run that repeats that one. A library with a policy
+    /// refuses a flow whose actions are no longer allowed.
     fn repeated(&self, pin: &Pin) -> Result<Pinned, Failure> {
         Ok(Pinned { graph: self.pinned(pin)?, pin: pin.clone() })
     }
 
-    /// Returns the flow that a run calls by this name in a run that repeats another one: the repeated run has called the flow with
-    /// this pin.
+    /// Returns the flow that a run calls by this name if it repeats another run. The other run has called the flow
+    /// with this pin.
     fn called_again(&self, _name: &str, _caller: &Pin, pin: &Pin) -> Result<Pinned, Failure> {
         self.repeated(pin)
     }
@@ -94,62 +94,63 @@ impl Flows for NoFlows {
     }
 }
 
-/// What runs share: the ports, and where flows are found.
+/// The services that runs share: the ports, and the library of flows.
 pub struct World {
-    /// Whose runs are driven in it.
+    /// The tenant of the runs.
     pub tenant: Tenant,
-    /// Runs nodes.
+    /// The runner of nodes.
     pub runner: Arc<dyn NodeRunner>,
-    /// Finds child flows.
+    /// The library that finds child flows.
     pub flows: Arc<dyn Flows>,
-    /// Keeps what happened.
+    /// The journal of the facts.
     pub journal: Arc<dyn Journal>,
-    /// The clock.
+    /// The clock of the runs.
     pub timers: Arc<dyn Timers>,
-    /// Who drives which run.
+    /// The leases, which let one process drive a run.
     pub leases: Arc<dyn Leases>,
-    /// Durable values of flows.
+    /// The durable values of flows.
     pub state: Arc<dyn StateStore>,
-    /// Values that may be forgotten.
+    /// Values that the store may forget.
     pub cache: Arc<dyn CacheStore>,
-    /// Bytes by content.
+    /// The bytes that values refer to.
     pub blobs: Arc<dyn Blobs>,
-    /// What leaves the host, by the name of the capability.
+    /// The capabilities whose calls leave the host, by name.
     pub capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
-    /// For which flows there are rows beside the journal.
+    /// The selection of flows that have rows beside the journal.
     pub projections: Arc<dyn Projections>,
-    /// The hubs of the runs that are being driven.
+    /// The hubs of the runs that the process drives.
     pub hubs: Arc<Hubs>,
-    /// The places of the runs that are being driven.
+    /// The live permits of the runs that the process drives.
     pub live: Arc<LiveRuns>,
-    /// What its runs may keep in memory together; `None`: each as much as a run may have.
+    /// The memory that the runs share. `None`: only the limit of each run applies.
     pub budget: Option<Arc<MemoryBudget>>,
 }
 
-/// Bytes that the runs of a world may keep in memory together. A run that finds nothing left ends as `run_too_large`.
+/// The bytes that the runs of a world may keep in memory together. A run that finds no bytes left ends as
+/// `run_too_large`.
 pub struct MemoryBudget(AtomicU64);
 
 impl MemoryBudget {
-    /// A budget of so many bytes.
+    /// Creates a budget of this many bytes.
     pub fn new(bytes: u64) -> MemoryBudget {
         MemoryBudget(AtomicU64::new(bytes))
     }
 
-    /// The bytes that are left.
+    /// Returns the bytes that are left.
     pub fn left(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Takes bytes that are kept from now on.
+    /// Takes bytes that a run now keeps.
     pub fn take(&self, bytes: u64) {
         let less = |left: u64| Some(left.saturating_sub(bytes));
-        // It always has a next value.
+        // The update always has a next value, so it cannot fail.
         _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 }
 
 impl World {
-    /// A world in memory, in real time, of the tenant `local`.
+    /// Returns a world in memory, in real time, of the tenant `local`.
     pub fn in_memory(runner: Arc<dyn NodeRunner>, flows: Arc<dyn Flows>) -> World {
         World {
             tenant: Tenant::local(),
@@ -169,14 +170,15 @@ impl World {
         }
     }
 
-    /// Where costly expressions of its runs are evaluated.
+    /// Returns the function that evaluates costly expressions of the runs.
     pub(crate) fn computing(&self) -> Compute {
         let flows = self.flows.clone();
         Arc::new(move |work| flows.compute(work))
     }
 }
 
-/// The one door for randomness: the standard library seeds its hashers from the system.
+/// Returns a random number. It is the only source of randomness: the standard library seeds its hashers from the
+/// system.
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()

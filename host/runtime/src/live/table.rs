@@ -1,4 +1,4 @@
-//! Counts driven runs by tenant and tree, and decides which waiting run gets a free place.
+//! Counts driven runs by tenant and tree, and decides which waiting run gets a free permit.
 
 use std::{
     cmp::Reverse,
@@ -28,49 +28,49 @@ pub(super) struct Table {
     next: u64,
 }
 
-/// A driven run.
+/// A driven run, with its counts.
 struct Live {
     tenant: Tenant,
     run: RunId,
-    /// The root of its tree.
+    /// The root of the run's tree.
     tree: Key,
     parent: Option<Key>,
     depth: u32,
-    /// Driven runs that it called.
+    /// Number of driven runs that the run called.
     below: u32,
-    /// Runs that it called and that wait for a place.
+    /// Number of runs that the run called and that wait for a permit.
     waiting: u32,
     rests: bool,
     spare: bool,
 }
 
 impl Live {
-    /// Returns true if the run may end before another run gets a place.
+    /// Returns true if the run may end before another run gets a permit.
     fn may_end(&self) -> bool {
         self.below == 0 && self.waiting == 0 && !self.rests
     }
 }
 
-/// The runs of a tenant.
+/// The runs of a tenant, and their counts.
 #[derive(Default)]
 struct Share {
     most: Option<u64>,
     runs: u64,
     children: u64,
     spare: u64,
-    /// Runs that may end.
+    /// Number of runs that may end.
     free: u64,
     trees: HashMap<Key, Tree>,
 }
 
-/// The runs of a tree.
+/// The runs of a tree, and their counts.
 #[derive(Default)]
 struct Tree {
     runs: u64,
     children: u64,
-    /// Children that got a place since the root was begun or resumed.
+    /// Number of children that got a permit since the root began or was resumed.
     begun: u64,
-    /// Runs that may end.
+    /// Number of runs that may end.
     free: u64,
     waiting: BTreeMap<Order, Waiter>,
 }
@@ -82,14 +82,14 @@ struct Waiter {
 }
 
 impl Share {
-    /// Returns true if the policy leaves a place. Some of the places are spare ones.
+    /// Returns true if the policy leaves a permit. Without `spare`, the spare permits do not count.
     fn has_place(&self, spare: bool) -> bool {
         let kept = |most: u64| if spare { 0 } else { SPARE.min(most / 2) };
         self.most.is_none_or(|most| self.runs < most - kept(most))
     }
 
     fn may_take(&self, tree: &Tree, all: u64) -> bool {
-        // No tenant takes more than remain free after that; a few are always available.
+        // No tenant takes more permits than remain free after that. A few are always available.
         let is_fair = self.children < SPARE || self.children < MAX_LIVE_CHILDREN.saturating_sub(all + 1);
         tree.children < MAX_TREE_CHILDREN && is_fair && self.has_place(false)
     }
@@ -103,7 +103,7 @@ impl Share {
         self.trees.iter().filter_map(first).min_by_key(|(_, order)| *order)
     }
 
-    /// A run that gets no place unless it gets a spare one: every run waits for the runs below it, or rests.
+    /// Returns a run that gets only a spare permit: every run waits for the runs below it, or is idle.
     fn stuck(&self) -> Option<(Key, Order)> {
         if self.free == 0 {
             return self.deepest();
@@ -169,7 +169,8 @@ impl Table {
         key
     }
 
-    /// Adds a run that waits for a place below another one. Returns where it waits, or nothing if it will get no place.
+    /// Adds a run that waits for a permit below a parent. Returns its position in the queue, or `None` if it will get
+    /// no permit.
     pub(super) fn wait(
         &mut self,
         parent: Key,
@@ -217,7 +218,7 @@ impl Table {
             share.children -= child;
             if let Some(tree) = share.trees.get_mut(&live.tree) {
                 (tree.runs, tree.children) = (tree.runs - 1, tree.children - child);
-                // The child runs of a removed run no longer need places.
+                // The child runs of a removed run no longer need permits.
                 let gone: Vec<_> =
                     tree.waiting.iter().filter(|(_, waiter)| waiter.parent == key).map(|(order, _)| *order).collect();
                 self.waiting -= gone.len() as u64;
@@ -256,7 +257,7 @@ impl Table {
         Some(waiter)
     }
 
-    /// Gives free places to waiting runs, until none may have one.
+    /// Gives free permits to waiting runs, as long as the limits allow it.
     pub(super) fn settle(&mut self) {
         while self.waiting > 0 {
             if let Some((tenant, tree, order)) = self.next_place() {
@@ -272,7 +273,8 @@ impl Table {
         }
     }
 
-    /// The waiting run that gets the next free place: of the tenant, and there of the tree, with the fewest children.
+    /// Returns the waiting run that gets the next free permit. Its tenant has the fewest children, and so has its
+    /// tree within the tenant.
     fn next_place(&self) -> Option<(Tenant, Key, Order)> {
         let mut best: Option<((u64, u64, Order), &Tenant, Key)> = None;
         for (tenant, share) in &self.tenants {
@@ -307,7 +309,7 @@ impl Table {
         let Some(share) = self.tenants.get(tenant) else { return };
         let most = share.most.filter(|_| !share.has_place(true));
         let Some(Waiter { run, give, .. }) = self.take_waiter(tenant, tree, order) else { return };
-        // A run that is not wanted any more needs no answer.
+        // The receiver is dropped if the caller no longer wants the run.
         _ = give.send(Err(no_place(&run, most)));
     }
 

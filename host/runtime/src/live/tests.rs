@@ -1,4 +1,4 @@
-//! The places of live runs: limits, turns, fairness, and trees with only waiting runs.
+//! The permits of live runs: limits, turns, fairness, and trees with only waiting runs.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -19,7 +19,7 @@ fn root(live: &Arc<LiveRuns>, tenant: &str, run: &str) -> LivePermit {
     live.enter(&tenant.into(), &run.into())
 }
 
-/// Asks for a place below a run: there is one, there will be none, or it waits.
+/// Requests a permit below a run. Returns the permit, the failure if there will be none, or the wait.
 fn below(parent: &LivePermit) -> Result<Result<LivePermit, Failure>, Waiting> {
     let mut waiting = parent.below(&"child".into());
     (&mut waiting).now_or_never().ok_or(waiting)
@@ -58,7 +58,7 @@ fn a_run_that_fits_waits_until_another_one_ends() {
     let one = root(&live, "a", "r");
     let first = placed(&one);
     let (mut second, mut third) = (waits(&one), waits(&one));
-    // The first one may still call a run of its own: it goes before those that came earlier.
+    // The first run may still call a run of its own, which goes before those that waited earlier.
     let deeper = placed(&first);
     assert!((&mut second).now_or_never().is_none());
     drop((deeper, first));
@@ -74,7 +74,7 @@ fn branches_that_wait_for_each_other_go_on_one_after_the_other() {
     let one = root(&live, "a", "r");
     let branches: Vec<_> = std::iter::from_fn(|| below(&one).ok()).map(Result::unwrap).collect();
     assert_eq!(branches.len(), 40 - 1 - MAX_DEPTH as usize, "some places are kept for those below");
-    // Each branch needs a run below it. Once the last one asks, nothing can end by itself.
+    // Each branch needs a run below it. After the last branch requests its permit, no run can end by itself.
     let mut deep: VecDeque<_> = branches.iter().map(|branch| branch.below(&"deep".into())).collect();
     let mut left: VecDeque<_> = branches.into();
     while let Some(branch) = left.pop_front() {
@@ -94,7 +94,7 @@ fn a_run_waits_for_others_of_its_tenant_that_may_end() {
     drop(waiting.now_or_never().unwrap().unwrap());
     let mut other = root(&live, "a", "s");
     let waiting = waits(&one);
-    // A run at rest does not end by itself.
+    // An idle run does not end by itself.
     other.rests(true);
     assert_eq!(waiting.now_or_never().unwrap().err().unwrap().code, code::QUOTA_EXCEEDED);
     other.rests(false);
@@ -162,7 +162,7 @@ fn a_run_that_gives_up_waiting_leaves_its_place_to_the_next() {
     let (second, third) = (waits(&one), waits(&one));
     drop(second);
     drop(first);
-    // A place that was given and not taken is free again.
+    // A permit that was given and not taken becomes free again.
     drop(third);
     let first = placed(&one);
     let second = waits(&one);

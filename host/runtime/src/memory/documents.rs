@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::ports::{Document, DocumentStore, StoreError};
 
-/// Tenant, kind and key.
+/// Tenant, kind and key of a document.
 type Key = (Tenant, String, String);
 
 /// Documents in memory. They end with the process.

@@ -18,7 +18,7 @@ type Key = (Tenant, RunId);
 #[derive(Default)]
 pub(super) struct RunTable {
     runs: HashMap<Key, StoredRun>,
-    /// Runs that were forgotten. No other run can have their ids.
+    /// Runs that the store forgot. No other run can have their ids.
     removed: HashSet<Key>,
 }
 
@@ -46,7 +46,7 @@ impl RunTable {
         Ok(self.runs.get(&key).and_then(|run| run.record.clone()))
     }
 
-    /// The units of a run, in order.
+    /// Returns the units of a run, in order.
     pub(super) fn units(&self, tenant: &Tenant, run: &RunId) -> &[Arc<Unit>] {
         self.runs.get(&(tenant.clone(), run.clone())).map(|run| run.units.as_slice()).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ impl Sweep for MemoryJournal {
         self.runs.lock().forget(tenant, run);
     }
 
-    /// Removes no blobs: those of a process end with it.
+    /// Removes no blobs, because the blobs of a process end with it.
     fn sweep(&self, _: &Tenant) -> Result<Swept, StoreError> {
         Ok(Swept::default())
     }

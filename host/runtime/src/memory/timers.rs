@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use crate::{limits::CLOCK_LOOK_MS, ports::Timers};
 
-/// A clock that shows the later of two times: the wall clock, and the wall clock of the start plus the monotonic time since
-/// then. So setting the wall clock back delays no timer, and setting it ahead wakes the timers that are due by then. The
-/// monotonic clock stops while the machine is suspended, and the wall clock does not.
+/// A clock that shows the later of two times: the wall clock, and the wall clock of the start plus the monotonic time
+/// since then. So setting the wall clock back delays no timer, and setting it ahead wakes the timers that are due by
+/// then. While the machine is suspended, the monotonic clock stops and the wall clock continues.
 #[derive(Clone)]
 pub struct SystemTimers {
     started: Instant,

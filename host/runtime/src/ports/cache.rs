@@ -7,6 +7,6 @@ pub trait CacheStore: Send + Sync {
     /// Returns a value that has not expired at `now`.
     fn get(&self, tenant: &Tenant, key: &str, now: u64) -> Option<Value>;
 
-    /// Keeps a value, until `expires` if that is given.
+    /// Keeps a value, until `expires` if the caller sets it.
     fn set(&self, tenant: &Tenant, key: &str, value: Value, expires: Option<u64>);
 }

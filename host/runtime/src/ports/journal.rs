@@ -17,13 +17,13 @@ use super::{Change, Record, Staged, StoreError, StoredStatus, Unit};
 pub struct Entry {
     /// The tenant of the run.
     pub tenant: Tenant,
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// The facts.
+    /// The unit with the facts.
     pub unit: Arc<Unit>,
     /// The metadata of the run; only the first unit has it.
     pub record: Option<Record>,
-    /// Writes of state.
+    /// The state writes of the flow.
     pub writes: Option<Staged>,
     /// Changes of sessions and steps, in order.
     pub rows: Vec<Change>,
@@ -33,7 +33,7 @@ pub struct Entry {
     pub force: bool,
     /// The progress that the store reports to once the unit is durable.
     pub durable: Arc<Durable>,
-    /// The number of the message in the store's inbox that the unit takes in. Both become durable together.
+    /// The number of the message in the store's inbox that the unit answers. Both become durable together.
     pub delivered: Option<u64>,
 }
 
@@ -57,13 +57,13 @@ impl Durable {
         self.waker.wake();
     }
 
-    /// Reports that the store accepts nothing more from this driver, as another process may drive the run.
+    /// Reports that the store refuses all further units of this driver, because another process may drive the run.
     pub fn refuse(&self) {
         self.refused.store(true, Ordering::Release);
         self.waker.wake();
     }
 
-    /// Returns whether the store accepts nothing more from this driver.
+    /// Returns whether the store refuses all further units of this driver.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Acquire)
     }
@@ -74,33 +74,34 @@ impl Durable {
     }
 }
 
-/// The ordered units of runs. They become durable in the order of the calls, so that the durable part is always a
+/// The ordered units of runs. They become durable in the order of the appends, so the durable part is always a
 /// prefix: of each run, and of all runs together.
 pub trait Journal: Send + Sync {
-    /// Appends to a run, and returns at once.
+    /// Appends a unit to a run, and returns at once.
     fn append(&self, entry: Entry);
 
     /// Makes all appended entries durable as soon as possible.
     fn force(&self);
 
-    /// Does the same for a caller that has nothing else to do until then. The store may write on the caller's thread.
+    /// Makes all appended entries durable for a caller that has no other work until then. The store may write on the
+    /// caller's thread.
     fn force_here(&self) {
         self.force();
     }
 
-    /// Returns the live runs that a run called, or that were made for it. They remain when a process dies, so a store
-    /// in memory has none.
+    /// Returns the live runs that a run called, or that were made for it. Such runs remain after the death of a
+    /// process, so a store in memory has none.
     fn left_below(&self, _tenant: &Tenant, _run: &RunId) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// Returns the runs that a run called, or that were made for it, with those that have ended.
+    /// Returns the runs that a run called, or that were made for it, including those that have ended.
     fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
 
     /// Returns the metadata of a run.
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError>;
 
-    /// Reads at most `limit` durable units of a run, in order, from the one that holds the fact `from`. Returns fewer if
-    /// they are large, and none only at the end.
+    /// Reads at most `limit` durable units of a run, in order, from the unit that holds the fact `from`. Returns
+    /// fewer units if they are large, and none only at the end.
     fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError>;
 }

@@ -1,14 +1,14 @@
-//! Leases: which process drives a run.
+//! Leases: the right of one process to drive a run.
 
 use flowcell_contract::{RunId, Tenant};
 
-/// Claims of runs.
+/// Claims the right to drive runs.
 pub trait Leases: Send + Sync {
-    /// Claims a run. Returns `None` if another driver has it. The claim ends when it is dropped.
+    /// Claims a run. Returns `None` if another driver has it. The claim ends when the caller drops it.
     fn claim(&self, tenant: &Tenant, run: &RunId) -> Option<Lease>;
 }
 
-/// A claim of a run.
+/// A claim of a run, released when it is dropped.
 pub struct Lease(Option<Box<dyn FnOnce() + Send>>);
 
 impl Lease {

@@ -1,4 +1,4 @@
-//! Runs: lists of them.
+//! Lists of runs.
 
 use flowcell_contract::{RunId, Tenant};
 use serde::Serialize;
@@ -9,17 +9,17 @@ use super::{Journal, StoreError};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRow {
-    /// The run.
+    /// The id of the run.
     pub run_id: RunId,
-    /// The name of its flow.
+    /// The name of the run's flow.
     pub flow: String,
-    /// `active`, `parked`, `needs_attention`, `succeeded`, `failed` or `cancelled`.
+    /// The status: `active`, `parked`, `needs_attention`, `succeeded`, `failed` or `cancelled`.
     pub status: String,
-    /// The time of its start, in milliseconds since 1970.
+    /// The time of the run's start, in milliseconds since 1970.
     pub created: u64,
-    /// The time of the last change of its status.
+    /// The time of the last change of the run's status, in milliseconds since 1970.
     pub updated: u64,
-    /// The time of its next timer, if it is parked and has one.
+    /// The time of the run's next timer, if the run is parked and has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<u64>,
 }
@@ -51,8 +51,8 @@ pub trait Runs: Journal {
     /// Counts the top runs that have not ended, up to `most`.
     fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError>;
 
-    /// Lists at most `limit` top runs that have ended at `since` or later, in the order of their ends, after a run of an
-    /// earlier page.
+    /// Lists at most `limit` top runs that have ended at `since` or later, in the order of their ends. The list
+    /// begins after a run of an earlier page.
     fn ended(
         &self,
         tenant: &Tenant,
@@ -68,6 +68,6 @@ pub trait Runs: Journal {
     /// timer that is due at `now`.
     fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError>;
 
-    /// Returns the time of the next timer of a parked run.
+    /// Returns the time of the next timer of any parked run.
     fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError>;
 }

@@ -1,5 +1,5 @@
-//! Sessions and the states of steps: rows beside the journal. A store writes them together with the facts that cause them,
-//! so the two always agree. A [`Projection`] derives the rows from the facts and the flow's labels.
+//! Sessions and the states of steps: rows beside the journal. A store writes them together with the facts that cause
+//! them, so the two always agree. A [`Projection`] derives the rows from the facts and the flow's labels.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::fact::TaskKey;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
-    /// The id.
+    /// The id of the session.
     pub id: String,
-    /// The session of the step before; the root of a tree has none.
+    /// The session of the previous step. The root of a tree has none.
     pub parent: Option<String>,
-    /// The root of its tree.
+    /// The root of the session's tree.
     pub root: String,
     /// The title for people.
     pub title: String,
-    /// The run that wrote to it last.
+    /// The run that last wrote to the session.
     pub run: RunId,
-    /// The time of its creation, in milliseconds since 1970.
+    /// The time of the session's creation, in milliseconds since 1970.
     pub created: u64,
-    /// The time of the last write.
+    /// The time of the last write, in milliseconds since 1970.
     pub updated: u64,
 }
 
@@ -34,22 +34,22 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepStatus {
-    /// It has started.
+    /// The step has started.
     Running,
-    /// It has an output.
+    /// The step has an output.
     Completed,
-    /// Its last attempt has failed.
+    /// The last attempt of the step has failed.
     Failed,
-    /// It is left to the next run.
+    /// The step is left to the next run.
     Postponed,
 }
 
 impl StepStatus {
-    /// All statuses.
+    /// All statuses, in the order of their declaration.
     pub const ALL: [StepStatus; 4] =
         [StepStatus::Running, StepStatus::Completed, StepStatus::Failed, StepStatus::Postponed];
 
-    /// The name in tables.
+    /// Returns the name that the tables use.
     pub fn name(self) -> &'static str {
         match self {
             StepStatus::Running => "running",
@@ -69,17 +69,17 @@ impl StepStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepState {
-    /// Its session.
+    /// The session of the step.
     pub session: String,
-    /// The root of its session's tree.
+    /// The root of the session's tree.
     pub root: String,
-    /// The flow.
+    /// The name of the flow.
     pub flow: String,
-    /// The step.
+    /// The name of the step.
     pub step: String,
-    /// The status.
+    /// The status of the step.
     pub status: StepStatus,
-    /// The arguments.
+    /// The arguments of the step.
     pub args: Json,
     /// The output as text, or the reason of a failure.
     pub output: Option<String>,
@@ -87,7 +87,7 @@ pub struct StepState {
     pub is_struct_output: bool,
     /// The time of the step's first start, in milliseconds since 1970.
     pub created: u64,
-    /// The time of the last change.
+    /// The time of the last change, in milliseconds since 1970.
     pub updated: u64,
 }
 
@@ -96,54 +96,54 @@ pub struct StepState {
 pub enum Change {
     /// Removes the sessions of a tree and the states of their steps.
     Clear {
-        /// The tree's root.
+        /// The root of the tree.
         root: String,
     },
-    /// Removes the states of a tree and keeps its sessions.
+    /// Removes the states of a tree, and keeps its sessions.
     Renew {
-        /// The tree's root.
+        /// The root of the tree.
         root: String,
     },
     /// Creates a session, or assigns an existing one to the run.
     Session {
-        /// The id.
+        /// The id of the session.
         id: String,
-        /// The session of the step before.
+        /// The session of the previous step.
         parent: Option<String>,
-        /// The tree's root.
+        /// The root of the tree.
         root: String,
         /// The title for people.
         title: String,
     },
     /// Starts a step, or postpones it to the next run.
     Begun {
-        /// Its session, which exists.
+        /// The session of the step, which exists.
         session: String,
-        /// The tree's root.
+        /// The root of the tree.
         root: String,
-        /// The flow.
+        /// The name of the flow.
         flow: String,
-        /// The step.
+        /// The name of the step.
         step: String,
-        /// The status.
+        /// The status of the step.
         status: StepStatus,
-        /// The arguments.
+        /// The arguments of the step.
         args: Json,
     },
     /// Ends a step that has started.
     Ended {
-        /// Its session.
+        /// The session of the step.
         session: String,
-        /// The status.
+        /// The status of the step.
         status: StepStatus,
-        /// The output.
+        /// The output of the step.
         output: String,
         /// True if the output is JSON that was checked against a schema.
         is_struct_output: bool,
     },
 }
 
-/// Reads sessions and states. It shows the durable prefix.
+/// Reads sessions and states. Shows the durable prefix.
 pub trait Sessions: Send + Sync {
     /// Returns the session with this id.
     fn session(&self, tenant: &Tenant, id: &str) -> Result<Option<Session>, StoreError>;
@@ -157,9 +157,10 @@ pub trait Sessions: Send + Sync {
 
 /// Derives changes of rows from the facts of one run.
 pub trait Projection: Send {
-    /// Derives the changes from a unit. The caller passes every unit of the run once, in order; the store has the changes
-    /// of units that are older than the last resumption already. `input` returns the input of a running task as far as it
-    /// can be computed, and `null` for tasks of earlier units.
+    /// Derives the changes from a unit. The caller passes every unit of the run once, in order.
+    ///
+    /// The store already has the changes of units that are older than the last resumption. `input` returns the input
+    /// of a running task as far as it can be computed. For tasks of earlier units it returns `null`.
     fn project(&mut self, unit: &Unit, input: &dyn Fn(TaskKey) -> Json) -> Vec<Change>;
 }
 

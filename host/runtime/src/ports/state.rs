@@ -7,7 +7,7 @@ use flowcell_contract::{Tenant, Value};
 use super::StoreError;
 use crate::fact::Write;
 
-/// The writes of one attempt that the store of state has accepted.
+/// The state writes of one attempt that the store has accepted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Staged {
     /// The flow that owns the keys.
@@ -42,7 +42,7 @@ impl Staged {
 
 /// Durable values that outlive runs, per tenant and flow.
 pub trait StateStore: Send + Sync {
-    /// Returns the value and its version.
+    /// Returns the value of a key and its version.
     fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError>;
 
     /// Makes all writes visible, or none. They become durable with the entry that carries them.

@@ -8,23 +8,23 @@ use super::StoreError;
 /// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Swept {
-    /// The number of removed blobs.
+    /// The number of blobs that the sweep removed.
     pub blobs: u64,
-    /// The number of their bytes.
+    /// The number of bytes that the sweep removed.
     pub bytes: u64,
 }
 
-/// Removes data that a store needs no more.
+/// Removes data that a store no longer needs.
 pub trait Sweep: Send + Sync {
     /// Removes the units of an ended run and of the runs below it. No other run can have its id afterwards.
     fn forget(&self, tenant: &Tenant, run: &RunId);
 
-    /// Removes the blobs that no stored text names, except those that were put a short time ago. Waits until the sweep
-    /// has ended, and counts runs as gone that were forgotten before it.
+    /// Removes the blobs that no stored text names, except those that were put a short time ago. Waits until the
+    /// sweep has ended. Earlier calls of [`Sweep::forget`] count as done.
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError>;
 }
 
-/// The length of a hash in hexadecimal.
+/// The length of a hash in hexadecimal digits.
 const HASH: usize = 64;
 
 /// Finds the hashes that a text names.

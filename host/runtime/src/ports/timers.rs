@@ -2,9 +2,9 @@
 
 use futures_util::future::BoxFuture;
 
-/// The clock, and waiting for it.
+/// The clock of a process, and waits for a time.
 pub trait Timers: Send + Sync {
-    /// Milliseconds since 1970.
+    /// Returns the current time in milliseconds since 1970.
     fn now(&self) -> u64;
 
     /// Waits until the clock shows `due`, or later.

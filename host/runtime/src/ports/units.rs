@@ -15,17 +15,17 @@ pub struct Unit {
     pub first_seq: u64,
     /// The time of the decision, in milliseconds since 1970.
     pub ts: u64,
-    /// The facts, in order.
+    /// The facts of the decision, in order.
     pub facts: Vec<Fact>,
 }
 
 impl Unit {
-    /// The number of the fact after this unit.
+    /// Returns the number of the first fact after this unit.
     pub fn next_seq(&self) -> u64 {
         self.first_seq + self.facts.len() as u64
     }
 
-    /// The approximate size of the JSON text, in bytes.
+    /// Returns the approximate size of the unit's JSON text, in bytes.
     pub fn size(&self) -> u64 {
         self.facts.iter().map(Fact::size).fold(0, u64::saturating_add)
     }
@@ -54,31 +54,32 @@ pub struct Again {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// The flow's name.
+    /// The name of the flow.
     pub flow: Arc<str>,
     /// The key of the flow in the library.
     pub pin: Pin,
     /// The flow's policy with the changes of the caller.
     pub policy: FlowPolicy,
-    /// The number of runs above this one.
+    /// The number of runs above this one in the run tree.
     pub depth: u32,
-    /// The run that called this one.
+    /// The run that called this one, if it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
-    /// The prefix of the idempotency keys of its calls: the id of the top run, and the tasks that called one another
-    /// from there, without their attempts.
+    /// The prefix of the idempotency keys of the run's calls. It consists of the id of the top run, and the tasks
+    /// that called one another from there, without their attempts.
     #[serde(default = "no_root", skip_serializing_if = "str::is_empty")]
     pub root: Arc<str>,
-    /// The part of an earlier run that it repeats.
+    /// The part of an earlier run that the run repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<Again>,
-    /// The name by which the calling run asked for the flow. Runs of older versions have none.
+    /// The name by which the calling run requested the flow. Runs of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called: Option<Arc<str>>,
-    /// The run that it repeats, as a whole or in part. Its calls start the same flows as those of that run.
+    /// The run that this one repeats, as a whole or in part. The calls of this run start the same flows as those of
+    /// that run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<RunId>,
-    /// Answers to questions that the earlier run had not asked, by the address of the node that asks.
+    /// Answers to questions that the earlier run had not asked, by the address of the asking node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub answers: BTreeMap<String, Json>,
     /// The digest of the request that started the run. It identifies a repeated request.

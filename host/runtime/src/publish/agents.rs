@@ -1,4 +1,4 @@
-//! Events of agent runs.
+//! The events of agent runs.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     fact::{AgentFact, BlockReason, CallRecord, Resolution, TaskKey},
 };
 
-/// Bytes of a tool's answer that its event shows.
+/// Maximum bytes of a tool's answer that its event shows.
 const SUMMARY_BYTES: usize = 1_024;
 
 /// The label of a node that names the step of a flow to which its agent runs belong.
@@ -26,7 +26,7 @@ pub(super) struct Said {
 }
 
 impl Projector {
-    /// Remembers a call of an agent run, for the event that comes after.
+    /// Remembers a call of an agent run for a later event.
     pub(super) fn agent_calls(&mut self, task: TaskKey, call: &CallRecord) {
         if call.agent.is_some() {
             let said = Said { call: Some(Box::new(call.clone())), ..Said::default() };
@@ -40,7 +40,7 @@ impl Projector {
         }
     }
 
-    /// The end of a call is unknown.
+    /// Notes that the end of a call is unknown.
     pub(super) fn agent_blocked(&mut self, task: TaskKey, reason: &BlockReason) {
         if let BlockReason::Ambiguous { ordinal, .. } = reason
             && let Some(said) = self.said.get_mut(&(task, *ordinal))
@@ -49,7 +49,7 @@ impl Projector {
         }
     }
 
-    /// A person has resolved an unknown end.
+    /// Notes the resolution of an unknown end by a person.
     pub(super) fn agent_resolved(&mut self, task: TaskKey, resolution: &Resolution) {
         for (_, said) in self.said.iter_mut().filter(|((of, _), said)| *of == task && said.ambiguous) {
             said.ambiguous = false;
@@ -90,7 +90,7 @@ impl Projector {
         (kind, members)
     }
 
-    /// The step of a flow to which the agent runs of a task belong, if any.
+    /// Returns the step of a flow to which the agent runs of a task belong, if any.
     pub(super) fn step_of(&self, task: TaskKey) -> Option<(&'static str, Json)> {
         self.graph.node(task.node).labels.get(FLOW_STEP).map(|step| (FLOW_STEP, step.clone()))
     }
@@ -103,7 +103,7 @@ impl Projector {
         [("call", Json::from(ordinal))].into_iter().chain(members).collect()
     }
 
-    /// The tool of a call. The capability determines the description for people.
+    /// Describes the tool of a call. The capability determines the description for people.
     fn tool(&self, task: TaskKey, ordinal: u32) -> Members {
         let call = self.said.get(&(task, ordinal)).and_then(|said| said.call.as_deref());
         let mut members = vec![("call", Json::from(ordinal))];
@@ -125,7 +125,7 @@ impl Projector {
         members
     }
 
-    /// The address at which a person allows or denies a call.
+    /// Returns the address at which a person allows or denies a call.
     pub(super) fn permission_address(&self, task: TaskKey, ordinal: u32) -> String {
         format!("{}#{ordinal}", self.path(task.scope).address(&self.graph.node(task.node).id))
     }
@@ -150,7 +150,7 @@ impl Projector {
 }
 
 impl AgentFact {
-    /// The id of the agent run of a report.
+    /// Returns the id of the agent run of a report.
     pub fn agent_run(&self) -> &Arc<str> {
         match self {
             AgentFact::Opened { id, .. }

@@ -10,7 +10,7 @@ use crate::{
     ports::{Blobs, Document, Journal, Session, StateStore, StepState, StoreError, Unit, blob_ref},
 };
 
-/// The number of rows of one read.
+/// The maximum number of rows of one read.
 const PAGE: usize = 500;
 /// The approximate size of the blobs of one write, in bytes.
 const BATCH_BYTES: usize = 8 << 20;
@@ -18,59 +18,59 @@ const BATCH_BYTES: usize = 8 << 20;
 /// The stored row of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptRun {
-    /// The row's number. Rows are in the order of the beginnings of the runs.
+    /// The number of the row. The numbers follow the order in which the runs began.
     pub number: i64,
-    /// The tenant.
+    /// The tenant of the run.
     pub tenant: Tenant,
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// The flow.
+    /// The name of the flow.
     pub flow: String,
-    /// The number of runs above this one.
+    /// The number of runs above this one in the run tree.
     pub depth: u32,
-    /// The run that called this one.
+    /// The run that called this one, if it is a child.
     pub parent: Option<RunId>,
     /// The metadata as JSON; empty if the run was removed.
     pub record: String,
-    /// `active`, `parked`, `succeeded`, `failed`, `cancelled` or `removed`.
+    /// The status: `active`, `parked`, `succeeded`, `failed`, `cancelled` or `removed`.
     pub standing: String,
-    /// The time of its next timer.
+    /// The time of the run's next timer (milliseconds since 1970).
     pub due: Option<u64>,
     /// True if a person has to decide something.
     pub attention: bool,
-    /// The time of its start, in milliseconds since 1970.
+    /// The time of the run's start, in milliseconds since 1970.
     pub created: u64,
-    /// The time of the last change of its status.
+    /// The time of the last change of the run's status, in milliseconds since 1970.
     pub updated: u64,
 }
 
 /// The stored value of a flow's state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptState {
-    /// The tenant.
+    /// The tenant of the flow.
     pub tenant: Tenant,
-    /// The flow.
+    /// The name of the flow.
     pub flow: String,
-    /// The key.
+    /// The key of the value.
     pub key: String,
-    /// The value.
+    /// The stored value.
     pub value: Value,
-    /// The version.
+    /// The version of the value.
     pub version: u64,
 }
 
 /// The row of a blob without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeptBlob {
-    /// The tenant.
+    /// The tenant of the blob.
     pub tenant: Tenant,
-    /// The SHA-256, in hexadecimal.
+    /// The SHA-256 of the bytes, in hexadecimal.
     pub hash: String,
-    /// The media type.
+    /// The media type of the blob.
     pub mime: String,
 }
 
-/// A row that one store takes over from another.
+/// A row that a copy takes from one store to another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kept {
     /// A run, before its units and after its parent.
@@ -79,22 +79,22 @@ pub enum Kept {
     Units(Tenant, RunId, Vec<Arc<Unit>>),
     /// A value of a flow's state.
     State(KeptState),
-    /// A session.
+    /// A session of a step.
     Session(Tenant, Session),
     /// The state of a step, after its session.
     Step(Tenant, StepState),
     /// A document, with its kind.
     Document(Tenant, String, Document),
-    /// A blob.
+    /// A blob with its bytes.
     Blob(KeptBlob, Arc<[u8]>),
 }
 
 /// A store that can be checked and copied as a whole.
 pub trait Whole: Journal + Blobs + StateStore {
-    /// Lists at most `limit` runs after a number, with those that were removed.
+    /// Lists at most `limit` runs after a number, including those that were removed.
     fn kept_runs(&self, after: i64, limit: usize) -> Result<Vec<KeptRun>, StoreError>;
 
-    /// Lists tenant, flow and key of at most `limit` values of state after these, in their order.
+    /// Lists tenant, flow and key of at most `limit` values of state after the given ones, in their order.
     fn kept_keys(
         &self,
         after: &(Tenant, String, String),
@@ -120,35 +120,35 @@ pub trait Whole: Journal + Blobs + StateStore {
     /// Returns whether another process may write to the store now.
     fn is_in_use(&self) -> Result<bool, StoreError>;
 
-    /// Inserts rows of another store, all or none. They are on stable storage when this returns.
+    /// Inserts rows of another store, all or none. Returns when they are on stable storage.
     fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError>;
 }
 
-/// The amount of data in a store.
+/// The amounts of data in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
-    /// Runs, those below others and those that were removed included.
+    /// Number of runs, including child runs and removed runs.
     pub runs: u64,
-    /// Units of their journals.
+    /// Number of units in the journals.
     pub units: u64,
-    /// Values of state.
+    /// Number of values of state.
     pub values: u64,
-    /// Blobs.
+    /// Number of blobs.
     pub blobs: u64,
-    /// Sessions of steps.
+    /// Number of sessions of steps.
     pub sessions: u64,
-    /// States of steps.
+    /// Number of states of steps.
     pub steps: u64,
-    /// Documents of operators.
+    /// Number of documents of operators.
     pub registered: u64,
 }
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Checked {
-    /// The checked amount.
+    /// The amounts of data that were checked.
     pub amount: Amount,
-    /// A sentence for each damage.
+    /// The damages, one sentence each.
     pub damage: Vec<String>,
 }
 
@@ -198,8 +198,8 @@ pub fn check(store: &dyn Whole) -> Result<Checked, StoreError> {
     Ok(checked)
 }
 
-/// Copies everything from one store to an empty one. Fails while another process may write to either. After a failure the
-/// target keeps the rows so far, and the copy has to start again with an empty store.
+/// Copies everything from one store to an empty one. Fails while another process may write to either. After a failure
+/// the target keeps the rows so far, and the copy has to start again with an empty store.
 pub fn copy(from: &dyn Whole, to: &dyn Whole) -> Result<Amount, StoreError> {
     for store in [from, to] {
         if store.is_in_use()? {

@@ -1,12 +1,12 @@
 //! Large values: cut out of the text of a row, stored once for each content, and put back on reading.
 //!
-//! Values that a row repeats are written once in it. For example, a pass that ends passes its value to its owner in the
-//! same row. See [`Repeat`].
+//! Values that a row repeats are written once in it. For example, a pass that ends passes its value to its owner in
+//! the same row. See [`Repeat`].
 //!
 //! A value is cut if its text is larger than [`INLINE_BYTES`], not counting the parts that were cut inside of it. So
 //! the cut values are as small as possible, and a large part is the same blob in every place: in an output, in the
-//! input of the next node, in an item of a list. Blobs hold plain JSON, with `null` in place of the parts that were cut
-//! inside of them; the row has the positions.
+//! input of the next node, in an item of a list. Blobs hold plain JSON, with `null` in place of the parts that were
+//! cut inside of them; the row has the positions.
 //!
 //! Values are cut and put back as text, without parsing. The result is the same to the byte.
 
@@ -32,7 +32,7 @@ const HOLE: &str = "null";
 
 /// The levels around a value: the list of facts, the fact, and its members: `[{"TaskSucceeded":{"output":…}}]`.
 const LEVELS_OF_FACTS: usize = 3;
-/// Levels below those that are searched for repeated values, so that deep values cost no more than flat ones.
+/// Levels of a text that are searched for repeated values. The limit keeps deep values as cheap as flat ones.
 const LEVELS_OF_REPEATS: usize = 16;
 
 /// The row of a text whose large values are in blobs.
@@ -46,19 +46,19 @@ pub(crate) struct ExternalizedRow {
     pub(crate) blobs: Vec<Blob>,
 }
 
-/// One cut. A row has all of its cuts in one list: each is followed by those inside of it.
+/// One cut. A row lists all of its cuts; the cuts inside a cut follow it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Cut {
     /// The byte of the text at which the hole begins.
     at: usize,
-    /// The content's hash.
+    /// The hash of the cut content.
     blob: Arc<str>,
     /// The number of following cuts inside of this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     inside: usize,
 }
 
-/// A value that the row has at an earlier place. All positions but `at` are those of the text with its repeats.
+/// A value that equals an earlier value of the row. All positions except `at` refer to the text with its repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Repeat {
     /// The byte of the text without repeats at which the hole begins.
@@ -73,9 +73,9 @@ struct Repeat {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Missing {
-    /// A row that repeats nothing.
+    /// The row repeats no value.
     Cuts(Vec<Cut>),
-    /// The repeats come back first, then the cuts.
+    /// The row repeats values. The reader puts the repeats back first, and then the cuts.
     Both { repeats: Vec<Repeat>, cuts: Vec<Cut> },
 }
 
@@ -105,7 +105,7 @@ impl ExternalizedRow {
         Ok(ExternalizedRow { text: left, cuts: Some(serde_json::to_string(&missing)?), blobs })
     }
 
-    /// Cuts a text of JSON without spaces, which may be cut as a whole.
+    /// Cuts a text of JSON without spaces. The whole text may be cut.
     pub(crate) fn of_value(text: String) -> Result<ExternalizedRow, serde_json::Error> {
         let (text, cuts, blobs) = cut(text, 0);
         ExternalizedRow::new(text, cuts, blobs)
@@ -117,7 +117,7 @@ impl ExternalizedRow {
     }
 }
 
-/// Cuts large values that are at least this deep out of a text.
+/// Cuts the large values of a text that are at least this deep.
 fn cut(text: String, depth: usize) -> (String, Vec<Cut>, Vec<Blob>) {
     if text.len() <= INLINE_BYTES {
         return (text, Vec::new(), Vec::new());
@@ -138,8 +138,8 @@ fn cut(text: String, depth: usize) -> (String, Vec<Cut>, Vec<Blob>) {
     (left, cuts, blobs)
 }
 
-/// Finds the values of at least [`REPEATED_BYTES`] that have an equal value before them. Returns the place of each, the
-/// place of the first copy, and their length, in order. A value with a hole is none of them: holes look alike.
+/// Finds the values of at least [`REPEATED_BYTES`] that equal an earlier value. Returns in order the place of each,
+/// the place of the first copy, and their length. Skips values with a hole, because holes look alike.
 fn find_repeats(text: &str, cuts: &[Cut]) -> Vec<(usize, usize, usize)> {
     if text.len() < 2 * REPEATED_BYTES {
         return Vec::new();
@@ -162,7 +162,7 @@ fn find_repeats(text: &str, cuts: &[Cut]) -> Vec<(usize, usize, usize)> {
             *lengths.entry(end - start).or_default() += 1;
         }
     });
-    // The outer one of two values comes first, so that as much as possible is one repeat.
+    // The outer of two values comes first, so that one repeat covers as much as possible.
     values.retain(|(start, Reverse(end))| lengths.get(&(end - start)).is_some_and(|count| *count > 1));
     values.sort_unstable();
     let mut seen: HashMap<&str, usize> = HashMap::new();
@@ -206,7 +206,7 @@ fn walk(text: &str, mut close: impl FnMut(usize, usize, usize)) {
     }
 }
 
-/// Cuts values as their ends are found.
+/// Cuts values when it finds their ends.
 struct Cutter<'a> {
     text: &'a str,
     /// The outermost cuts so far, in order.
@@ -218,12 +218,12 @@ struct Cutter<'a> {
 struct Hole {
     start: usize,
     end: usize,
-    /// The cut itself, and after it those inside.
+    /// The cut itself, followed by the cuts inside it.
     cuts: Vec<Cut>,
 }
 
 impl Cutter<'_> {
-    /// Cuts a value that is large without the holes inside of it.
+    /// Cuts a value if it is large without the holes inside it.
     fn close(&mut self, start: usize, end: usize) {
         if end - start <= INLINE_BYTES {
             return;
@@ -242,7 +242,7 @@ impl Cutter<'_> {
     }
 }
 
-/// The place after the quote that ends a string.
+/// Returns the place after the quote that ends a string.
 fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     while let Some(next) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))) {
         at += next;
@@ -255,7 +255,7 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     bytes.len()
 }
 
-/// A part of a text without its cut values, and the cuts with positions relative to its beginning.
+/// Returns a part of a text without its cut values, and the cuts with positions relative to the start of the part.
 fn without(text: &str, start: usize, end: usize, holes: Vec<Hole>) -> (String, Vec<Cut>) {
     let (mut left, mut cuts) = (String::new(), Vec::new());
     let mut at = start;
@@ -311,7 +311,7 @@ fn repeat<'a>(text: &'a str, repeats: &[Repeat]) -> Option<Cow<'a, str>> {
     Some(Cow::Owned(whole))
 }
 
-/// Puts this number of cuts back, with the cuts inside of them, and removes them from the list.
+/// Puts this number of cuts back, with the cuts inside them, and removes them from the list.
 fn fill_part(
     whole: &mut String,
     text: &str,
@@ -378,7 +378,7 @@ mod tests {
         let (a, b) = ("a".repeat(5_000), format!("{}b", "a".repeat(4_999)));
         let (text, _) = round_trip(&json!([{ "F": { "a": a, "b": b } }]));
         assert!(text > 10_000);
-        // Both lists look alike once their large texts are cut out.
+        // Both lists look alike after their large texts are cut out.
         let list = |letter: &str| json!(["same".repeat(500), letter.repeat(INLINE_BYTES + 1)]);
         round_trip(&json!([{ "F": { "a": list("x"), "b": list("y"), "c": list("x"), "d": list("y") } }]));
     }

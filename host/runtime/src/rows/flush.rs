@@ -1,9 +1,9 @@
 //! The flush queue: items that wait for the writer of a store, in order.
 //!
-//! The writer takes all items at once. It takes them at the latest when the first has waited for [`FLUSH_MS`], and at once
-//! when a caller waits for one of them or when they have [`FLUSH_FACTS`] facts. So a run that only computes does not wait
-//! for the disk or the server. A writer may be a thread, which calls [`FlushQueue::wait`], or a task, which calls
-//! [`FlushQueue::ready`].
+//! The writer takes all items at once. It takes them at the latest when the first has waited for [`FLUSH_MS`]. It
+//! takes them at once when a caller waits for one of them, or when they have [`FLUSH_FACTS`] facts. So a run that
+//! only computes does not wait for the disk or the server. A writer may be a thread, which calls
+//! [`FlushQueue::wait`], or a task, which calls [`FlushQueue::ready`].
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -17,10 +17,10 @@ use crate::limits::{FLUSH_FACTS, FLUSH_MS};
 
 /// An item of a flush queue.
 pub(crate) trait Queued {
-    /// The number of facts that it holds.
+    /// Returns the number of facts in the item.
     fn facts(&self) -> usize;
 
-    /// Returns whether a caller waits for it.
+    /// Returns whether a caller waits for the item.
     fn is_awaited(&self) -> bool;
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct FlushQueue<T> {
 struct Waiting<T> {
     items: Vec<T>,
     facts: usize,
-    /// The time at which the first item came.
+    /// The time at which the first item arrived.
     since: Option<Instant>,
     /// True if a caller waits for the items.
     forced: bool,
@@ -54,11 +54,10 @@ struct Waiting<T> {
 /// The next step of a writer.
 #[derive(Debug, PartialEq)]
 enum Next {
-    /// The items are due.
     Write,
-    /// It waits, at most for this time if one is given.
+    /// The writer waits, at most for this time if there is one.
     Wait(Option<Duration>),
-    /// No items will come.
+    /// The queue is closed and empty.
     End,
 }
 
@@ -91,8 +90,8 @@ impl<T> Default for Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// Decides the next step of the writer. While items come, the writer looks by itself after a time, so that not every
-    /// item has to wake it. Once it has found none for that time, the next item wakes it.
+    /// Decides the next step of the writer. While items arrive, the writer wakes itself after a time, so that not
+    /// every item has to wake it. After it has found no items for that time, the next item wakes it.
     fn next(&mut self, now: Instant) -> Next {
         self.asleep = false;
         if self.items.is_empty() {
@@ -115,7 +114,7 @@ impl<T> Waiting<T> {
 }
 
 impl<T> FlushQueue<T> {
-    /// The number of commits.
+    /// Returns the number of commits.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Relaxed)
     }
@@ -134,7 +133,7 @@ impl<T> FlushQueue<T> {
         }
     }
 
-    /// Writes the queued items as soon as possible. Items that the writer has taken are being written already.
+    /// Writes the queued items as soon as possible. The writer is already writing the items that it has taken.
     pub(crate) fn force(&self) {
         let mut waiting = self.waiting.lock();
         if !waiting.items.is_empty() {
@@ -159,7 +158,7 @@ impl<T> FlushQueue<T> {
         self.waiting.lock().closed
     }
 
-    /// Drops all items, those of later calls too: the writer has failed.
+    /// Drops all items, including those of later calls, because the writer has failed.
     pub(crate) fn abandon(&self) {
         let mut waiting = self.waiting.lock();
         waiting.abandoned = true;
@@ -175,7 +174,7 @@ impl<T> FlushQueue<T> {
         std::mem::replace(&mut waiting.items, empty)
     }
 
-    /// Keeps only the waiting items for which this holds.
+    /// Keeps only the waiting items that meet a condition.
     pub(crate) fn retain(&self, keeps: impl FnMut(&T) -> bool) {
         self.waiting.lock().items.retain(keeps);
     }
@@ -260,7 +259,7 @@ mod tests {
         queue
     }
 
-    /// The next step of the writer a time after the first item came.
+    /// Returns the next step of the writer at this time after the first item arrived.
     fn next(queue: &FlushQueue<Item>, age: Duration) -> Next {
         let mut waiting = queue.waiting.lock();
         let since = waiting.since.unwrap_or_else(Instant::now);

@@ -1,5 +1,5 @@
-//! The nodes of a run at which a person has decided something: an answer to a gate, or to an agent's question about a call,
-//! in the run itself or in one below it.
+//! The nodes of a run at which a person has decided something: an answer to a gate, or to an agent's question about a
+//! call. The decision may be in the run itself or in a child run.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,8 @@ use crate::{
 const TOOL: &str = "tool-";
 
 /// Returns the nodes of the flow itself at which a person has decided something, in the run or in the runs that it
-/// partly repeats. If one of these runs is gone, their decisions are unknown, and the result is all nodes.
+/// partly repeats. If the store no longer has one of these runs, their decisions are unknown, and the result is all
+/// nodes.
 pub(super) fn decided(world: &World, graph: &Graph, run: &RunId) -> Result<HashSet<NodeIx>, StoreError> {
     let mut found = HashSet::new();
     let (mut next, mut left) = (Some(run.clone()), MAX_REPEATS);
@@ -48,7 +49,7 @@ fn of_flow(graph: &Graph) -> impl Iterator<Item = NodeIx> + '_ {
     graph.body(BodyIx::ROOT).nodes.iter().copied()
 }
 
-/// Returns true if a person has decided something in a run, or in one below it.
+/// Returns true if a person has decided something in a run, or in a run below it.
 fn asks(world: &World, run: &RunId, depth: u32) -> Result<bool, StoreError> {
     if !Trace::read(world, run)?.decided.is_empty() {
         return Ok(true);
@@ -99,12 +100,12 @@ impl Trace {
         }
     }
 
-    /// Returns the node of the flow itself that a task is, or is inside of.
+    /// Returns the node of the flow itself that contains a task.
     fn node(&self, task: TaskKey) -> NodeIx {
         self.owners.get(&task.scope).copied().unwrap_or(task.node)
     }
 
-    /// Returns the node of the flow itself that has made a child.
+    /// Returns the node of the flow itself that has started a child.
     fn maker(&self, graph: &Graph, run: &RunId, child: &RunId) -> Option<NodeIx> {
         let rest = child.as_str().strip_prefix(run.as_str())?.strip_prefix('.')?;
         if let Some(key) = rest.strip_prefix(TOOL) {

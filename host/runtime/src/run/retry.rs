@@ -1,4 +1,4 @@
-//! Doing again what a run did: all of it, or from a node on.
+//! Repeats a run: all of it, or from a node on.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,12 +13,12 @@ use crate::{
     world::World,
 };
 
-/// What a new run does again.
+/// The part of a run that a new run repeats.
 #[derive(Clone, Debug, Default)]
 pub struct Repeat {
-    /// A node of the flow itself: only it and what comes after it; none: everything.
+    /// The node of the flow itself from which the run repeats: the node and everything after it. `None`: everything.
     pub from: Option<NodeId>,
-    /// Keep the answers of people that the repeated nodes depend on, instead of asking again.
+    /// True if the run keeps the answers of people that the repeated nodes depend on. Otherwise the nodes ask again.
     pub keep_answers: bool,
 }
 
@@ -28,15 +28,15 @@ pub enum NoStart {
     /// The flow has no such node.
     #[error("the flow itself has no node `{0}`")]
     Unknown(NodeId),
-    /// The repeated part asks again for every answer that was to be kept.
+    /// The repeated part asks again for every answer that the caller wanted to keep.
     #[error(
         "no answer can be kept from `{from}` on, since `{gate}` runs again and asks again; \
          begin at a node behind `{gate}`, or keep no answers and answer it once more"
     )]
     KeepsNothing {
-        /// The node to begin at.
+        /// The node at which the repetition begins.
         from: NodeId,
-        /// A node that asks: this one, or one behind it.
+        /// A node that asks: the first node itself, or one behind it.
         gate: NodeId,
     },
 }
@@ -45,16 +45,20 @@ pub enum NoStart {
 #[derive(Default)]
 pub(super) struct Repeated {
     pub(super) run: Option<RunId>,
-    /// The part that is repeated, and the outputs of the other nodes; `None`: everything is repeated.
+    /// The repeated part, and the outputs of the other nodes. `None`: everything is repeated.
     pub(super) part: Option<(Again, FixtureOutputs)>,
 }
 
 impl FlowRunner {
-    /// Prepares a new run that does again what another did: the same flow, as it was pinned, with the same input. The flow
-    /// is held to what the tenant may do now. From a node on, if one is named: what neither is that node nor comes after it, and succeeded, is not run again. A gate or
-    /// an agent whose answer such a node depends on is run again, too, and so is what comes after it.
+    /// Prepares a new run that repeats another one: the same flow, as it was pinned, with the same input. The present
+    /// limits of the tenant apply to the flow.
+    ///
+    /// If `repeat` names a node, only this node and the nodes after it run again, and nodes that did not succeed. If
+    /// such a node depends on the answer at a gate or an agent, the gate or agent also runs again, with everything
+    /// after it. `keep_answers` prevents this.
     pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
-        // A called run does what a person may have allowed above it: repeated alone, it would do that without being asked.
+        // A person above a called run may have allowed its actions. Repeated alone, the run would act without
+        // permission.
         let called = world.journal.find(&world.tenant, run)?.and_then(|record| record.parent);
         if let Some(parent) = called {
             return Err(OpenError::Called { run: run.clone(), parent });
@@ -79,7 +83,8 @@ impl FlowRunner {
     }
 }
 
-/// Refuses to go on with a run that is there for another reason: its result is none of what is to be repeated.
+/// Refuses to continue an existing run that repeats another run or another part. Its result would not be the
+/// requested one.
 fn check_repeats(runner: &FlowRunner, run: &RunId, again: Option<&Again>) -> Result<(), OpenError> {
     let id = runner.run_id();
     let record = runner.world.journal.find(&runner.world.tenant, id)?;
@@ -87,7 +92,7 @@ fn check_repeats(runner: &FlowRunner, run: &RunId, again: Option<&Again>) -> Res
     if record.is_some_and(is_same) { Ok(()) } else { Err(OpenError::OtherRepeat(id.clone())) }
 }
 
-/// What a run is given that does again what another did.
+/// Returns the outputs of the earlier run that the new run keeps.
 pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<FixtureOutputs, OpenError> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let from = of_flow.iter().copied().find(|node| graph.node(*node).id == again.from);
@@ -111,7 +116,7 @@ pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<Fixtu
     Ok(given)
 }
 
-/// Refuses to keep answers where each of them is asked for again: at the node to begin at, or behind it.
+/// Refuses to keep answers if the repeated part asks for each of them again: at its first node, or behind it.
 fn require_kept(world: &World, graph: &Graph, again: &Again) -> Result<(), OpenError> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let Some(from) = of_flow.iter().find(|node| graph.node(**node).id == again.from) else { return Ok(()) };
@@ -127,7 +132,7 @@ fn require_kept(world: &World, graph: &Graph, again: &Again) -> Result<(), OpenE
     }
 }
 
-/// Adds the nodes at which a person has decided something that others among these depend on, and all that comes after them.
+/// Adds the nodes with decisions of people that nodes in `anew` depend on, and everything after them.
 fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>) {
     let mut open: Vec<_> = decided.into_iter().map(|node| behind(graph, node)).collect();
     loop {
@@ -140,7 +145,7 @@ fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>
     }
 }
 
-/// A node, and all that an edge leads to from it.
+/// Returns a node and all nodes that its edges lead to.
 fn behind(graph: &Graph, from: NodeIx) -> HashSet<NodeIx> {
     let mut found = HashSet::from([from]);
     let mut open = vec![from];

@@ -27,11 +27,11 @@ pub(super) struct Bytes {
     tenants: BTreeMap<String, Vec<Blob>>,
 }
 
-/// The hash, the bytes and the media type.
+/// The hash, the bytes and the media type of a blob.
 type Blob = (Arc<str>, Arc<[u8]>, Box<str>);
 
 impl Bytes {
-    /// The blobs that callers have put.
+    /// Returns the blobs that callers have put.
     pub(super) fn of(items: &[Item]) -> Bytes {
         let mut all = Bytes::default();
         for item in items {
@@ -74,7 +74,7 @@ impl Bytes {
     }
 }
 
-/// The number of blobs of one lookup.
+/// The maximum number of blobs of one lookup.
 const ASKED: usize = 64;
 
 async fn write_some(
@@ -90,7 +90,7 @@ async fn write_some(
     let found = connection.rows(&sql, wanted().collect()).await?;
     let known: HashSet<String> = found.iter().map(|row| row.text(0)).collect::<Result<_, _>>()?;
     if !known.is_empty() {
-        // An old row alone is updated, so that frequent use costs few writes.
+        // Only an old row is updated, so that frequent use costs few writes.
         let age = (shared.options.spared.as_millis() / 24) as u64;
         let sql = format!(
             "UPDATE flowcell_blobs SET put_at = {{now}} WHERE tenant = ? AND hash IN ({places}) AND put_at <= {{now}} - ?"
@@ -112,7 +112,7 @@ async fn insert(connection: &mut Connection, tenant: &str, blobs: impl Iterator<
     connection.insert(into, blobs.map(row).collect(), &after).await
 }
 
-/// The values that were cut out of the rows of a tenant. It remembers the values that it has read.
+/// Reads the values that were cut out of the rows of a tenant. It remembers the values that it has read.
 pub(super) struct CutOut<'a> {
     tenant: &'a Tenant,
     known: HashMap<String, Arc<str>>,

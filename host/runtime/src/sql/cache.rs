@@ -1,4 +1,4 @@
-//! The cache.
+//! The cache in a shared store.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -48,7 +48,7 @@ async fn read(connection: &mut Connection, tenant: &Tenant, key: &str, now: u64)
 }
 
 impl CacheStore for SharedStore {
-    /// A value counts as forgotten if the server does not answer.
+    /// Returns a cached value. If the server does not answer, the value counts as forgotten.
     fn get(&self, tenant: &Tenant, key: &str, now: u64) -> Option<Value> {
         let key = (tenant.clone(), key.to_owned());
         if let Some((value, expires)) = self.shared.visible().cache.get(&key) {

@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 
 use crate::ports::{Durable, Record};
 
-/// A run.
+/// The tenant and id of a run.
 pub(super) type Key = (Tenant, RunId);
 
 /// The claims of this process.
 pub(super) struct Claims {
     held: Mutex<Held>,
-    /// True if it writes to lost trees. For tests that must notice.
+    /// True if this process writes to lost trees. Only for tests, which must detect it.
     unfenced: bool,
 }
 
@@ -40,14 +40,14 @@ struct Held {
 /// A top run, and the runs below it.
 struct Tree {
     epoch: i64,
-    /// The row of the top run; a new run has none yet.
+    /// The row of the top run. `None`: the run is new.
     row: Option<i64>,
     lost: bool,
-    /// The number of leases.
+    /// Number of leases of the tree.
     leases: usize,
-    /// The flows of its runs.
+    /// The flows of the tree's runs.
     flows: HashSet<Arc<str>>,
-    /// The drivers to stop when it is lost.
+    /// The drivers to stop when the tree is lost.
     drivers: Vec<Weak<Durable>>,
 }
 
@@ -88,12 +88,12 @@ impl Claims {
         held.renewed = asked;
     }
 
-    /// The time since the last renewal.
+    /// Returns the time since the last renewal.
     pub(super) fn age(&self) -> Duration {
         self.held.lock().renewed.elapsed()
     }
 
-    /// Notes a driver of a run. Returns `false` if this process has one already.
+    /// Notes a driver of a run. Returns `false` if this process already has one.
     pub(super) fn drive(&self, run: &Key) -> bool {
         self.held.lock().driven.insert(run.clone())
     }
@@ -103,7 +103,7 @@ impl Claims {
         self.held.lock().driven.remove(run);
     }
 
-    /// Takes one more lease of a claimed tree. Returns `None` if it is not claimed, or about to be released.
+    /// Takes one more lease of a claimed tree. Returns `None` if the tree is not claimed, or about to be released.
     pub(super) fn join(&self, run: &Key, top: &Key) -> Option<Grant> {
         let mut held = self.held.lock();
         let tree = held.trees.get_mut(top).filter(|tree| tree.leases > 0 && !tree.lost)?;
@@ -113,7 +113,7 @@ impl Claims {
         Some(Grant { top: top.clone(), epoch })
     }
 
-    /// The top run of a run, as far as it is known.
+    /// Returns the top run of a run, as far as this process knows it.
     pub(super) fn top(&self, run: &Key) -> Key {
         self.held.lock().tops.get(run).unwrap_or(run).clone()
     }
@@ -179,24 +179,24 @@ impl Claims {
         }
     }
 
-    /// The row of a tree that this lease holds.
+    /// Returns the row of a tree that this lease holds.
     pub(super) fn row(&self, grant: &Grant) -> Option<i64> {
         let held = self.held.lock();
         held.trees.get(&grant.top).filter(|tree| tree.epoch == grant.epoch)?.row
     }
 
-    /// Gives up a tree.
+    /// Gives up a tree, and stops its drivers.
     pub(super) fn lose(&self, top: &Key) {
         self.lose_those(|key, _| key == top);
     }
 
-    /// Gives up everything.
+    /// Gives up all trees of this process.
     pub(super) fn lose_all(&self) {
         self.lose_those(|_, _| true);
     }
 
-    /// Gives up the trees with runs of a flow, as they may have read state that was not written. Returns whether there were
-    /// any.
+    /// Gives up the trees with runs of a flow, because they may have read state that was not written. Returns whether
+    /// there were any.
     pub(super) fn lose_flow(&self, tenant: &Tenant, flow: &str) -> bool {
         self.lose_those(|key, flows| key.0 == *tenant && flows.contains(flow))
     }

@@ -1,7 +1,8 @@
 //! One commit: checks of the claims, and then all writes.
 //!
-//! The commit locks the rows of the trees, and each row must have the epoch of this process's claim. So a process that was
-//! suspended for so long that another has taken its runs writes nothing, and a reader after a claim sees all earlier writes.
+//! The commit locks the rows of the trees, and each row must have the epoch of this process's claim. A long suspended
+//! process whose runs another process has taken therefore writes nothing. A reader after a claim sees all earlier
+//! writes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,7 +30,7 @@ pub(super) struct At {
 /// The rows of runs that the writer has written to.
 pub(super) type Rows = HashMap<Key, At>;
 
-/// One commit.
+/// One commit of the writer.
 pub(super) struct Commit<'a> {
     pub(super) shared: &'a Shared,
     pub(super) connection: &'a mut Connection,
@@ -44,7 +45,7 @@ fn key(entry: &Entry) -> Key {
 
 /// The changes of a run's row.
 struct Change {
-    /// The end of the journal before.
+    /// The end of the journal before the commit.
     before: u64,
     at: At,
     standing: Option<(&'static str, Option<u64>, bool, u64)>,
@@ -75,7 +76,8 @@ impl Commit<'_> {
         Ok(written)
     }
 
-    /// Returns the fence of each entry that may be written. Runs that have read state of a refused entry are lost too.
+    /// Returns the fence of each entry that may be written. Runs that have read state of a refused entry are also
+    /// lost.
     fn fences(&self, items: &[Item]) -> Vec<Option<Fence>> {
         let claims = &self.shared.claims;
         if claims.age() > self.shared.options.lease {
@@ -94,8 +96,8 @@ impl Commit<'_> {
         }
     }
 
-    /// The epochs of the trees by row, if this commit appends to the top run of each tree and knows the end of its journal.
-    /// Then the statement that updates the ends compares the epochs too, which saves a round trip.
+    /// Returns the epochs of the trees by row, if this commit appends to the top run of each tree and knows the end
+    /// of its journal. Then the statement that updates the ends also compares the epochs, which saves a round trip.
     fn knows_tops(&self, entries: &[(&Entry, &Fence)]) -> Option<BTreeMap<i64, i64>> {
         if self.in_doubt || !self.shared.claims.fences() {
             return None;
@@ -239,7 +241,7 @@ impl Commit<'_> {
         ])
     }
 
-    /// Returns whether the first entry exists, and so all of them, as a commit is all or nothing.
+    /// Returns whether the first entry exists. Then all entries exist, because a commit is all or nothing.
     async fn was_done(&mut self, entries: &[(&Entry, &Fence)]) -> Result<bool, SqlError> {
         let Some((entry, _)) = entries.first() else { return Ok(false) };
         let Some(at) = self.rows.get(&key(entry)) else { return Ok(false) };

@@ -117,7 +117,7 @@ impl Connection {
         self.dialect
     }
 
-    /// Returns whether it can be used again.
+    /// Returns whether the connection can be used again.
     pub(super) fn is_open(&self) -> bool {
         self.wire.is_some()
     }
@@ -132,7 +132,7 @@ impl Connection {
         .await
     }
 
-    /// Reads rows.
+    /// Reads all rows of a statement.
     pub(super) async fn rows(&mut self, statement: &str, args: Vec<Arg>) -> Result<Vec<Row>, SqlError> {
         let sql = AssertSqlSafe(self.dialect.sql(statement));
         self.attempt(async |wire| match wire {
@@ -148,7 +148,7 @@ impl Connection {
         .await
     }
 
-    /// Reads the first row, if there is one.
+    /// Reads the first row of a statement, if there is one.
     pub(super) async fn row(&mut self, statement: &str, args: Vec<Arg>) -> Result<Option<Row>, SqlError> {
         Ok(self.rows(statement, args).await?.into_iter().next())
     }
@@ -166,7 +166,7 @@ impl Connection {
     /// Inserts rows, several with each statement.
     pub(super) async fn insert(&mut self, into: &str, mut rows: Vec<Vec<Arg>>, after: &str) -> Result<(), SqlError> {
         while !rows.is_empty() {
-            // Few different statements, so that they stay prepared.
+            // The number of different statements stays small, so that they remain prepared.
             let mut count = 1;
             let mut bytes = size(&rows[0]);
             while count * 2 <= rows.len().min(ROWS) {
@@ -205,12 +205,12 @@ impl Connection {
         self.plain("BEGIN").await
     }
 
-    /// Commits the transaction. If the connection is lost meanwhile, it may have happened or not.
+    /// Commits the transaction. If the connection is lost meanwhile, it is unknown whether the commit happened.
     pub(super) async fn commit(&mut self) -> Result<(), SqlError> {
         self.plain("COMMIT").await
     }
 
-    /// Rolls the transaction back. The server does so itself if the connection is gone.
+    /// Rolls the transaction back. If the connection is lost, the server does so itself.
     pub(super) async fn roll_back(&mut self) {
         if self.wire.is_some() {
             let _ = self.plain("ROLLBACK").await;
@@ -230,7 +230,7 @@ impl Connection {
         outcome
     }
 
-    /// Closes the connection.
+    /// Closes the connection instead of reusing it.
     pub(super) fn discard(&mut self) {
         match self.wire.take() {
             Some(Wire::My(wire)) => drop(wire.detach()),

@@ -100,7 +100,7 @@ impl Whole for SharedStore {
         })
     }
 
-    /// Leaves existing rows unchanged, so that it can be repeated while the server is away.
+    /// Leaves existing rows unchanged, so that the writer can repeat it while the server is unreachable.
     fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError> {
         self.worker.read(async move |connection| {
             connection.begin().await?;
@@ -207,7 +207,7 @@ async fn take_run(connection: &mut Connection, run: &KeptRun) -> Result<(), SqlE
     connection.insert(into, vec![row], &after).await
 }
 
-/// Returns the values that were cut out.
+/// Inserts units. Returns the values that were cut out of them.
 async fn take_units(
     connection: &mut Connection,
     tenant: &Tenant,
@@ -233,7 +233,7 @@ async fn take_units(
     Ok(cut)
 }
 
-/// Returns the values that were cut out.
+/// Inserts a value of state. Returns the values that were cut out of it.
 async fn take_state(connection: &mut Connection, state: &KeptState) -> Result<Vec<(Arc<str>, String)>, SqlError> {
     let value = ExternalizedRow::of_value(text(&state.value)?).map_err(unwritable)?;
     let (tenant, flow, key) = (state.tenant.as_str(), state.flow.as_str(), state.key.as_str());

@@ -3,9 +3,9 @@
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// MySQL or MariaDB.
+    /// The dialect of MySQL and MariaDB.
     MySql,
-    /// PostgreSQL.
+    /// The dialect of PostgreSQL.
     Postgres,
 }
 
@@ -48,7 +48,7 @@ impl Dialect {
         numbered
     }
 
-    /// The end of an insertion that changes an existing row with the same key instead.
+    /// Returns the end of an insertion that changes an existing row with the same key instead.
     pub(super) fn or_update(self, key: &str, columns: &[&str]) -> String {
         let change = |column: &&str| match self {
             Dialect::MySql => format!("{column} = VALUES({column})"),
@@ -61,7 +61,7 @@ impl Dialect {
         }
     }
 
-    /// The end of an insertion that leaves an existing row with the same key unchanged.
+    /// Returns the end of an insertion that leaves an existing row with the same key unchanged.
     pub(super) fn or_leave(self, key: &str) -> String {
         let first = key.split(',').next().unwrap_or_default();
         match self {
@@ -78,8 +78,8 @@ impl Dialect {
         }
     }
 
-    /// The first statements of every session. The server ends a transaction that is idle for 10 s, where it can, so that a
-    /// suspended process does not block rows.
+    /// Returns the first statements of every session. If the server can, it ends a transaction that is idle for 10 s,
+    /// so that a suspended process does not block rows.
     pub(super) fn session(self, mariadb: bool) -> &'static [&'static str] {
         match self {
             Dialect::MySql if mariadb => &[
@@ -109,8 +109,8 @@ impl Dialect {
         }
     }
 
-    /// Returns whether the same transaction may succeed later: after deadlocks, failed serialisation, locks that took too
-    /// long, or on a server that only reads, starts, stops or has no connection left.
+    /// Returns whether the same transaction may succeed later. This holds after deadlocks, failed serialisation, and
+    /// locks that took too long. It also holds for a server that only reads, starts, stops or has no connection left.
     pub(super) fn is_passing(self, code: &str) -> bool {
         match self {
             Dialect::MySql => {

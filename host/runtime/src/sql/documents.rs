@@ -1,4 +1,4 @@
-//! Documents of operators.
+//! The documents of operators.
 
 use flowcell_contract::{Json, Tenant};
 

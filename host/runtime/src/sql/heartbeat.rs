@@ -11,7 +11,7 @@ use super::{
 /// The time after which the row of a dead owner is removed, in milliseconds.
 const FORGOTTEN_MS: u64 = 24 * 3_600 * 1_000;
 
-/// Makes this process an owner for the time of a lease. Returns its row.
+/// Makes this process an owner for the time of a lease. Returns the row of the owner.
 pub(super) async fn enter(connection: &mut Connection, name: &str, lease_ms: u64) -> Result<i64, SqlError> {
     let dead = "DELETE FROM flowcell_owners WHERE until < {now} - ?";
     connection.run(dead, args![FORGOTTEN_MS]).await?;
@@ -21,8 +21,8 @@ pub(super) async fn enter(connection: &mut Connection, name: &str, lease_ms: u64
     connection.row(sql, args![]).await?.map_or(Err(SqlError::Again), |row| row.int(0))
 }
 
-/// Renews the lease repeatedly. A process that could not renew it for too long stops its drivers, and one whose lease has
-/// ended becomes a new owner.
+/// Renews the lease repeatedly. A process that could not renew it for too long stops its drivers. A process whose
+/// lease has ended becomes a new owner.
 pub(super) async fn beat(shared: Arc<Shared>) {
     let options = &shared.options;
     loop {

@@ -1,8 +1,8 @@
 //! The inbox: messages to runs that another process drives.
 //!
-//! The sender chooses the id of a message, and the store keeps a message with the same id once for a run. The process that
-//! drives the run delivers it. The delivery is recorded in the same commit as the unit that it causes, so that a crash
-//! neither loses the message nor delivers it twice.
+//! The sender chooses the id of a message, and the store keeps a message with the same id once for a run. The process
+//! that drives the run delivers it. The commit of the unit that the message causes also records its delivery, so a
+//! crash neither loses the message nor delivers it twice.
 
 use std::{
     cell::RefCell,
@@ -73,8 +73,8 @@ impl Inbox for SharedStore {
     }
 }
 
-/// Delivers messages of other processes to the runs of this one, and records those to runs without a driver, as long as
-/// the world exists.
+/// Delivers messages of other processes to the runs of this one, and records those to runs without a driver.
+/// Continues as long as the world exists.
 pub(super) fn serve(world: &Arc<World>, worker: &Worker) -> Result<(), StoreError> {
     let failed = |error: std::io::Error| StoreError(error.to_string().into());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -88,7 +88,7 @@ pub(super) fn serve(world: &Arc<World>, worker: &Worker) -> Result<(), StoreErro
 struct Deliverer {
     world: Weak<World>,
     worker: Worker,
-    /// Creates the set of messages under delivery, in the thread that owns it.
+    /// Creates the set of messages that are being delivered, in the thread that owns the set.
     under_way: fn() -> Rc<RefCell<HashSet<u64>>>,
 }
 
@@ -99,7 +99,7 @@ impl Deliverer {
         let mut listener = shared.connections.listen(CHANNEL).await;
         while !shared.queue.is_closed() && self.world.strong_count() > 0 {
             let owner = shared.claims.owner();
-            // After an error the next round reads the messages.
+            // After an error, the next round reads the messages.
             let found = self.worker.read(async move |connection| waiting(connection, owner).await).unwrap_or_default();
             for message in found {
                 if under_way.borrow_mut().insert(message.number) {
@@ -134,7 +134,7 @@ async fn hand_over(world: &Weak<World>, worker: &Worker, message: Waiting) {
             Err(_) => return,
         },
     };
-    // The commit of the unit records an accepted message. A run that seems to have ended may have been lost to another
+    // The commit of the unit records an accepted message. A run that seems to have ended may be lost to another
     // process, which then delivers the message.
     if matches!(outcome, Ok(()) | Err(HubError::RunEnded)) {
         return;
@@ -149,7 +149,7 @@ async fn hand_over(world: &Weak<World>, worker: &Worker, message: Waiting) {
     }
 }
 
-/// Keeps a message, once.
+/// Stores a message once, even if the sender repeats it.
 async fn post(connection: &mut Connection, tenant: &Tenant, run: &RunId, message: &Message) -> Result<(), SqlError> {
     let Message { id, request } = message;
     let sql = "SELECT id FROM flowcell_inbox WHERE tenant = ? AND hash = ? AND message = ?";

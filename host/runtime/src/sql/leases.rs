@@ -47,7 +47,7 @@ impl SharedRuns for SharedStore {
     fn retire(&self) {
         let _ = self.settle();
         let owner = self.shared.claims.owner();
-        // Without an answer the server releases them when the lease ends.
+        // If the server does not answer, it releases the runs when the lease ends.
         let _ = self.worker.read(async move |connection| heartbeat::leave(connection, owner).await);
     }
 
@@ -57,7 +57,7 @@ impl SharedRuns for SharedStore {
 }
 
 impl Leases for SharedStore {
-    /// Does not claim a run if the server does not answer.
+    /// Claims a run. Returns `None` if another driver has it, or if the server does not answer.
     fn claim(&self, tenant: &Tenant, run: &RunId) -> Option<Lease> {
         let key = (tenant.clone(), run.clone());
         let claims = &self.shared.claims;

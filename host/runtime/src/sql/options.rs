@@ -1,4 +1,4 @@
-//! The options of a process.
+//! The options of a process for a shared store.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::{
 pub struct Options {
     /// The name of the process in the table of owners.
     pub name: String,
-    /// The time for which a silent process keeps its runs, by the server's clock. It renews the lease after a third of that
-    /// time, and stops its drivers after two thirds.
+    /// The time for which a silent process keeps its runs, by the server's clock. The process renews the lease after
+    /// a third of that time, and stops its drivers after two thirds.
     pub lease: Duration,
     /// The maximum time for an answer of the server.
     pub patience: Duration,
@@ -21,7 +21,7 @@ pub struct Options {
     pub spared: Duration,
     /// The reaction to a commit that fails finally.
     pub on_failure: fn(&StoreError),
-    /// True if it writes to runs that another process may have taken. Only for tests that must notice.
+    /// True if the process writes to runs that another process may have taken. Only for tests, which must detect it.
     #[doc(hidden)]
     pub unfenced: bool,
 }
@@ -40,12 +40,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The time after which the lease is renewed.
+    /// Returns the time after which the process renews its lease.
     pub(super) fn renew(&self) -> Duration {
         self.lease.mul_f64(RENEW_MS as f64 / LEASE_MS as f64)
     }
 
-    /// The time without a renewal after which all drivers stop.
+    /// Returns the time without a renewal after which all drivers stop.
     pub(super) fn give_up(&self) -> Duration {
         self.lease.mul_f64(GIVE_UP_MS as f64 / LEASE_MS as f64)
     }

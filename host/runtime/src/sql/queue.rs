@@ -33,12 +33,12 @@ pub(super) enum Item {
         value: Value,
         expires: Option<u64>,
     },
-    /// Releases a tree that this process does not drive any more.
+    /// Releases a tree that this process no longer drives.
     Release(Grant),
     Turn(Turn),
 }
 
-/// Work between two commits, which has to see all items before it.
+/// Work between two commits. All items before it must be written first.
 pub(super) enum Turn {
     /// Claims a run.
     Claim(Key, Sender<Result<Option<Grant>, StoreError>>),
@@ -54,7 +54,7 @@ impl Item {
     /// Reports an error to the caller of a turn. Returns `false` for other items.
     pub(super) fn refuse(&self, error: &StoreError) -> bool {
         let Item::Turn(turn) = self else { return false };
-        // The caller may have gone.
+        // The caller may have disconnected.
         match turn {
             Turn::Claim(_, told) => _ = told.send(Err(error.clone())),
             Turn::Work { told, .. } => _ = told.send(Err(error.clone())),

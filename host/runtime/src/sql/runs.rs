@@ -1,4 +1,4 @@
-//! Runs: lists of them.
+//! Lists of runs in a shared store.
 
 use flowcell_contract::{RunId, Tenant};
 

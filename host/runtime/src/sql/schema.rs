@@ -19,8 +19,8 @@ const REPEATS: &[&str] = &[];
 const FIRST: &[&str] = &[
     // Processes. Each drives its runs until this time.
     "CREATE TABLE IF NOT EXISTS flowcell_owners (id {id}, name {bytes} NOT NULL, until BIGINT NOT NULL) {table}",
-    // `top` is the top run above this one: its owner owns all runs of the tree. `owner` writes
-    // only while `epoch` is the one that it was given. Claims are counted until something is appended.
+    // `top` is the top run above this one: its owner owns all runs of the tree. `owner` writes only while `epoch` is
+    // the epoch of its claim. Claims are counted until the owner appends.
     "CREATE TABLE IF NOT EXISTS flowcell_runs (
         id {id},
         tenant {name} NOT NULL,
@@ -48,7 +48,7 @@ const FIRST: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS flowcell_work ON flowcell_runs (tenant, depth, standing, due)",
     "CREATE INDEX IF NOT EXISTS flowcell_latest ON flowcell_runs (tenant, depth, created)",
     "CREATE INDEX IF NOT EXISTS flowcell_owned ON flowcell_runs (owner)",
-    // Facts, as many as one decision had. The checksum covers the row and the checksum of the row before.
+    // The facts of one decision. The checksum covers the row and the checksum of the previous row.
     "CREATE TABLE IF NOT EXISTS flowcell_units (
         run BIGINT NOT NULL,
         first_seq BIGINT NOT NULL,
@@ -159,7 +159,7 @@ pub(super) async fn version(connection: &mut Connection) -> Result<Option<u64>, 
     found.map(|row| row.number(0)).transpose()
 }
 
-/// Applies the missing migrations. If several processes start together, one does it and the others wait.
+/// Applies the missing migrations. If several processes start together, one applies them and the others wait.
 pub(super) async fn migrate(connection: &mut Connection) -> Result<(), OpenSharedStoreError> {
     let alone =
         connection.dialect().pick("SELECT GET_LOCK('flowcell migrate', 60)", "SELECT pg_advisory_lock(7165065861)");

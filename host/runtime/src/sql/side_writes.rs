@@ -1,4 +1,4 @@
-//! The writes of a commit beside units: state, sessions, messages that were taken in, the cache, and removals.
+//! The writes of a commit beside units: state, sessions, answered messages, the cache, and removals.
 
 use super::{
     Shared, cache,
@@ -42,5 +42,5 @@ pub(super) async fn write(
     connection.run(&sql, args![shared.claims.owner()].into_iter().chain(released).collect()).await.map(drop)
 }
 
-/// The outcome of a message that a run has taken in.
+/// The outcome of a message that a run has accepted.
 const TAKEN: &str = "{\"Ok\":null}";

@@ -1,4 +1,4 @@
-//! Errors of statements, by the possible reaction of the caller.
+//! Errors of statements, grouped by the possible reactions of the caller.
 
 use sqlx::mysql::MySqlDatabaseError;
 
@@ -11,17 +11,17 @@ const INDEX_EXISTS: u16 = 1061;
 /// The reason why a statement failed.
 #[derive(Debug)]
 pub(super) enum SqlError {
-    /// The connection is gone. The statement may have been executed.
+    /// The connection is lost. The statement may have been executed.
     Lost(String),
     /// The statement was not executed, and may succeed later.
     Passing(String),
     /// The statement was not executed, and cannot succeed.
     Lasting(String),
-    /// The statement was not executed, as a row with the same key exists.
+    /// The statement was not executed, because a row with the same key exists.
     DuplicateRow(String),
-    /// The statement was not executed, as an index with the same name exists.
+    /// The statement was not executed, because an index with the same name exists.
     DuplicateIndex(String),
-    /// The statement was not executed, as remembered data is out of date.
+    /// The statement was not executed, because remembered data is out of date.
     Again,
 }
 
@@ -49,7 +49,7 @@ impl SqlError {
         let text = error.to_string();
         match error {
             sqlx::Error::Database(refused) => {
-                // MySQL has its own number beside the class.
+                // MySQL has its own error number beside the class.
                 let number = refused.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
                 let code = number.map(|number| number.to_string()).or(refused.code().map(Into::into));
                 let code = code.unwrap_or_default();

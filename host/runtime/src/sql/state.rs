@@ -1,4 +1,4 @@
-//! State of flows.
+//! The state of flows in a shared store.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -87,7 +87,7 @@ async fn read(connection: &mut Connection, tenant: &Tenant, flow: &str, key: &st
 }
 
 impl SharedStore {
-    /// Returns a value as this process sees it: a staged one, or the durable one.
+    /// Returns a value in the view of this process: a staged one, or the durable one.
     fn visible_state(&self, tenant: &Tenant, flow: &Arc<str>, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
         let key = (tenant.clone(), flow.clone(), key.to_owned());
         if let Some(found) = self.shared.visible().state.get(&key) {

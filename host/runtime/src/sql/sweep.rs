@@ -1,7 +1,7 @@
 //! The sweep: the removal of runs, and of blobs that nothing names.
 //!
-//! A sweep searches all stored texts for hashes, as in the embedded store. Other processes may be about to name the blobs
-//! that they have put, so it spares recent ones.
+//! A sweep searches all stored texts for hashes, as in the embedded store. Other processes may be about to name the
+//! blobs that they have put, so the sweep spares recent ones.
 
 use std::collections::HashMap;
 
@@ -25,8 +25,8 @@ impl Sweep for SharedStore {
     }
 }
 
-/// Removes the units of a run and of the runs below it, unless another process drives it. The row of the run itself stays as
-/// a tombstone, so that its id is not used again.
+/// Removes the units of a run and of the runs below it, unless another process drives it. The row of the run itself
+/// stays as a tombstone, so that no run reuses its id.
 pub(super) async fn forget(
     shared: &Shared,
     connection: &mut Connection,
@@ -50,11 +50,11 @@ pub(super) async fn forget(
     connection.run(tombstone, args!["", id]).await.map(drop)
 }
 
-/// The time for which the outcome of a message is kept, so that a repeated one is recognised, in milliseconds.
+/// The time for which the store keeps the outcome of a message to recognise repeated messages, in milliseconds.
 const KEPT_MS: u64 = 24 * 3_600 * 1_000;
-/// The number of rows of one read.
+/// The maximum number of rows of one read.
 const PAGE: u64 = 200;
-/// The number of blobs that one statement removes.
+/// The maximum number of blobs that one statement removes.
 const REMOVED: usize = 200;
 
 /// Removes the blobs of a tenant that no text names, except the spared ones.
@@ -140,7 +140,7 @@ async fn look_at_steps(
     }
 }
 
-/// Uploaded files.
+/// Marks the blobs of uploaded files as named.
 async fn look_at_files(
     connection: &mut Connection,
     tenant: &Tenant,
@@ -181,7 +181,7 @@ async fn look_at_state(
     }
 }
 
-/// Removes blobs that no process has put meanwhile.
+/// Removes blobs, except those that a process has put again meanwhile.
 async fn remove(
     connection: &mut Connection,
     tenant: &Tenant,
@@ -211,7 +211,7 @@ async fn remove(
     Ok(swept)
 }
 
-/// Removes old messages that have an outcome, as their senders do not repeat them any more.
+/// Removes old messages that have an outcome, because their senders no longer repeat them.
 pub(super) async fn old_messages(connection: &mut Connection) -> Result<(), SqlError> {
     let old = "DELETE FROM flowcell_inbox WHERE outcome IS NOT NULL AND put_at < {now} - ?";
     connection.run(old, args![KEPT_MS]).await.map(drop)

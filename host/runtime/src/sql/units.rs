@@ -1,4 +1,4 @@
-//! Units: the journals of runs.
+//! The journals of runs in a shared store.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
     rows::{UnitPosition, UnitRow, damaged, removed},
 };
 
-/// The number of rows of one read.
+/// The maximum number of rows of one read.
 const PAGE: usize = 100;
 
 /// Returns the metadata of a run.

@@ -1,4 +1,4 @@
-//! Values of statements and rows.
+//! The values of statements and rows.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ pub(super) fn hash(run: &str) -> [u8; 32] {
     Sha256::digest(run.as_bytes()).into()
 }
 
-/// A value as JSON.
+/// Converts a value to JSON text.
 pub(super) fn text(value: &impl Serialize) -> Result<String, SqlError> {
     serde_json::to_string(value).map_err(unwritable)
 }
@@ -89,12 +89,12 @@ macro_rules! args {
 }
 pub(super) use args;
 
-/// Placeholders for `count` values.
+/// Returns placeholders for `count` values.
 pub(super) fn placeholders(count: usize) -> String {
     vec!["?"; count].join(", ")
 }
 
-/// The approximate size of a row, in bytes.
+/// Returns the approximate size of a row, in bytes.
 pub(super) fn size(row: &[Arg]) -> usize {
     row.iter().map(|arg| if let Arg::Bytes(Some(bytes)) = arg { bytes.len() } else { 8 }).sum()
 }

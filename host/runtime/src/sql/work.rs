@@ -21,7 +21,7 @@ const COLUMNS: &str = "id, run, flow, epoch, owner";
 pub(super) async fn claim(shared: &Shared, connection: &mut Connection, run: &Key) -> Result<Option<Grant>, SqlError> {
     let sql = "SELECT id, top FROM flowcell_runs WHERE tenant = ? AND hash = ?";
     let Some(row) = connection.row(sql, args![run.0.as_str(), hash(run.1.as_str())]).await? else {
-        // The run belongs to the process that writes its first unit.
+        // A run without a row belongs to the process that writes its first unit.
         shared.claims.claimed(run, run, None, 1, None);
         return Ok(Some(Grant { top: run.clone(), epoch: 1 }));
     };
@@ -44,8 +44,8 @@ pub(super) async fn claim(shared: &Shared, connection: &mut Connection, run: &Ke
     Ok(Some(note(shared, run, &top_run, &row)?))
 }
 
-/// Claims runs without a driver: active ones, and parked ones with a due timer, the longest waiting first. Skips rows that
-/// other processes are about to claim, without waiting.
+/// Claims runs without a driver: active ones, and parked ones with a due timer, the longest waiting first. Skips rows
+/// that other processes are about to claim, without waiting.
 pub(super) async fn take(
     shared: &Shared,
     connection: &mut Connection,
@@ -55,7 +55,7 @@ pub(super) async fn take(
 ) -> Result<Vec<(Key, Grant)>, SqlError> {
     let free = format!("tenant = ? AND depth = 0 AND (owner IS NULL OR owner NOT IN ({LIVE}))");
     let mut found = Vec::new();
-    // In the order of the index, so that no more rows are locked than are taken.
+    // The order follows the index, so that the statement locks no more rows than it takes.
     for (which, due) in [("standing = 'active' AND due IS NULL", false), ("standing = 'parked' AND due <= ?", true)] {
         let left = limit.saturating_sub(found.len()) as u64;
         let sql = format!(

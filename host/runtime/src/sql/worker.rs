@@ -1,4 +1,4 @@
-//! The way to the thread that talks to the server.
+//! The jobs for the thread that uses the server.
 
 use std::sync::{Arc, mpsc};
 
@@ -15,7 +15,7 @@ use crate::ports::StoreError;
 
 pub(super) type Job = Box<dyn FnOnce(Arc<Shared>) -> LocalBoxFuture<'static, ()> + Send>;
 
-/// The way to the store's thread.
+/// The sender of jobs to the store's thread.
 #[derive(Clone)]
 pub(super) struct Worker {
     jobs: jobs::UnboundedSender<Job>,
@@ -36,14 +36,14 @@ impl Worker {
         &self.shared
     }
 
-    /// Starts work on the store's thread.
+    /// Starts work on the store's thread, and returns a receiver of the result.
     pub(super) fn begin<T: Send + 'static>(
         &self,
         work: impl AsyncFnOnce(&Arc<Shared>) -> Result<T, SqlError> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, SqlError>> {
         let (told, answer) = oneshot::channel();
         let job: Job = Box::new(move |shared| {
-            // The caller may have gone.
+            // The caller may have disconnected.
             async move { _ = told.send(work(&shared).await) }.boxed_local()
         });
         // If the thread has ended, the receiver fails.

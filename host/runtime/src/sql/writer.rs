@@ -18,7 +18,7 @@ use crate::ports::{Entry, StoreError};
 
 /// The number of runs whose rows the writer remembers.
 const REMEMBERED: usize = 10_000;
-/// The first and the longest pause between two attempts.
+/// The first pause and the longest pause between two attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
 pub(super) struct Writer {
@@ -72,7 +72,7 @@ impl Writer {
                 }
                 Err(SqlError::Again) => self.rows.clear(),
                 Err(error) if error.may_pass() => {
-                    // Closing the store does not wait for a server that is gone.
+                    // Closing the store does not wait for an unreachable server.
                     if self.shared.queue.is_closed() && self.shared.claims.age() > self.shared.options.patience {
                         return self.fail(&error);
                     }
@@ -156,10 +156,10 @@ impl Writer {
         }
     }
 
-    /// Does work between two commits. Repeats it while the server is away.
+    /// Does work between two commits. Repeats it while the server is unreachable.
     async fn turn(&mut self, turn: Turn) {
         let shared = self.shared.clone();
-        // The caller may have gone.
+        // The caller may have disconnected.
         match turn {
             Turn::Claim(run, told) => {
                 let claimed = self.retry(async |connection| work::claim(&shared, connection, &run).await).await;

@@ -14,7 +14,7 @@ use crate::{
 /// The media type of values that are cut out of rows.
 pub(super) const MIME: &str = "application/json";
 
-/// Keeps the values that were cut out of a row, before the row.
+/// Stores the values that were cut out of a row, before the row.
 pub(super) fn keep_values(
     connection: &Connection,
     tenant: &Tenant,
@@ -23,7 +23,7 @@ pub(super) fn keep_values(
     row.blobs.iter().try_for_each(|(hash, text)| keep(connection, tenant, hash, MIME, text.as_bytes()))
 }
 
-/// Keeps bytes, if the tenant does not have them.
+/// Stores bytes, if the tenant does not have them.
 pub(super) fn keep(
     connection: &Connection,
     tenant: &Tenant,
@@ -31,7 +31,7 @@ pub(super) fn keep(
     mime: &str,
     bytes: &[u8],
 ) -> Result<(), rusqlite::Error> {
-    // A lookup is cheaper than the transfer of bytes that are there already.
+    // A lookup is cheaper than the transfer of bytes that already exist.
     let sql = "SELECT 1 FROM blobs WHERE tenant = ? AND hash = ?";
     if connection.prepare_cached(sql)?.exists(params![tenant.as_str(), hash])? {
         return Ok(());
@@ -47,8 +47,8 @@ fn read(connection: &Connection, tenant: &Tenant, hash: &str) -> Result<Option<V
     select.query_row(params![tenant.as_str(), hash], |row| row.get(0)).optional()
 }
 
-/// The values that were cut out of the rows of a tenant. It remembers the values that it has read, so that rows which are
-/// read together share them.
+/// Reads the values that were cut out of the rows of a tenant. It remembers the values that it has read, so rows that
+/// are read together share them.
 pub(super) struct CutOut<'a> {
     connection: &'a Connection,
     tenant: &'a Tenant,
@@ -88,7 +88,7 @@ impl Reader {
     }
 }
 
-/// A reader keeps no bytes that it is given.
+/// The blobs of a read-only store. Ignores new bytes.
 impl Blobs for Reader {
     fn put(&self, _: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
         blob_ref(&bytes, mime)

@@ -93,7 +93,7 @@ impl Whole for SqliteStore {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The process that has opened the store owns it.
+    /// Returns `false`, because the process that has opened the store owns it.
     fn is_in_use(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
@@ -132,7 +132,7 @@ impl SqliteStore {
         let file = path.to_str().ok_or_else(|| StoreError("the folder's name is not Unicode".into()))?;
         // SQLite accepts an empty file, and refuses any other.
         private::make_file(&path).map_err(unwritable)?;
-        // A concurrent write may be in the copy or not; later ones count the epoch up.
+        // The copy may or may not contain a concurrent write. Later writes increment the epoch.
         let copied = self.reader.0.lock().execute("VACUUM INTO ?", [file]).map(drop);
         self.writer.lock().epoch.copied();
         if copied.is_err() && path.metadata().is_ok_and(|file| file.len() == 0) {

@@ -1,7 +1,8 @@
-//! Documents of operators. A write commits beside the writer of journals, and delays it by no more than that commit.
+//! The documents of operators. A write commits beside the writer of journals, and delays it by no more than that
+//! commit.
 //!
-//! Only the owner of the store writes, so it remembers the documents that it has read until its own next write: every
-//! request looks up its token and the policy of its tenant.
+//! Only the owner of the store writes, so it remembers the documents that it has read until its own next write. This
+//! helps because every request looks up its token and the policy of its tenant.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use crate::ports::{Document, DocumentStore, StoreError};
 /// The maximum number of remembered documents. Lookups of missing ones, such as unknown tokens, fill it.
 const REMEMBERED: usize = 4_096;
 
-/// Tenant, kind and key.
+/// Tenant, kind and key of a document.
 type Key = (Tenant, String, String);
 
 /// The documents that the owner of the store has read.
@@ -26,7 +27,7 @@ pub(super) struct Remembered(Mutex<Memory>);
 struct Memory {
     /// The number of writes.
     writes: u64,
-    /// Documents by their keys; missing ones too.
+    /// Documents by their keys, including missing ones.
     known: HashMap<Key, Option<Document>>,
 }
 
@@ -46,18 +47,18 @@ impl Remembered {
         };
         let found = read()?;
         let mut memory = self.0.lock();
-        // A read beside a write may return the version before.
+        // A read beside a write may return the previous version.
         if memory.writes == writes {
             if memory.known.len() >= REMEMBERED {
                 memory.known.clear();
             }
-            // Other threads may have read it too: the first answer counts until the next write.
+            // Other threads may also have read it: the first answer counts until the next write.
             return Ok(memory.known.entry(key).or_insert(found).clone());
         }
         Ok(found)
     }
 
-    /// Forgets all documents, as a write has happened or may have.
+    /// Forgets all documents, because a write has happened or may have happened.
     pub(super) fn forget(&self) {
         let mut memory = self.0.lock();
         memory.writes += 1;

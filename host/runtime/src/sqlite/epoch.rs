@@ -1,7 +1,8 @@
 //! The epoch: detects a database that was restored from an older copy, whose runs have done more than it records.
 //!
-//! A number counts up while the store is written. It is in the database and, written after that, in a file beside it. So a
-//! database with a smaller number than the file is an older copy. After a crash the file may be behind, which is harmless.
+//! While the store is written, a number counts up. It is in the database and then also in a file beside it. So a
+//! database with a smaller number than the file is an older copy. After a crash the file may be behind, which is
+//! harmless.
 
 use std::{
     fs,
@@ -23,20 +24,21 @@ use crate::{
 
 /// The file beside the database.
 const FILE: &str = "epoch";
-/// The interval at which the number counts up while the store is written: older copies are detected.
+/// The minimum time between two increments. A copy older than this is detected.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// The number, and the time at which it counts up.
+/// The number, and the time of its next increment.
 pub(super) struct Epoch {
     number: u64,
     file: PathBuf,
     due: Option<Instant>,
-    /// The number of runs that were parked, as the database was restored.
+    /// The number of runs that were parked, because the database was restored.
     pub(super) held: usize,
 }
 
 impl Epoch {
-    /// Checks whether the database was restored from an older copy. If so, parks its runs, and resets the progress of triggers.
+    /// Checks whether the database was restored from an older copy. If so, parks its runs, and resets the progress of
+    /// triggers.
     pub(super) fn open(connection: &mut Connection, folder: &Path) -> Result<Epoch, rusqlite::Error> {
         let number: u64 = connection.query_row("SELECT number FROM epoch", [], |row| row.get(0))?;
         let file = folder.join(FILE);
@@ -54,7 +56,7 @@ impl Epoch {
         Ok(epoch)
     }
 
-    /// Counts up within a commit, if it is time. Returns whether it did.
+    /// Increments the number within a commit, if it is due. Returns whether it did.
     pub(super) fn pass(&mut self, connection: &Connection) -> Result<bool, rusqlite::Error> {
         let is_due = self.due.is_none_or(|due| Instant::now() >= due);
         if is_due {
@@ -68,17 +70,17 @@ impl Epoch {
         Ok(())
     }
 
-    /// The number is durable in the database.
+    /// Notes that the number is durable in the database, and writes it to the file.
     pub(super) fn counted(&mut self) {
         self.number += 1;
         self.due = Some(Instant::now() + EVERY);
-        // Without the file an older copy goes undetected; nothing else depends on it.
+        // Without the file, the next process does not detect an older copy. Nothing else depends on the file.
         if let Err(error) = private::write(&self.file, &format!("{}\n", self.number)) {
             tracing::warn!("cannot write {}: {error}", self.file.display());
         }
     }
 
-    /// Notes a copy of the database: the next write counts up.
+    /// Notes a copy of the database: the next write increments the number.
     pub(super) fn copied(&mut self) {
         self.due = None;
     }

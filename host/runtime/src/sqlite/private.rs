@@ -1,4 +1,4 @@
-//! Files and folders with access for their owner alone.
+//! Files and folders that only their owner may access.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,7 +13,7 @@ const FILE_MODE: u32 = 0o600;
 #[cfg(unix)]
 const FOLDER_MODE: u32 = 0o700;
 
-/// Creates a folder. An existing one keeps its mode, as its owner may share it on purpose.
+/// Creates a folder. An existing one keeps its mode, because its owner may share it on purpose.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -30,7 +30,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates an empty file. An existing one stays unchanged.
+/// Creates an empty file. An existing file stays unchanged.
 pub(super) fn make_file(file: &Path) -> io::Result<()> {
     match options().write(true).create_new(true).open(file) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),

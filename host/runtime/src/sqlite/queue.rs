@@ -40,7 +40,8 @@ impl Queued for Item {
         if let Item::Entry(entry) = self { entry.unit.facts.len() } else { 0 }
     }
 
-    /// A driver forces its entries itself, as it may write them on its own thread.
+    /// Returns whether a caller waits for the item. For entries it is false: a driver forces them itself, because it
+    /// may write them on its own thread.
     fn is_awaited(&self) -> bool {
         matches!(self, Item::Sweep { .. } | Item::Settle(_))
     }

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::{FILE, OpenStoreError, own, schema};
 use crate::ports::StoreError;
 
-/// Reads a store of this process or of another one. It shows the durable prefix.
+/// Reads a store of this process or of another one. Shows the durable prefix.
 pub struct Reader(pub(super) Mutex<Connection>);
 
 impl From<rusqlite::Error> for StoreError {
@@ -18,8 +18,8 @@ impl From<rusqlite::Error> for StoreError {
 }
 
 impl Reader {
-    /// Opens the store in a folder for reading, beside its owner if it has one. It upgrades a store of an older version first,
-    /// which fails while another process owns it.
+    /// Opens the store in a folder for reading, beside its owner if it has one. If an older version wrote the store,
+    /// upgrades it first, which fails while another process owns it.
     pub fn open(folder: &Path) -> Result<Reader, OpenStoreError> {
         let file = folder.join(FILE);
         if !file.exists() {

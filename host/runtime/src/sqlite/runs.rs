@@ -1,4 +1,4 @@
-//! Runs: their rows, and lists of them.
+//! The rows of runs, and lists of them.
 
 use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};

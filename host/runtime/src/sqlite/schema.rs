@@ -4,12 +4,12 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-/// Says that the file is a store of Flowcell ("Flow").
+/// The application id that marks the file as a store of Flowcell ("Flow").
 const APPLICATION: u32 = 0x466c_6f77;
-/// Older versions lost data when a checkpoint met a reset of the log.
+/// The first sufficient version of SQLite. Older versions lost data when a checkpoint met a reset of the log.
 const LEAST_SQLITE: i32 = 3_051_003;
 
-/// Statements that a connection keeps prepared. This includes all statements of the store.
+/// The number of statements that a connection keeps prepared. All statements of the store fit.
 const STATEMENTS: usize = 128;
 
 /// The version that this program writes: the number of migrations.
@@ -214,8 +214,8 @@ INSERT INTO noted SELECT coalesce(max(place), 0) FROM units;
 pub(super) fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
     assert!(rusqlite::version_number() >= LEAST_SQLITE, "this version of SQLite is too old for a journal");
     let connection = Connection::open(file)?;
-    // SQLite reports a refusal of the disk after the row with the result. Without reading on, the store would stay in
-    // another mode.
+    // SQLite reports a refusal of the disk after the row with the result. Without a further read, the store would
+    // stay in another mode.
     let mut mode = String::new();
     connection.pragma(None, "journal_mode", "wal", |row| row.get(0).map(|now| mode = now))?;
     if mode != "wal" {
@@ -242,7 +242,7 @@ fn ready(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(std::time::Duration::from_secs(5))
 }
 
-/// Makes an older file a newer one. Answers the version that the file has now.
+/// Upgrades an older file to the present version. Returns the version of the file after that.
 pub(super) fn migrate(connection: &mut Connection) -> Result<u32, rusqlite::Error> {
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
@@ -261,7 +261,8 @@ mod tests {
 
     use super::*;
 
-    /// A file of the tenth version: two runs whose units are not adjacent, and one that has lost its end.
+    /// The test uses a file of the tenth version: two runs whose units are not adjacent, and one that has lost its
+    /// end.
     #[test]
     fn units_move_into_the_order_of_the_commits_with_what_was_lost_of_them() {
         let mut connection = Connection::open_in_memory().unwrap();

@@ -1,4 +1,4 @@
-//! State of flows.
+//! The state of flows in the embedded store.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     rows::cut::ExternalizedRow,
 };
 
-/// Tenant, flow and key.
+/// Tenant, flow and key of a value.
 pub(super) type StateKey = (Tenant, String, String);
 
 /// Writes the state of an entry.
@@ -65,7 +65,7 @@ impl Reader {
 }
 
 impl SqliteStore {
-    /// Returns a value as this process sees it: a staged one, or the durable one.
+    /// Returns a value in the view of this process: a staged one, or the durable one.
     fn visible_state(
         &self,
         visible: &Visible,
@@ -77,7 +77,7 @@ impl SqliteStore {
             Some(found) => Ok(Some(found.clone())),
             None => self.reader.state(tenant, flow, key).map_err(|error| match error {
                 ReadError::Value(error) => error,
-                // The facts are on a disk that cannot be read: no run may continue or fail as if they were known.
+                // The process cannot read the facts on the disk. No run may continue or fail as if they were known.
                 ReadError::Database(error) => {
                     let error = StoreError(format!("it cannot be read: {error}").into());
                     (self.on_failure)(&error);

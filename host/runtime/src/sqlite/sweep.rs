@@ -25,7 +25,7 @@ impl Sweep for SqliteStore {
         self.queue.push(Item::Forget { tenant: tenant.clone(), run: run.clone() });
     }
 
-    /// Spares the blobs that this process has put in the last [`SPARED_MS`], as it may be about to name them.
+    /// Spares the blobs that this process has put in the last [`SPARED_MS`], because it may be about to name them.
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
         let (told, answer) = mpsc::channel();
         self.queue.push(Item::Sweep { tenant: tenant.clone(), told });
@@ -33,8 +33,8 @@ impl Sweep for SqliteStore {
     }
 }
 
-/// Removes the units of a run and of the runs below it. The row of the run itself stays as a tombstone, so that its id is
-/// not used again.
+/// Removes the units of a run and of the runs below it. The row of the run itself stays as a tombstone, so that no
+/// run reuses its id.
 pub(super) fn forget(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<(), rusqlite::Error> {
     let below = "WITH RECURSIVE below (run) AS (VALUES (?2)
         UNION SELECT runs.run FROM runs JOIN below ON runs.parent = below.run WHERE runs.tenant = ?1)";
@@ -56,7 +56,7 @@ const TEXTS: [&str; 5] = [
     "SELECT body, cuts FROM units JOIN runs ON runs.id = units.run WHERE runs.tenant = ?",
     "SELECT value, cuts FROM state WHERE tenant = ?",
     "SELECT args, output FROM flow_states WHERE tenant = ?",
-    // Uploaded files.
+    // The records of uploaded files.
     "SELECT value FROM registry WHERE tenant = ? AND kind = 'file'",
 ];
 
@@ -81,7 +81,7 @@ pub(super) fn sweep(
     Ok(Swept { blobs: unnamed.len() as u64, bytes: unnamed.values().sum() })
 }
 
-/// The blobs of a tenant with their sizes.
+/// Returns the blobs of a tenant with their sizes.
 fn sizes(connection: &Connection, tenant: &Tenant) -> Result<HashMap<String, u64>, rusqlite::Error> {
     let mut select = connection.prepare("SELECT hash, length(bytes) FROM blobs WHERE tenant = ?")?;
     select.query_map([tenant.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
@@ -112,7 +112,7 @@ fn look_through(
 pub(super) struct Recent {
     since: Instant,
     latest: HashSet<(Tenant, Arc<str>)>,
-    /// The blobs of the period before.
+    /// The blobs of the previous period.
     before: HashSet<(Tenant, Arc<str>)>,
 }
 

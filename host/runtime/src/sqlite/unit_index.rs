@@ -1,11 +1,11 @@
 //! The index of units by run.
 //!
-//! The table of units has the order of the commits, over all runs, so that a commit writes few pages. Indexing each unit at
-//! once would cost as many pages as the commit has runs, so the store indexes [`AT_A_TIME`] units together. Units that are
-//! not indexed yet are the last of the table, and a reader scans them.
+//! The table of units has the order of the commits, over all runs, so that a commit writes few pages. Indexing each
+//! unit at once would cost as many pages as the commit has runs, so the store indexes [`AT_A_TIME`] units together.
+//! Units that are not indexed yet are the last of the table, and a reader scans them.
 //!
-//! A journal without its end is detected by the index, and by the run's row once the run has parked or ended. For an active
-//! run, missing units that were not indexed go undetected.
+//! The index detects a journal without its end, and so does the run's row after the run has parked or ended. For an
+//! active run, missing units that were not indexed are not detected.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -18,11 +18,11 @@ pub(super) const AT_A_TIME: i64 = 128;
 pub(super) struct Late {
     pub(super) place: i64,
     pub(super) first_seq: u64,
-    /// The position after it.
+    /// The position after the unit.
     after: UnitPosition,
 }
 
-/// Indexes the last units if it is time, after a unit was appended.
+/// Indexes the last units after a unit was appended, if enough of them are not indexed.
 pub(super) fn appended(connection: &Connection, place: i64) -> Result<(), rusqlite::Error> {
     if place % AT_A_TIME != 0 {
         return Ok(());

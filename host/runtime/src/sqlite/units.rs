@@ -1,4 +1,4 @@
-//! Units: the journals of runs.
+//! The journals of runs in the embedded store.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) struct Row {
     pub(super) tail: u32,
 }
 
-/// Units of a run that become one row, as they were decided in the same millisecond and are committed together.
+/// Units of a run that become one row, because they were decided in the same millisecond and are committed together.
 pub(super) struct OpenUnit {
     pub(super) first_seq: u64,
     pub(super) facts: u64,
@@ -94,7 +94,7 @@ pub(super) fn unwritable(error: serde_json::Error) -> rusqlite::Error {
     rusqlite::Error::ToSqlConversionFailure(error.into())
 }
 
-/// The columns that a unit is read from.
+/// The columns of a unit, in the order of [`unit_row`].
 const COLUMNS: &str = "units.first_seq, facts, ts, body, cuts, checksum";
 
 /// Reads the row of a unit.
@@ -134,8 +134,8 @@ impl Page<'_> {
     }
 }
 
-/// Returns the row of a run, and the least number of the next fact if no unit was lost: from the end of the journal when the
-/// run parked or ended, and from the units that the index has.
+/// Returns the row of a run, and the least number of the next fact if no unit was lost. The number comes from the end
+/// of the journal when the run parked or ended, and from the units in the index.
 fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(i64, u64)>, StoreError> {
     let sql =
         "SELECT id, max(next_seq, (SELECT coalesce(max(first_seq) + 1, 0) FROM places WHERE places.run = runs.id))
@@ -178,7 +178,7 @@ impl Journal for Reader {
 
     fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
         let mut connection = self.0.lock();
-        // Rows and blobs as they were at one time, regardless of concurrent removals.
+        // The transaction reads rows and blobs as of one time, regardless of concurrent removals.
         let transaction = connection.transaction()?;
         let Some((id, least)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
         let late = unit_index::late(&transaction, id)?;

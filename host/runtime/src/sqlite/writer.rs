@@ -90,14 +90,14 @@ impl Writer {
         if self.rows.of.len() > REMEMBERED {
             self.rows.of.clear();
         }
-        // Prepared like all other statements: parsing these for each commit takes longer than appending a unit.
+        // The statement is prepared like all others: parsing it for each commit takes longer than appending a unit.
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute(())?;
         let written = self.write_items(items).and_then(|written| {
             self.connection.prepare_cached("COMMIT")?.execute(())?;
             Ok(written)
         });
         if written.is_err() {
-            // It fails if SQLite has rolled back already.
+            // The rollback fails if SQLite has already rolled back.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         let (swept, counts) = written?;
@@ -119,7 +119,7 @@ impl Writer {
             match item {
                 Item::Sweep { tenant, .. } => {
                     self.visible.lock().recent.age(Instant::now());
-                    // Blobs that are put meanwhile are written after this.
+                    // The writer writes later blobs after this sweep.
                     let spared = |hash: &str| self.visible.lock().recent.has(tenant, hash);
                     swept.push(sweep(connection, tenant, spared)?);
                 }
@@ -156,7 +156,7 @@ impl Writer {
         for item in items {
             match item {
                 Item::Entry(entry) => entry.durable.advance(entry.unit.next_seq()),
-                // The caller may have gone.
+                // The caller may have disconnected.
                 Item::Sweep { told, .. } => _ = swept.next().map(|swept| told.send(swept)),
                 Item::Settle(told) => _ = told.send(()),
                 Item::Blob { .. } | Item::Forget { .. } => {}

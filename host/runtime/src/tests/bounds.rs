@@ -33,7 +33,7 @@ fn runs_of_a_world_with_a_budget_end_when_it_is_used_up() {
     }
 }
 
-/// A run with one running attempt, and a function that gives it more input.
+/// Returns a run with one running attempt, and a function that gives it more input.
 fn begun() -> (RunState, TaskKey, impl FnMut(&mut RunState, Input) -> Result<(), HubError>) {
     let scripted = lower(&chain(vec![Plan::Hang]), FlowPolicy::default());
     let mut state = RunState::new(Arc::new(scripted.graph), FlowPolicy::default());
@@ -47,7 +47,7 @@ fn begun() -> (RunState, TaskKey, impl FnMut(&mut RunState, Input) -> Result<(),
     (state, task.unwrap(), bring)
 }
 
-/// As much as may be sent at a time, with a name of one letter.
+/// Returns the largest value that a caller may send at a time, with a name of one letter.
 fn large() -> Value {
     Value::from(Json::from("x".repeat(MAX_REQUEST_BYTES - 3)))
 }

@@ -1,4 +1,4 @@
-//! Runs that call runs: they wait for places, and end when there will be none.
+//! Runs that call runs wait for live permits, and end when there will be none.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{FlowRunner, LiveRuns, Pinned, RunOptions, RunResult, RunStatus, ports::Pin};
 
-/// A run that calls a flow so many times at once, with a limit of live runs.
+/// Returns a run that calls a flow this many times at once, with a limit of live runs.
 fn calls(times: usize, child: &PlannedBody, most: u32, options: RunOptions) -> (FlowRunner, Arc<LiveRuns>) {
     let plans = (0..times).map(|_| Planned::new(Plan::Call("child"))).collect();
     let scripted = lower(&PlannedBody { nodes: plans, edges: vec![] }, FlowPolicy::default());
@@ -42,7 +42,7 @@ fn more_children_than_there_are_places_take_turns() {
 #[test]
 fn a_child_that_can_get_no_place_fails() {
     assert_eq!(run(2, &chain(vec![Plan::Done]), 1).status, RunStatus::Failed);
-    // Those that have places wait for a person, and would keep the others waiting.
+    // The runs with permits wait for a person, and would keep the others waiting.
     assert_eq!(run(3, &chain(vec![Plan::Ask]), 3).status, RunStatus::Failed);
     assert_eq!(run(3, &chain(vec![Plan::Ask]), 4).status, RunStatus::Parked);
 }

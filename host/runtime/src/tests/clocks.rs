@@ -26,7 +26,7 @@ const BEGIN: u64 = 2 * YEARS as u64;
 const LONGEST: u64 = 1_000 * YEARS as u64;
 
 /// A clock whose error changes from one look to the next. The last error is repeated. If the clock swings, each look
-/// has one of the errors, in an order without a period, so that the number of a driver's looks does not matter.
+/// has one of the errors, in an order without a period. So the number of a driver's looks does not matter.
 struct Jumping {
     true_time: VirtualTimers,
     wrong: Vec<i64>,
@@ -43,7 +43,7 @@ impl Timers for Jumping {
         self.true_time.now().saturating_add_signed(wrong)
     }
 
-    /// The time comes at which the clock shows this, if only for one look; some time passes in any case.
+    /// Waits until the clock shows this time at one look. Some time passes in any case.
     fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
         let missing = due.saturating_sub(self.now()).max(HOUR as u64 / 4);
         self.true_time.wait(self.true_time.now() + missing)

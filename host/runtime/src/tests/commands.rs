@@ -8,7 +8,8 @@ use crate::{
     question::QuestionRef,
 };
 
-/// A command, its form at the control socket, that of front ends, and that in the inbox of a shared store.
+/// Returns each command with its form at the control socket, that of front ends, and that in the inbox of a shared
+/// store.
 fn table() -> Vec<(RunCommand, &'static str, Option<&'static str>, &'static str)> {
     let answer = || Json::object([("content", Json::from("yes"))]);
     let text = || Json::from("x").into();

@@ -1,5 +1,5 @@
-//! Random graphs, with a power failure after a given number of appends. Everything that was seen outside stays true,
-//! every outcome is recorded once, and the run ends as the naive reference says.
+//! Random graphs, with a power failure after a given number of appends. Every earlier observation from outside stays
+//! true, every outcome is recorded once, and the run ends as the naive reference says.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -29,7 +29,7 @@ use crate::{
     publish::Projector,
 };
 
-/// Runs a test run crashes, times `FLOWCELL_TEST_SCALE`.
+/// Number of runs that a test run crashes, times `FLOWCELL_TEST_SCALE`.
 const RUNS: u32 = 100_000;
 
 /// Nodes that follow their plans, and record that they ran.
@@ -126,7 +126,7 @@ impl Story {
         Arc::new(world)
     }
 
-    /// One life of the process. It does the same as the command line when the same command is given again.
+    /// Runs one life of the process, as the command line does when a user repeats the same command.
     fn live(&mut self, fails_after: u64) -> Option<RunResult> {
         self.lives += 1;
         let world = self.world();
@@ -136,7 +136,7 @@ impl Story {
             run_id: Some("run-1".into()),
             channels: vec![self.witness.clone()],
             answers: nodes.map(|node| (node.id.to_string(), yes.clone())).collect(),
-            // The random graphs are not to blame for the deaths of the process.
+            // The random graphs do not cause the deaths of the process.
             by_hand: true,
             without_events: true,
             ..RunOptions::default()
@@ -147,7 +147,7 @@ impl Story {
         self.powered(runner.run())
     }
 
-    /// The result of a future, if the power does not fail.
+    /// Returns the result of a future, if the power does not fail.
     fn powered<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         let disk = self.disk.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -160,7 +160,7 @@ impl Story {
         })
     }
 
-    /// A person checks outside whether the calls with an unknown end happened.
+    /// Decides like a person who checks outside whether the calls with an unknown end happened.
     fn decide(&self, waiting: &[Waiting]) {
         for waiting in waiting {
             let Waiting::Decision { address, reason } = waiting else { continue };
@@ -177,7 +177,7 @@ impl Story {
         }
     }
 
-    /// People allow calls, and write to agent runs. A person who is not sure about a message sends it again.
+    /// Allows calls and writes to agent runs, like people. A person who is not sure about a message sends it again.
     fn attend(&self, waiting: &[Waiting]) {
         for waiting in waiting {
             let requests = match waiting {
@@ -203,7 +203,7 @@ impl Story {
         }
     }
 
-    /// The key of a call.
+    /// Returns the key of a call.
     fn key(&self, address: &str, attempt: u32, call: u32) -> String {
         let run = self.run_of(address);
         let units = self.disk.runs().into_iter().find(|(other, _)| *other == run).unwrap().1;
@@ -277,7 +277,7 @@ impl Story {
         events
     }
 
-    /// The shown inputs of ended attempts are those that the attempts got, in all lives.
+    /// Checks that the shown inputs of ended attempts are the inputs that the attempts got, in all lives.
     fn check_inputs(&self) {
         for (run, units) in self.disk.runs() {
             let graph = self.graphs[if run.as_str() == "run-1" { "planned" } else { "child" }].clone();
@@ -292,7 +292,7 @@ impl Story {
                         let (input, _) = rendered.parts.ok().unwrap();
                         assert_eq!(Some(input.text()), self.workers.given.lock().unwrap().get(&of).map(String::as_str));
                     }
-                    // It ended before it was begun again in that life.
+                    // The attempt ended before that life began it again.
                     InputDigest::NotRecorded if was_in_doubt => {}
                     other => panic!("{of:?} {}: {other:?}", visited.status),
                 }
@@ -302,7 +302,7 @@ impl Story {
         }
     }
 
-    /// No attempt is made again whose outcome was durable.
+    /// Returns the attempts whose outcome was durable: none of them may be made again.
     fn finished(&self) -> BTreeSet<(RunId, String, String, u32)> {
         let mut finished = BTreeSet::new();
         for (run, units) in self.disk.runs() {
@@ -317,7 +317,7 @@ impl Story {
         finished
     }
 
-    /// Number of successes of the counting tasks.
+    /// Returns the number of successes of the counting tasks.
     fn counted(&self, flow: &str) -> u64 {
         let counts = |fact: &&Fact| match fact {
             Fact::TaskSucceeded { task, .. } => self.workers.plans[flow][task.node.0 as usize] == Plan::Count,
@@ -330,7 +330,7 @@ impl Story {
     }
 }
 
-/// Units as another process reads them: written as text, and read again.
+/// Units in the form that another process reads: written as text, and read again.
 struct AsText(Vec<Arc<Unit>>);
 
 impl Journal for AsText {
@@ -376,7 +376,7 @@ fn child() -> PlannedBody {
     PlannedBody { nodes, edges: vec![(0, 1, flowcell_flow::graph::On::Success)] }
 }
 
-/// Some of the nodes ask, count, or call a flow.
+/// Makes some of the nodes ask, count, or call a flow.
 fn season(flow: &mut PlannedBody, dice: &mut Counter) {
     for planned in &mut flow.nodes {
         if planned.plan == Plan::Done {
@@ -418,7 +418,7 @@ fn tell(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
             story.decide(&result.waiting);
             continue;
         }
-        // It costs as much as the rest.
+        // This check costs as much as the rest.
         if seed.is_multiple_of(8) {
             story.check_inputs();
         }
@@ -464,7 +464,7 @@ proptest! {
     }
 }
 
-/// The checks notice a disk that loses forced data.
+/// The checks detect a disk that loses forced data.
 #[test]
 fn r4_a_disk_that_lies_is_noticed() {
     let noticed = (0..200).filter(|seed| {

@@ -15,7 +15,7 @@ use crate::{
     ports::{Entry, Journal, Record, StageError, Staged, StateStore, StoreError, Unit},
 };
 
-/// Journal and state that outlive a process, as far as they were durable when it ended.
+/// Journal and state that outlive a process, as far as they were durable when the process ended.
 pub(super) struct Disk(Mutex<Platters>);
 
 type States = HashMap<(String, String), (Value, u64)>;
@@ -25,7 +25,7 @@ struct Platters {
     durable_state: States,
     /// The data that the living process sees.
     state: States,
-    /// Appended and not durable.
+    /// Entries that were appended and are not durable.
     pending: VecDeque<Entry>,
     /// Number of entries that a caller waits for.
     forced: usize,
@@ -34,7 +34,7 @@ struct Platters {
     fails_at: u64,
     dice: Counter,
     waker: Option<Waker>,
-    /// A disk that loses forced data, to check that the tests notice.
+    /// True for a disk that loses forced data, to check that the tests detect it.
     pub(super) lies: bool,
 }
 
@@ -58,14 +58,14 @@ impl Disk {
         self.0.lock().unwrap()
     }
 
-    /// The power is back, and fails again after so many appends.
+    /// Restores the power, which fails again after this number of appends.
     pub(super) fn power(&self, fails_after: u64) {
         let mut disk = self.lock();
         disk.fails_at = disk.appends.saturating_add(fails_after);
     }
 
-    /// Writes the entries that a caller waits for, sooner or later. Ready when the power fails: then the entries that
-    /// were not forced are lost from some point on.
+    /// Writes the entries that a caller waits for, sooner or later. Becomes ready when the power fails. The entries
+    /// that were not forced are then lost from some point on.
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut disk = self.lock();
         disk.waker = Some(context.waker().clone());

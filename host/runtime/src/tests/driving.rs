@@ -113,7 +113,7 @@ fn run(main: &PlannedBody, options: RunOptions) -> RunResult {
     block(start(main, None, FlowPolicy::default(), options).run())
 }
 
-/// Events as lines: time, type and subject, without the events of readiness.
+/// Returns the events as lines: time, type and subject, without the events of readiness.
 fn told(result: &RunResult) -> Vec<String> {
     let boring = ["task:ready", "task:woken", "task:due", "phase:start", "phase:complete", "phase:failed"];
     let interesting = result.events.iter().filter(|event| !boring.contains(&event.kind));
@@ -335,7 +335,8 @@ fn a_run_with_too_large_events_is_ended() {
     assert!(state.events < 200, "{}", state.events);
 }
 
-/// A list of ten million items is never unfolded: few passes are live at a time, and the run ends at its limit of events.
+/// A list of ten million items is never unfolded. Few passes are live at a time, and the run ends at its limit of
+/// events.
 #[test]
 fn y9_a_fan_out_over_ten_million_items_ends_and_stays_small() {
     const CONCURRENCY: u32 = 8;
@@ -350,12 +351,12 @@ fn y9_a_fan_out_over_ten_million_items_ends_and_stays_small() {
     assert!(scopes <= CONCURRENCY as usize + 1 && queue <= CONCURRENCY as usize, "{scopes} scopes, {queue} queued");
 }
 
-/// A run that meets a limit, and the failure that ends it.
+/// Returns a run that meets a limit, and the failure that ends it.
 fn ended_by(limit: impl FnOnce(&mut RunState)) -> (RunState, flowcell_contract::Failure) {
     ended_with(100, 1, limit, |_| {})
 }
 
-/// A run over this many items that meets a limit. `look` sees it after each answer.
+/// Returns a run over this many items that meets a limit. `look` sees the run after each answer.
 fn ended_with(
     items: u32,
     concurrency: u32,

@@ -1,4 +1,4 @@
-//! Small graphs made from plans: what each node does is written beside it.
+//! Small graphs made from plans: each node has its behaviour beside it.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) enum Plan {
     After(u64),
     /// Pauses for a checkpoint.
     Checkpoint,
-    /// Asks.
+    /// Asks a question.
     Ask,
     /// Waits for a named event.
     Event(&'static str),
@@ -41,11 +41,11 @@ pub(crate) enum Plan {
     Count,
     /// Makes calls that leave the host, one after the other.
     InTurn(&'static [&'static str]),
-    /// Makes them, and does not wait for them.
+    /// Makes calls, and does not wait for them.
     InPassing(&'static [&'static str]),
-    /// Makes them all at a time.
+    /// Makes all calls at a time.
     AtATime(&'static [&'static str]),
-    /// An agent run. It makes calls, one of which needs the approval of a person, and waits for two messages.
+    /// Opens an agent run. It makes calls, one of which needs the approval of a person, and waits for two messages.
     Agent,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Planned {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlannedBody {
     pub(crate) nodes: Vec<Planned>,
-    /// From, to, and which end.
+    /// The edges: source, target, and the end that fires them.
     pub(crate) edges: Vec<(usize, usize, On)>,
 }
 
@@ -72,13 +72,13 @@ impl Planned {
     }
 }
 
-/// A graph and what its nodes do.
+/// A graph, and the behaviour of its nodes.
 pub(crate) struct Scripted {
     pub(crate) graph: Graph,
     pub(crate) plans: Vec<Plan>,
 }
 
-/// Lowers a plan. Node ids are `n0`, `n1` … in the order of the graph's list.
+/// Lowers a plan to a graph. Node ids are `n0`, `n1` … in the order of the graph's list.
 pub(crate) fn lower(flow: &PlannedBody, policy: FlowPolicy) -> Scripted {
     let graph = Graph {
         name: "planned".into(),
@@ -150,7 +150,7 @@ pub(crate) fn reaches(body: &PlannedBody, from: usize, to: usize) -> bool {
     false
 }
 
-/// The references of a node: the flow's input, its incoming edges, its own pass, and the passes of its body.
+/// Returns the references of a node: the flow's input, its incoming edges, its own pass, and the passes of its body.
 fn names(ix: NodeIx, owner: Option<NodeIx>, planned: &Planned) -> Bound<Binding> {
     let mut references = vec![Reference::Flow, Reference::Inbound, Reference::Inbounds];
     let mut members = vec![
@@ -208,7 +208,7 @@ fn node_type() -> Arc<NodeType> {
     Arc::new(node)
 }
 
-/// The answer of a planned node, or none if it hangs.
+/// Returns the answer of a planned node, or `None` if it hangs.
 pub(crate) fn perform(plan: &Plan, attempt: u32, woken: Option<&Value>, state: Option<&Value>) -> Option<StepResult> {
     let pause =
         |wake: Wake, state: u64| Ok(Step::Pause(Pause { until: vec![wake], state: Value::from(Json::from(state)) }));

@@ -29,12 +29,12 @@ impl Outside {
         Outside { disk, ledger: Mutex::default(), wrong: Mutex::default(), dice }
     }
 
-    /// The number of the effect that was made with this key, if one was.
+    /// Returns the number of the effect with this key, if a call has made one.
     pub(super) fn effect_of(&self, key: &str) -> Option<usize> {
         self.ledger.lock().unwrap().iter().position(|(made, _)| &**made == key)
     }
 
-    /// Checks the ledger; it may be called at any time.
+    /// Checks the ledger. The test may call it at any time.
     pub(super) fn check(&self) {
         let ledger = self.ledger.lock().unwrap();
         let mut once = HashSet::new();
@@ -43,7 +43,7 @@ impl Outside {
         assert_eq!(*self.wrong.lock().unwrap(), Vec::<String>::new());
     }
 
-    /// A call leaves only after the journal knows it, and not when the journal has its reply.
+    /// Asserts that a call leaves only after the journal knows it, and not when the journal has its reply.
     fn witness(&self, outgoing: &Outgoing) {
         let units = self.disk.runs().into_iter().find(|(run, _)| *run == outgoing.caller.run_id);
         let units = units.map(|(_, units)| units).unwrap_or_default();
@@ -111,7 +111,7 @@ impl Capability for Outside {
     }
 }
 
-/// Every capability that the nodes of a plan use.
+/// Returns every capability that the nodes of a plan use.
 pub(super) fn capabilities(outside: &Arc<Outside>) -> Arc<HashMap<Arc<str>, Arc<dyn Capability>>> {
     Arc::new(HashMap::from([("outside".into(), outside.clone() as Arc<dyn Capability>)]))
 }
@@ -158,7 +158,7 @@ pub(super) async fn in_passing(calls: &dyn Calls, functions: &[&str]) -> StepRes
     Ok(Step::Done(Value::null()))
 }
 
-/// An agent run that makes calls, one of which needs the approval of a person, and acts on two messages.
+/// Opens an agent run that makes calls, one of which needs the approval of a person, and acts on two messages.
 pub(super) async fn as_agent(calls: &dyn Calls) -> StepResult {
     let agent = |function: &str, members: Vec<(&str, Json)>| {
         calls.call(Call { interface: "agent".into(), function: function.into(), args: Json::object(members).into() })
@@ -203,7 +203,7 @@ pub(super) async fn as_agent(calls: &dyn Calls) -> StepResult {
     Ok(Step::Done(Value::from(Json::object([("heard", Json::array(heard))]))))
 }
 
-/// An agent run begins before its other events, and has no events after its one end.
+/// Asserts that an agent run begins before its other events, and has no events after its one end.
 pub(super) fn check_agents(events: &[Event]) {
     let mut open = HashMap::new();
     for event in events {
@@ -219,7 +219,7 @@ pub(super) fn check_agents(events: &[Event]) {
     }
 }
 
-/// Every call that was begun has ended before its task did.
+/// Asserts that every begun call has ended before its task did.
 pub(super) fn check_ends(facts: &[&Fact]) {
     let mut open = HashSet::new();
     for fact in facts {

@@ -1,4 +1,4 @@
-//! Which question an answer counts for.
+//! An answer counts only for its own question.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
 
 const TASK: TaskKey = TaskKey { scope: ScopeId::ROOT, node: NodeIx(0) };
 
-/// A run of one node that is tried often, and everything that happened in it.
+/// A run of one node with many attempts, and all of its facts.
 struct Run {
     state: RunState,
     facts: Vec<Fact>,
@@ -62,7 +62,7 @@ impl Run {
         self.state.gate(TASK).unwrap().2
     }
 
-    /// An attempt asks whether its third call may leave.
+    /// Makes an attempt ask whether its third call may leave.
     fn calls(&mut self, attempt: (u32, u32), args: &str) -> QuestionRef {
         let digest = CallDigest::of("tools", "call", &Json::parse(args).unwrap());
         let ask = Asked { prompt: args.into(), expires: u64::MAX, arguments: None };
@@ -88,7 +88,7 @@ impl Run {
         self.bring(Input::Command(RunCommand::reply(gate, answer, question.clone())))
     }
 
-    /// The question of the latest event that has one.
+    /// Returns the question of the latest event that has one.
     fn told(&self) -> QuestionRef {
         let mut projector = Projector::new(Tenant::local(), RunId::from("r"), self.state.graph.clone());
         let events = projector.project(&Unit { first_seq: 0, ts: 1, facts: self.facts.clone() });
@@ -192,7 +192,7 @@ fn a_refusal_says_why() {
     }
 }
 
-/// Facts that older versions have written.
+/// The test reads facts that older versions have written.
 #[test]
 fn answers_without_attempt_and_digest_are_read() {
     let replied = r#"{"Replied":{"task":{"scope":0,"node":0},"answer":{"content":"yes"}}}"#;

@@ -19,7 +19,7 @@ use crate::{
     state::{Phase, RunState},
 };
 
-/// Graphs a test run compares, times `FLOWCELL_TEST_SCALE`.
+/// Number of graphs that a test run compares, times `FLOWCELL_TEST_SCALE`.
 const GRAPHS: u32 = 10_000;
 
 pub(crate) fn scale() -> u32 {
@@ -59,7 +59,7 @@ fn owner(body: BoxedStrategy<PlannedBody>) -> impl Strategy<Value = Planned> {
     (plan, join(), body).prop_map(|(plan, join, body)| Planned { join, body: Some(body), ..Planned::new(plan) })
 }
 
-/// A scope of a few nodes; edges mostly lead forward, some back into an `any` join.
+/// Generates a scope of a few nodes. Edges mostly lead forward, some back into an `any` join.
 pub(super) fn scope(depth: u32) -> BoxedStrategy<PlannedBody> {
     let node = if depth == 0 { leaf().boxed() } else { prop_oneof![4 => leaf(), 1 => owner(scope(depth - 1))].boxed() };
     let nodes = prop::collection::vec(node, 1..7);
@@ -76,7 +76,7 @@ fn connect(nodes: Vec<Planned>, lines: Vec<(prop::sample::Index, prop::sample::I
         if !seen.insert((from, to)) || (back && body.nodes[to].join != Join::Any) {
             continue;
         }
-        // `continueOnError` together with an error edge is a finding of the checker.
+        // The checker reports `continueOnError` together with an error edge.
         let on = if body.nodes[from].continue_on_error && on == On::Error { On::Success } else { on };
         body.edges.push((from, to, on));
     }
@@ -92,16 +92,16 @@ impl Entropy for Counter {
     }
 }
 
-/// A run whose attempts are answered, and whose timers fire, in an order of the test's choice.
+/// A run whose attempts are answered, and whose timers fire, in an order that the test chooses.
 struct Bench {
     state: RunState,
-    /// Folded from the facts alone, beside the deciders.
+    /// The state folded from the facts alone, beside the deciders.
     folded: RunState,
     plans: Vec<Plan>,
     now: u64,
     order: Counter,
     begun: BTreeSet<(TaskKey, u32, u32)>,
-    /// Ends of the tasks of the flow itself.
+    /// The ends of the tasks of the flow itself.
     ends: Vec<Option<Phase>>,
 }
 
@@ -125,7 +125,7 @@ impl Bench {
         self.check_outstanding();
     }
 
-    /// Notes the beginnings and ends in a fact, without looking at the state.
+    /// Notes the beginnings and ends in a fact, without reading the state.
     fn observe(&mut self, fact: &Fact) {
         let ended = match fact {
             Fact::AttemptStarted { task } => {

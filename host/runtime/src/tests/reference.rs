@@ -12,7 +12,7 @@ pub(crate) enum End {
     Skipped,
 }
 
-/// The end of every node of a scope, without `failFast`, and true if a failure stays unhandled.
+/// Returns the end of every node of a scope, without `failFast`, and true if a failure stays unhandled.
 pub(crate) fn run(body: &PlannedBody) -> (Vec<End>, bool) {
     let mut ends: Vec<Option<End>> = vec![None; body.nodes.len()];
     loop {
@@ -43,7 +43,7 @@ fn is_handled(body: &PlannedBody, node: usize) -> bool {
     body.nodes[node].continue_on_error || body.edges.iter().any(|(from, _, on)| *from == node && *on != On::Success)
 }
 
-/// True if an edge fired, false if it was skipped, none if neither happened yet.
+/// Returns true if an edge fired, false if it was skipped, and `None` if neither has happened yet.
 fn edge(body: &PlannedBody, ends: &[Option<End>], (from, _, on): (usize, usize, On)) -> Option<bool> {
     let end = ends[from]?;
     let continued = end == End::Failed && body.nodes[from].continue_on_error;

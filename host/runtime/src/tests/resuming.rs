@@ -1,4 +1,4 @@
-//! When a run is resumed, and when it is left alone.
+//! The conditions under which a run is resumed or stays parked.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ fn is_parked(facts: &[Fact]) -> bool {
     facts.iter().any(|fact| matches!(fact, Fact::RunParked { reason: ParkReason::CrashLoop, .. }))
 }
 
-/// Resumes after which a run that gets nowhere is parked by the next.
+/// Number of resumptions of a run without progress before the next one parks it.
 const LIVES: u32 = MAX_IDLE_RESUMES + MAX_LONE_DEATHS;
 
-/// A run of two nodes. The first one is running.
+/// Returns a run of two nodes whose first node is running.
 fn begun() -> RunState {
     let nodes = [Plan::Hang, Plan::Hang].map(Planned::new).into();
     let edges = vec![(0, 1, flowcell_flow::graph::On::Success)];
@@ -67,14 +67,14 @@ fn r25_a_run_that_was_never_alone_when_its_process_died_is_never_parked() {
         assert!(!resume_as(&mut state, false, false));
     }
     assert!(state.is_suspect());
-    // It was tried alone, and others began before the process died.
+    // The run was tried alone, and other runs began before the process died.
     for tried in 1..100 {
         assert!(!resume_as(&mut state, false, true));
         assert_eq!(bring(&mut state, Input::Accompanied), [Fact::RunAccompanied]);
         assert_eq!(bring(&mut state, Input::Accompanied), []);
         assert_eq!((state.deaths.tried, state.deaths.lone), (tried, 0));
     }
-    // Twice alone is enough.
+    // Two deaths alone are enough.
     for _ in 0..MAX_LONE_DEATHS {
         assert!(!resume_as(&mut state, false, true));
     }
