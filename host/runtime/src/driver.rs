@@ -133,7 +133,8 @@ enum Incoming {
 }
 
 impl Driver {
-    /// Returns a driver for a run without facts, and the hub that commands it. The record is written with the first unit.
+    /// Returns a driver for a run without facts, and the hub that commands it. The record is written with the first
+    /// unit.
     pub(crate) fn new(world: &Arc<World>, run_id: RunId, graph: Arc<Graph>, record: Record) -> (Driver, Hub) {
         let (sender, commands) = mpsc::channel::<Command>(COMMAND_QUEUE);
         let identity = Identity::new(world.tenant.clone(), run_id, &record);
@@ -359,7 +360,8 @@ impl Driver {
         }
     }
 
-    /// The idle state of the run if only people, events from outside, or timers beyond its patience move it on.
+    /// Returns the idle state of the run if only people, events from outside, or timers beyond its patience continue
+    /// it.
     fn idle_state(&self) -> Option<Idle> {
         let waits = |task| self.state.find(task).is_some_and(|task| task.idle);
         let is_idle = self.attempts.tasks().all(waits)

@@ -131,7 +131,7 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
-    /// A task's delay is over; the task waits for a permit.
+    /// The delay of a task has ended; the task waits for a permit.
     RetryDue {
         /// The task that waited.
         task: TaskKey,

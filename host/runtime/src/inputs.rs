@@ -1,8 +1,8 @@
 //! The inputs of attempts, rendered again from the journal and compared with the digests in it.
 //!
-//! Inputs are not stored. [`RunState::apply`] folds the journal once, and at the end of each attempt the state
-//! renders the input with the function that rendered it for the attempt. The time is proportional to the length of
-//! the journal; the memory is that of the run itself.
+//! Inputs are not stored. [`RunState::apply`] folds the journal once. At the end of each attempt, the function that
+//! rendered the input for the attempt renders it again from the state. The time is proportional to the length of the
+//! journal; the memory is that of the run itself.
 
 mod page;
 

@@ -69,8 +69,8 @@ impl LiveRuns {
         LivePermit { live: self.clone(), key, rests: false }
     }
 
-    /// Waits for a permit for a run below a parent, which is found by its id. A run whose parent is not driven in
-    /// this process is a root.
+    /// Waits for a permit for a run below a parent, which has the given id. A run whose parent is not driven in this
+    /// process is a root.
     pub(crate) fn enter_below(self: &Arc<LiveRuns>, tenant: &Tenant, parent: &RunId, run: &RunId) -> Waiting {
         let parent = self.table.lock().find(tenant, parent);
         match parent {

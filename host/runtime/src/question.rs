@@ -1,7 +1,7 @@
 //! The identity of a question: an answer that names it counts for no other question.
 //!
-//! A gate's address and a call's number stay the same when an attempt is repeated, a pass begins again or a child run
-//! is started anew. The attempt and the digest distinguish such questions.
+//! A gate's address and a call's number stay the same when an attempt is repeated, or a pass or child run begins
+//! again. The attempt and the digest distinguish such questions.
 
 use flowcell_contract::{Json, Question, Wake};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct QuestionRef {
 /// The reason why the run did not accept an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Closed {
-    /// The run has no node at this address, or its pass is over.
+    /// The run has no node at this address, or the pass has ended.
     NoNode,
     /// The node has not made this call.
     NoCall,
@@ -35,7 +35,7 @@ pub enum Closed {
     NotAsked,
     /// A person has already answered.
     Answered,
-    /// The time for an answer is over.
+    /// The time for an answer has ended.
     Expired,
     /// The node has ended.
     Ended,

@@ -55,7 +55,7 @@ pub struct RunOptions {
     /// True if a person requests to continue an existing run. The run is then tried again although its process has
     /// died repeatedly.
     pub by_hand: bool,
-    /// The run that this one is made for. The store keeps this run as long as its parent, and lists it below the
+    /// The run that this one is made for. The store keeps this run as long as the parent, and lists it below the
     /// parent. The parent must exist.
     pub parent: Option<RunId>,
     /// Rows beside the journal that a new run changes with its first unit.
@@ -151,8 +151,8 @@ pub struct FlowRunner {
 impl FlowRunner {
     /// Prepares a run of a checked flow.
     ///
-    /// If a run with the id of the options exists, with this flow and this input, it continues from the end of its
-    /// journal, with its pinned flow.
+    /// If a run with the id of the options exists, with this flow and input, it continues. It then uses its pinned
+    /// flow, and begins at the end of its journal.
     pub fn new(flow: Pinned, world: Arc<World>, options: RunOptions) -> Result<FlowRunner, OpenError> {
         FlowRunner::repeating(Repeated::default(), flow, world, options)
     }

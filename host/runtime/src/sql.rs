@@ -23,7 +23,7 @@
 //! | `worker` | the jobs for the thread that uses the server |
 //!
 //! Each process writes in the order of its appends, and a commit is all or nothing, as in the embedded store. A
-//! process writes only to runs that no other process has taken: every commit locks the rows of its runs, and compares
+//! process writes only to runs that no other process has taken. Every commit locks the rows of its runs, and compares
 //! the epochs of its claims.
 //!
 //! A commit writes state if the versions are the expected ones. If not, the runs of that flow continue from the
@@ -186,8 +186,8 @@ pub struct SharedStore {
 }
 
 impl SharedStore {
-    /// Opens the store at a URL, `mysql://…`, `mariadb://…` or `postgres://…`. Creates missing tables. Refuses servers that
-    /// are too old, or whose settings could lose acknowledged data.
+    /// Opens the store at a URL, `mysql://…`, `mariadb://…` or `postgres://…`. Creates missing tables. Refuses
+    /// servers that are too old, or whose settings could lose acknowledged data.
     pub fn open(url: &str, options: Options) -> Result<SharedStore, OpenSharedStoreError> {
         let (opened, answer) = mpsc::channel();
         let (jobs, taken) = jobs::unbounded_channel();

@@ -18,9 +18,9 @@
 //! | `reader` | the connection that reads |
 //! | `schema` | the tables, and upgrades of older files |
 //!
-//! The writer takes entries in the order of the appends, and a commit is all or nothing. So the durable part is a prefix of
-//! the appends, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit fails, the content
-//! of the disk is unknown: the process stops, and the next one reads the file.
+//! The writer takes entries in the order of the appends, and a commit is all or nothing. So the durable part is a
+//! prefix of the appends, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit
+//! fails, the content of the disk is unknown: the process stops, and the next one reads the file.
 
 mod blobs;
 mod copy_and_check;

@@ -43,6 +43,7 @@ pub struct RunState {
     pub(crate) deadline: Option<u64>,
     /// The time at which the run began, in milliseconds since 1970.
     pub(crate) began: u64,
+    /// The time at which the run ended, in milliseconds since 1970.
     pub(crate) ended: Option<u64>,
     /// The live scopes by their ids.
     pub(crate) scopes: HashMap<ScopeId, Scope>,
@@ -410,7 +411,7 @@ impl Task {
         self.calls.get_or_insert_default()
     }
 
-    /// Marks the attempt as waiting only for people, and adds its running time.
+    /// Marks the attempt as waiting only for people, and adds its running time so far.
     pub(crate) fn idle_from(&mut self, ts: u64, due: Option<u64>) {
         self.ran_ms += ts.saturating_sub(self.since);
         (self.idle, self.wait_until) = (true, due);

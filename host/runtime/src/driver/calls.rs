@@ -1,5 +1,5 @@
-//! Calls of a run that leave the host: those that a person has to allow, those that wait for the journal, and those that
-//! have left.
+//! Calls of a run that leave the host: those that a person has to allow, those that wait for the journal, and those
+//! that have left.
 
 use std::{
     collections::HashMap,
@@ -42,7 +42,7 @@ impl Calls {
         self.asked.insert(call, outgoing);
     }
 
-    /// Takes a call whose question was answered.
+    /// Takes a call after a person has answered its question.
     pub(super) fn decided(&mut self, call: CallKey) -> Option<Box<Outgoing>> {
         self.asked.remove(&call)
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Driver;
 use crate::outstanding::Outstanding;
 
-/// Asserts that the parts of a driver hold what its state has outstanding.
+/// Asserts that the parts of a driver hold the outstanding items of its state.
 pub(super) fn check(driver: &Driver) {
     let mut attempts = HashSet::new();
     let mut timers = HashSet::new();

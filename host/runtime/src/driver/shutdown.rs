@@ -19,8 +19,8 @@ pub(super) enum Shutdown {
 }
 
 impl Shutdown {
-    /// Notes a request to stop. The first request returns the time at which the wait is over. A request after that
-    /// time ends the wait.
+    /// Notes a request to stop. The first request returns the time at which the wait ends. A request after that time
+    /// ends the wait.
     pub(super) fn request(&mut self, now: u64) -> Option<u64> {
         match *self {
             Shutdown::NotRequested => {

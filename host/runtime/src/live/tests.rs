@@ -69,7 +69,7 @@ fn a_run_that_fits_waits_until_another_one_ends() {
 }
 
 #[test]
-fn branches_that_wait_for_each_other_go_on_one_after_the_other() {
+fn branches_that_wait_for_each_other_continue_one_by_one() {
     let live = live(Some(40));
     let one = root(&live, "a", "r");
     let branches: Vec<_> = std::iter::from_fn(|| below(&one).ok()).map(Result::unwrap).collect();

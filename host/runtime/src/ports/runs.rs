@@ -64,8 +64,8 @@ pub trait Runs: Journal {
     /// Lists the runs that ended before a time or are not among the `keep` that ended last.
     fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError>;
 
-    /// Lists at most `limit` runs that a process should drive: active ones without a driver, and parked ones with a
-    /// timer that is due at `now`.
+    /// Lists at most `limit` runs that a process should drive. These are active ones without a driver, and parked
+    /// ones with a timer that is due at `now`.
     fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError>;
 
     /// Returns the time of the next timer of any parked run.

@@ -4,9 +4,9 @@
 //! the same row. See [`Repeat`].
 //!
 //! A value is cut if its text is larger than [`INLINE_BYTES`], not counting the parts that were cut inside of it. So
-//! the cut values are as small as possible, and a large part is the same blob in every place: in an output, in the
-//! input of the next node, in an item of a list. Blobs hold plain JSON, with `null` in place of the parts that were
-//! cut inside of them; the row has the positions.
+//! the cut values are as small as possible. A large part is the same blob in every place: in an output, in the input
+//! of the next node, in an item of a list. Blobs hold plain JSON, with `null` in place of the parts that were cut
+//! inside of them; the row has the positions.
 //!
 //! Values are cut and put back as text, without parsing. The result is the same to the byte.
 
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_by_a_character_or_by_a_hole_is_no_repeat() {
+    fn values_that_differ_by_a_character_or_a_hole_are_not_repeats() {
         let (a, b) = ("a".repeat(5_000), format!("{}b", "a".repeat(4_999)));
         let (text, _) = round_trip(&json!([{ "F": { "a": a, "b": b } }]));
         assert!(text > 10_000);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_not_there_are_refused() {
+    fn positions_outside_the_text_are_refused() {
         for (at, from, bytes) in [(6, 0, 9), (6, 1, usize::MAX), (5, 0, 1), (usize::MAX, 0, 1), (6, 0, 7)] {
             let missing = Missing::Both { repeats: vec![Repeat { at, from, bytes }], cuts: Vec::new() };
             let cuts = serde_json::to_string(&missing).unwrap();

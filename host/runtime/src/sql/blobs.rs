@@ -53,8 +53,8 @@ impl Bytes {
         }
     }
 
-    /// Writes the blobs that the tenants do not have. Renews the age of the others, so that no sweep removes them before a
-    /// row names them.
+    /// Writes the blobs that the tenants do not have. Renews the age of the others, so that no sweep removes them
+    /// before a row names them.
     pub(super) async fn write(self, shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
         for (tenant, mut blobs) in self.tenants {
             blobs.sort_by(|a, b| a.0.cmp(&b.0));

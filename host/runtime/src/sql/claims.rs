@@ -1,8 +1,8 @@
 //! The claims of this process: the trees of runs that it may write to.
 //!
-//! A process claims a run and all runs below it together, by the row of the top run. A claim has an epoch, and its writes
-//! succeed only while the row has that epoch. A tree that another process has taken is lost: its drivers stop, and a driver
-//! continues only after a new claim.
+//! A process claims a run and all runs below it together, by the row of the top run. A claim has an epoch, and writes
+//! under it succeed only while the row has that epoch. A tree that another process has taken is lost: its drivers
+//! stop, and a driver continues only after a new claim.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -96,7 +96,7 @@ impl Commit<'_> {
         }
     }
 
-    /// Returns the epochs of the trees by row, if this commit appends to the top run of each tree and knows the end
+    /// Returns the epochs of the trees by row. The commit must append to the top run of each tree, and know the end
     /// of its journal. Then the statement that updates the ends also compares the epochs, which saves a round trip.
     fn knows_tops(&self, entries: &[(&Entry, &Fence)]) -> Option<BTreeMap<i64, i64>> {
         if self.in_doubt || !self.shared.claims.fences() {

@@ -51,8 +51,8 @@ impl Writer {
 
     /// Writes all items, or none, and reports the result. Returns `false` if the writer has failed finally.
     ///
-    /// A commit is repeated until it succeeds. The callers of turns behind it, in `later` and in the queue, wait no longer
-    /// than the patience of the store.
+    /// A commit is repeated until it succeeds. The callers of turns behind it, in `later` and in the queue, wait no
+    /// longer than the patience of the store.
     async fn commit(&mut self, items: Vec<Item>, later: &mut VecDeque<Item>) -> bool {
         if items.is_empty() {
             return true;

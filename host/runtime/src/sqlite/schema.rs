@@ -264,7 +264,7 @@ mod tests {
     /// The test uses a file of the tenth version: two runs whose units are not adjacent, and one that has lost its
     /// end.
     #[test]
-    fn units_move_into_the_order_of_the_commits_with_what_was_lost_of_them() {
+    fn migration_orders_units_by_commit_and_still_detects_lost_ones() {
         let mut connection = Connection::open_in_memory().unwrap();
         for migration in &MIGRATIONS[..10] {
             connection.execute_batch(migration).unwrap();

@@ -22,7 +22,7 @@ pub(super) struct Late {
     after: UnitPosition,
 }
 
-/// Indexes the last units after a unit was appended, if enough of them are not indexed.
+/// Indexes all units that are not indexed yet, after every [`AT_A_TIME`]-th unit was appended.
 pub(super) fn appended(connection: &Connection, place: i64) -> Result<(), rusqlite::Error> {
     if place % AT_A_TIME != 0 {
         return Ok(());

@@ -418,7 +418,7 @@ fn tell(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
             story.decide(&result.waiting);
             continue;
         }
-        // This check costs as much as the rest.
+        // This check costs as much as all others together.
         if seed.is_multiple_of(8) {
             story.check_inputs();
         }
@@ -478,7 +478,7 @@ fn r4_a_disk_that_lies_is_noticed() {
 }
 
 #[test]
-fn an_agent_hears_every_message_once_whatever_becomes_of_its_process() {
+fn an_agent_receives_every_message_once_despite_crashes() {
     for seed in 0..2_000 * u64::from(scale()) {
         let flow = PlannedBody { nodes: vec![super::graphs::Planned::new(Plan::Agent)], edges: vec![] };
         tell(&flow, seed, 1 + (seed % 2) as u32, false);

@@ -275,7 +275,7 @@ fn a_child_flow_asks_through_its_parent() {
 }
 
 #[test]
-fn a_flow_that_is_not_there_fails_its_caller() {
+fn a_missing_flow_fails_its_caller() {
     let result =
         block(start(&chain(vec![Plan::Call("nowhere")]), None, FlowPolicy::default(), RunOptions::default()).run());
     assert_eq!(result.error.unwrap().failure.code, "pass_failed");
@@ -395,7 +395,7 @@ fn ended_with(
 }
 
 #[test]
-fn what_is_sent_has_a_limit() {
+fn input_from_people_has_a_limit() {
     let options = RunOptions { wait_for_answers: true, ..RunOptions::default() };
     let runner = start(&chain(vec![Plan::Event("go")]), None, FlowPolicy::default(), options);
     let hub = runner.start_session().hub();

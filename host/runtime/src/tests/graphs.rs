@@ -15,7 +15,7 @@ use flowcell_flow::graph::{
 pub(crate) enum Plan {
     Done,
     Fail,
-    /// Fails retryably this often, then succeeds.
+    /// Fails with a retryable failure this number of times, then succeeds.
     FailTimes(u32),
     /// Runs its body once per item.
     Each {
@@ -23,7 +23,7 @@ pub(crate) enum Plan {
         concurrency: u32,
         stop: bool,
     },
-    /// Runs its body this often, one pass after the other.
+    /// Runs its body this number of times, one pass after the other.
     Loop(u32),
     /// Pauses for a timer.
     After(u64),

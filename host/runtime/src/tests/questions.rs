@@ -109,7 +109,7 @@ fn refused(outcome: Result<Vec<Fact>, HubError>) -> Closed {
 }
 
 #[test]
-fn w2_an_approval_of_one_attempts_call_is_none_of_the_next_ones() {
+fn w2_an_approval_does_not_count_for_the_next_attempt() {
     let mut run = Run::begin(7);
     let first = run.calls((1, 0), r#"{"amount":1,"to":"alice"}"#);
     run.fails((1, 0));

@@ -1,5 +1,5 @@
-//! Random graphs with bodies and cycles. The deciders end every node as the naive reference does, every journal folds
-//! to the same state, and the outstanding items are those that the facts have begun.
+//! Random graphs with bodies and cycles. The deciders end every node as the naive reference does. Every journal folds
+//! to the same state. The outstanding items are those that the facts have begun.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -50,7 +50,7 @@ fn resume_as(state: &mut RunState, by_hand: bool, alone: bool) -> bool {
 }
 
 #[test]
-fn a_run_that_gets_nowhere_is_parked_until_a_person_resumes_it() {
+fn a_run_without_progress_is_parked_until_a_person_resumes_it() {
     let mut state = begun();
     for _ in 0..LIVES {
         assert!(!resume(&mut state, false));
@@ -82,7 +82,7 @@ fn r25_a_run_that_was_never_alone_when_its_process_died_is_never_parked() {
 }
 
 #[test]
-fn a_run_that_moves_on_is_resumed_again_and_again() {
+fn a_run_with_progress_is_resumed_without_limit() {
     let mut state = begun();
     for _ in 0..LIVES {
         assert!(!resume(&mut state, false));
@@ -97,7 +97,7 @@ fn a_run_that_moves_on_is_resumed_again_and_again() {
 }
 
 #[test]
-fn a_run_that_only_waits_is_not_why_its_process_died() {
+fn a_waiting_run_is_not_blamed_for_the_death_of_its_process() {
     let nodes = [Plan::Ask, Plan::After(1_000)].map(Planned::new).into();
     let graph = Arc::new(lower(&PlannedBody { nodes, edges: Vec::new() }, FlowPolicy::default()).graph);
     let mut state = RunState::new(graph, FlowPolicy::default());
@@ -125,7 +125,7 @@ fn a_run_that_only_waits_is_not_why_its_process_died() {
 }
 
 #[test]
-fn a_run_that_came_to_rest_has_not_harmed_its_process() {
+fn a_parked_run_has_not_harmed_its_process() {
     let mut state = begun();
     for _ in 0..2 * LIVES {
         assert!(!resume(&mut state, false));

@@ -84,7 +84,7 @@ fn a_command_is_passed_on_to_its_child_or_refused() {
 }
 
 #[test]
-fn a_child_that_has_ended_goes_on_to_tell_and_others_end_with_the_run() {
+fn an_ended_child_publishes_its_events_and_others_end_with_the_run() {
     block(async {
         let mut children = Children::default();
         let (mut first, second) = (add(&mut children, 0), add(&mut children, 1));

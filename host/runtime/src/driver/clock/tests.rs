@@ -49,7 +49,7 @@ fn a_sleep_that_ends_earlier_is_kept() {
 }
 
 #[test]
-fn a_driver_stays_for_timers_that_move_the_run_on() {
+fn a_driver_stays_for_timers_that_continue_the_run() {
     let mut state = begun(vec![Plan::Hang]).state;
     let mut clock = Clock::new(Arc::new(Still::default()));
     assert_eq!(clock.next_due(&state, None), NextDue::Never);
