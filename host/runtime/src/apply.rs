@@ -118,7 +118,7 @@ impl RunState {
             Fact::CancelRequested { reason } => self.cancel = Some(*reason),
             Fact::RunResumed { by_hand, alone } => self.run_resumed(*by_hand, *alone, ts),
             Fact::RunAccompanied => self.deaths.alone = false,
-            // The run became idle without harming its process.
+            // A run that parks to wait has not harmed its process.
             Fact::RunParked { reason: ParkReason::Waiting | ParkReason::NeedsAttention, .. } => {
                 self.deaths = Deaths::default();
             }

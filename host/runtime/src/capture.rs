@@ -146,7 +146,7 @@ fn names(graph: &Graph, reference: &Reference, name: &str) -> bool {
     }
 }
 
-/// The position in the run from which references are looked up.
+/// The position in the run at the start of a lookup of references.
 struct Viewpoint<'a> {
     state: &'a RunState,
     scope: ScopeId,

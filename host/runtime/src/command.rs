@@ -26,7 +26,7 @@ pub enum RunCommand {
     Reply {
         /// The address of the node that asks.
         gate: String,
-        /// `{ "content", "choice"? }`.
+        /// The answer: `{ "content", "choice"? }`.
         answer: Json,
         /// The question that the command answers. Default: the question that is open when the run receives the
         /// answer.
@@ -188,7 +188,7 @@ enum StoredCommand {
 /// The reason why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HubError {
-    /// The run was not started by `start_session`.
+    /// The caller has not yet allowed commands by `start_session`.
     SessionNotStarted,
     /// The run has ended.
     RunEnded,

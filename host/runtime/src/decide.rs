@@ -48,7 +48,7 @@ pub enum Input {
     Accompanied,
     /// Tasks may begin, after the resumption of the run.
     Proceed,
-    /// The driver stops until an event wakes the run.
+    /// Parks the run until an event wakes it.
     Park {
         /// The time at which the run's next timer is due (milliseconds since 1970).
         due: Option<u64>,

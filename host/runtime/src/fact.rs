@@ -43,7 +43,7 @@ pub enum Fact {
     RunStarted {
         /// The caller's members, completed by the defaults.
         input: Json,
-        /// The seed from which attempts derive their random streams.
+        /// The seed of the random streams of attempts.
         seed: u64,
         /// The time at which the run ends at the latest (milliseconds since 1970).
         deadline: Option<u64>,
@@ -57,9 +57,9 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         alone: bool,
     },
-    /// The process of a run that it drove alone began other runs.
+    /// A process that drove only this run began other runs.
     RunAccompanied,
-    /// The driver stopped until an event wakes the run.
+    /// The driver parked the run until an event wakes it.
     RunParked {
         /// The time at which the run's next timer is due (milliseconds since 1970).
         due: Option<u64>,
@@ -106,7 +106,8 @@ pub enum Fact {
         /// The state writes of the attempt so far. Other runs do not see them yet.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         writes: Box<[Write]>,
-        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
+        /// The digest of the input, or [`Received::Nothing`]. `None`: an older version wrote the fact, or the attempt
+        /// was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
@@ -127,7 +128,8 @@ pub enum Fact {
         failure: Box<Failure>,
         /// The delay before the next attempt in milliseconds.
         delay_ms: u64,
-        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
+        /// The digest of the input, or [`Received::Nothing`]. `None`: an older version wrote the fact, or the attempt
+        /// was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
@@ -142,7 +144,8 @@ pub enum Fact {
         task: TaskKey,
         /// The output of the task.
         output: Value,
-        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
+        /// The digest of the input, or [`Received::Nothing`]. `None`: an older version wrote the fact, or the attempt
+        /// was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
@@ -154,7 +157,8 @@ pub enum Fact {
         failure: Box<Failure>,
         /// The input of the task, if an edge may carry it on.
         input: Option<Json>,
-        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
+        /// The digest of the input, or [`Received::Nothing`]. `None`: an older version wrote the fact, or the attempt
+        /// was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
@@ -162,7 +166,8 @@ pub enum Fact {
     TaskCancelled {
         /// The task that was cancelled.
         task: TaskKey,
-        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
+        /// The digest of the input, or [`Received::Nothing`]. `None`: an older version wrote the fact, or the attempt
+        /// was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },
@@ -172,7 +177,8 @@ pub enum Fact {
         task: TaskKey,
         /// The failure that the task ends with. `None`: the task ends as cancelled.
         failure: Option<Box<Failure>>,
-        /// The digest of the attempt's input. `None`: an older version wrote the fact, or the attempt was lost.
+        /// The digest of the input, or [`Received::Nothing`]. `None`: an older version wrote the fact, or the attempt
+        /// was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         received: Option<Received>,
     },

@@ -14,7 +14,7 @@ use crate::{
     state::{Phase, RunState},
 };
 
-/// A timer of a run, and the event that it ends.
+/// A delay or time limit of a run, with the item that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Timer {
     /// `timeoutMs` of a running attempt.

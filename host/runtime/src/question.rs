@@ -39,7 +39,7 @@ pub enum Closed {
     Expired,
     /// The node has ended.
     Ended,
-    /// The answer names one attempt, and the node is at another.
+    /// The answer names one attempt, and another one is current.
     OtherAttempt {
         /// The number of the attempt in the answer.
         named: u32,

@@ -307,7 +307,7 @@ impl FlowRunner {
     }
 
     /// Returns the order of suspects; the least is tried first. It is a run whose process has died while the run was
-    /// alone, then the run that was tried less often. So each suspect is tried, whatever the others do.
+    /// alone, then the run that was tried less often. So each suspect is tried, independent of the others.
     pub fn suspicion(&self) -> (Reverse<u32>, u32) {
         let deaths = self.driver.state.deaths;
         // A death of the process while the run was alone is counted at the next resumption.

@@ -177,8 +177,8 @@ impl World {
     }
 }
 
-/// Returns a random number. It is the only source of randomness: the standard library seeds its hashers from the
-/// system.
+/// Returns a random number from the system: the standard library seeds its hashers with it. All randomness of the
+/// crate comes from here.
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()

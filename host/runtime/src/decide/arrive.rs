@@ -76,8 +76,8 @@ impl Decider<'_> {
         self.begin_scope(ScopeId::ROOT);
     }
 
-    /// Resumes the run, or parks it if it has killed its process too often. Otherwise such a run would take all other
-    /// runs with it again and again.
+    /// Resumes the run, or parks it if it has killed its process too often. Otherwise such a run would repeatedly
+    /// interrupt all other runs of its process.
     fn resume(&mut self, by_hand: bool, alone: bool) {
         self.emit(Fact::RunResumed { by_hand, alone });
         if let Some(reason) = self.state.held() {

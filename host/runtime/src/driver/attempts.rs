@@ -84,7 +84,8 @@ impl Attempts {
     ) {
         let done = calls.clone();
         let answer = async move {
-            // This precedes the node, because the virtual time of a test stands still only while a node runs.
+            // The digest is ready before the node runs, because the virtual time of a test stands still only while a
+            // node runs.
             let received = match received {
                 Some(received) => Some(received.await),
                 None => None,

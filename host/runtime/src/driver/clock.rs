@@ -9,7 +9,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::{outstanding::Timer, ports::Timers, state::RunState, timing::TimerHeap};
 
-/// The time at which the timers of an idle run continue it.
+/// The time at which a timer continues an idle run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextDue {
     /// A timer is due soon enough for the driver to wait for it.

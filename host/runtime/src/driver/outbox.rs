@@ -34,7 +34,7 @@ pub(super) struct Outbox {
     staged: Option<Staged>,
     /// Rows that the next unit changes.
     pub(super) rows: Vec<Change>,
-    /// The message of the store's inbox that the next unit answers.
+    /// The message of the store's inbox that the next unit records as delivered.
     pub(super) delivered: Option<u64>,
     /// Derives rows beside the journal from facts, if the flow has such rows.
     projection: Option<Box<dyn Projection>>,

@@ -81,7 +81,7 @@ pub enum AgentFact {
         /// The number of the call in its attempt.
         ordinal: u32,
     },
-    /// A person has to allow the call of the tool; the question is the call's.
+    /// A person has to allow the call of the tool; the record of the call has the question.
     ToolAsked {
         /// The id of the agent run.
         id: Arc<str>,

@@ -74,7 +74,7 @@ pub struct AttemptInput {
     pub attempt: u32,
     /// The number of resumptions after a pause.
     pub resumes: u32,
-    /// The time at which it began or was resumed, in milliseconds since 1970.
+    /// The time at which the attempt began or was resumed, in milliseconds since 1970.
     pub began: u64,
     /// The outcome: `succeeded`, `failed`, `cancelled`, `paused`, `retried`, `abandoned` or `running`.
     pub status: &'static str,

@@ -273,8 +273,8 @@ impl Table {
         }
     }
 
-    /// Returns the waiting run that gets the next free permit. Its tenant has the fewest children, and so has its
-    /// tree within the tenant.
+    /// Returns the waiting run that gets the next free permit. It belongs to the tenant with the fewest children, and
+    /// there to the tree with the fewest children.
     fn next_place(&self) -> Option<(Tenant, Key, Order)> {
         let mut best: Option<((u64, u64, Order), &Tenant, Key)> = None;
         for (tenant, share) in &self.tenants {

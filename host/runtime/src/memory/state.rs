@@ -10,7 +10,7 @@ use crate::{
     ports::{StageError, Staged, StateStore, StoreError},
 };
 
-/// Tenant, flow and key.
+/// Tenant, flow and key of a value.
 type StateKey = (Tenant, String, String);
 
 /// State in memory.

@@ -25,7 +25,7 @@ pub trait Inbox: Send + Sync {
     }
 
     /// Sends a message to a run that another process drives, and waits for its outcome, as JSON. If no process
-    /// answers the message meanwhile, the store keeps it, and returns an error that says so.
+    /// handles the message in time, the store keeps it, and returns an error that says so.
     fn send(&self, _: &Tenant, run: &RunId, _: Message) -> BoxFuture<'static, Result<String, StoreError>> {
         let error = StoreError(format!("no other process drives the run `{run}`").into());
         Box::pin(ready(Err(error)))

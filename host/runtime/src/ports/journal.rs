@@ -33,7 +33,8 @@ pub struct Entry {
     pub force: bool,
     /// The progress that the store reports to once the unit is durable.
     pub durable: Arc<Durable>,
-    /// The number of the message in the store's inbox that the unit answers. Both become durable together.
+    /// The number of the message in the store's inbox that the unit records as delivered. Both become durable
+    /// together.
     pub delivered: Option<u64>,
 }
 

@@ -68,6 +68,6 @@ pub trait Runs: Journal {
     /// ones with a timer that is due at `now`.
     fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError>;
 
-    /// Returns the time of the next timer of any parked run.
+    /// Returns the time of the first timer of all parked runs.
     fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError>;
 }

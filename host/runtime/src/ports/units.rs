@@ -43,7 +43,7 @@ pub struct Pin(pub Arc<str>);
 pub struct Again {
     /// The earlier run.
     pub run: RunId,
-    /// The node of the flow itself from which the run repeats.
+    /// The first repeated node of the flow itself.
     pub from: NodeId,
     /// True if the repeated nodes ask people their questions again. Runs of older versions keep the answers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -18,7 +18,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// The stored row of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptRun {
-    /// The number of the row. The numbers follow the order in which the runs began.
+    /// The number of the row. Runs that began earlier have smaller numbers.
     pub number: i64,
     /// The tenant of the run.
     pub tenant: Tenant,

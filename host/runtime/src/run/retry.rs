@@ -16,7 +16,7 @@ use crate::{
 /// The part of a run that a new run repeats.
 #[derive(Clone, Debug, Default)]
 pub struct Repeat {
-    /// The node of the flow itself from which the run repeats: the node and everything after it. `None`: everything.
+    /// A node of the flow itself: the run repeats this node and everything after it. `None`: everything.
     pub from: Option<NodeId>,
     /// True if the run keeps the answers of people that the repeated nodes depend on. Otherwise the nodes ask again.
     pub keep_answers: bool,

@@ -96,8 +96,9 @@ impl Commit<'_> {
         }
     }
 
-    /// Returns the epochs of the trees by row. The commit must append to the top run of each tree, and know the end
-    /// of its journal. Then the statement that updates the ends also compares the epochs, which saves a round trip.
+    /// Returns the epochs of the trees by row, so that the statement that updates the ends also compares the epochs.
+    /// This saves a round trip. Returns `None` unless the commit appends to the top run of each tree and knows the
+    /// end of its journal.
     fn knows_tops(&self, entries: &[(&Entry, &Fence)]) -> Option<BTreeMap<i64, i64>> {
         if self.in_doubt || !self.shared.claims.fences() {
             return None;

@@ -10,7 +10,7 @@ use crate::ports::{Document, DocumentStore, StoreError};
 
 const COLUMNS: &str = "name, value, version FROM flowcell_registry WHERE tenant = ? AND kind = ?";
 
-/// Reads key, value and version.
+/// Reads a document from a row with key, value and version.
 pub(super) fn document(row: &Row) -> Result<Document, SqlError> {
     let (key, value) = (row.text(0)?, row.text(1)?);
     let value = Json::restore(&value).map_err(|error| SqlError::Lasting(format!("`{key}` is damaged: {error}")))?;

@@ -47,7 +47,7 @@ impl SharedRuns for SharedStore {
     fn retire(&self) {
         let _ = self.settle();
         let owner = self.shared.claims.owner();
-        // If the server does not answer, it releases the runs when the lease ends.
+        // If the server does not answer, the claims end with the lease.
         let _ = self.worker.read(async move |connection| heartbeat::leave(connection, owner).await);
     }
 

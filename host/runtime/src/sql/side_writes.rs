@@ -1,4 +1,4 @@
-//! The writes of a commit beside units: state, sessions, answered messages, the cache, and removals.
+//! The writes of a commit beside units: state, sessions, delivered messages, the cache, and removals.
 
 use super::{
     Shared, cache,

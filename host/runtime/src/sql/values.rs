@@ -69,7 +69,7 @@ impl From<[u8; 32]> for Arg {
     }
 }
 
-/// The key of a run's row.
+/// Returns the hash of a run's id, which finds the row of the run.
 pub(super) fn hash(run: &str) -> [u8; 32] {
     Sha256::digest(run.as_bytes()).into()
 }

@@ -66,7 +66,7 @@ impl Remembered {
     }
 }
 
-/// Reads key, value and version.
+/// Reads a document from a row with key, value and version.
 pub(super) fn document(row: &Row<'_>) -> Result<Document, rusqlite::Error> {
     let value: String = row.get(1)?;
     let value = Json::restore(&value)

@@ -74,7 +74,7 @@ impl Writer {
         }
         match self.commit(&items) {
             Ok(swept) => self.tell(&items, swept),
-            // A second attempt could succeed although pages of the first one are lost.
+            // The writer does not try again: a second attempt could succeed although pages of the first one are lost.
             Err(error) => {
                 self.queue.abandon();
                 (self.on_failure)(&StoreError(error.to_string().into()));
@@ -119,7 +119,7 @@ impl Writer {
             match item {
                 Item::Sweep { tenant, .. } => {
                     self.visible.lock().recent.age(Instant::now());
-                    // The writer writes later blobs after this sweep.
+                    // Blobs that arrive meanwhile are written only after this sweep.
                     let spared = |hash: &str| self.visible.lock().recent.has(tenant, hash);
                     swept.push(sweep(connection, tenant, spared)?);
                 }
