@@ -21,20 +21,17 @@
 //! Everything that leaves the run waits in the [`durability`] queue until the facts behind it are durable: events for
 //! subscribers, acknowledgements, the result, and calls that leave the host. A process that resumes the run from a
 //! durable prefix therefore contradicts nothing that was seen outside. A crash loses only facts that nothing outside
-//! depends on. Their attempts had effects through the queue alone, so running them again has no effect outside.
-//!
-//! The driver *forces* the journal only where a caller waits: when a run is accepted, parks or ends; before a
-//! question or a wait is shown; before a request is acknowledged; before a call leaves.
+//! depends on. Their attempts had effects through the queue alone, so running them again has no effect outside. The
+//! driver *forces* the journal only where a caller waits: when a run is accepted, parks or ends; before a question or
+//! a wait is shown; before a request is acknowledged; before a call leaves.
 //!
 //! **Nothing is done twice.** A call is a fact before it leaves, and its end is a fact before the attempt gets it. A
 //! repeated attempt gets the answers that it got before its last recorded call, in the same order
 //! ([`crate::call_log`]). It is a function of these answers, so it makes the same calls, and those that have ended
 //! are answered from the record. Answers after its last recorded call may be lost, since nothing that follows from
-//! them has left.
-//!
-//! The driver makes a call without an end again with the same key, unless its effect is `once`. In that case the task
-//! is blocked until a person says whether the call happened. A task whose component makes other calls than before is
-//! also blocked.
+//! them has left. The driver makes a call without an end again with the same key, unless its effect is `once`. In
+//! that case the task is blocked until a person says whether the call happened. A task whose component makes other
+//! calls than before is also blocked.
 
 mod attempt;
 mod attempts;
@@ -96,7 +93,6 @@ use outbox::{Outbox, conflict};
 use parent::Parent;
 use shutdown::Shutdown;
 
-/// The driver of one run.
 pub(crate) struct Driver {
     pub(crate) state: RunState,
     pub(crate) options: DriveOptions,
@@ -133,8 +129,7 @@ enum Incoming {
 }
 
 impl Driver {
-    /// Returns a driver for a run without facts, and the hub that commands it. The record is written with the first
-    /// unit.
+    /// Returns a driver for a run without facts, and its hub. The first unit carries the record.
     pub(crate) fn new(world: &Arc<World>, run_id: RunId, graph: Arc<Graph>, record: Record) -> (Driver, Hub) {
         let (sender, commands) = mpsc::channel::<Command>(COMMAND_QUEUE);
         let identity = Identity::new(world.tenant.clone(), run_id, &record);
@@ -204,7 +199,6 @@ impl Driver {
         self.outbox.is_refused()
     }
 
-    /// Returns whether the run may have child runs.
     pub(crate) fn has_called(&self) -> bool {
         self.has_called
     }
@@ -233,7 +227,7 @@ impl Driver {
         idle::waiting(&self.state, &self.children)
     }
 
-    /// Folds the durable facts of the run into the state. Returns how the drive begins. `None`: the run is new.
+    /// Folds the durable facts into the state. Returns how the drive begins. `None`: the run is new.
     pub(crate) fn recover(&mut self, by_hand: bool) -> Result<Option<Begin>, StoreError> {
         self.has_called = true;
         let (journal, identity) = (&*self.world.journal, &self.identity);
@@ -245,8 +239,7 @@ impl Driver {
         Ok(Some(Begin::Again { by_hand }))
     }
 
-    /// Drives the run to its end. With `park`, stops earlier, when only people and events from outside can continue
-    /// it.
+    /// Drives the run to its end. With `park`, stops when only people and events from outside can continue it.
     pub(crate) async fn drive(&mut self, begin: Begin, park: bool) {
         self.options.parks = park;
         if self.state.end().is_none() {
@@ -290,7 +283,6 @@ impl Driver {
         }
     }
 
-    /// Begins a new run.
     fn begin(&mut self, begin: Begin) {
         if let Begin::New(input) = begin {
             let seed = self.entropy.draw();
@@ -360,8 +352,7 @@ impl Driver {
         }
     }
 
-    /// Returns the idle state of the run if only people, events from outside, or timers beyond its patience continue
-    /// it.
+    /// Returns the idle state if only people, events from outside, or timers beyond the patience continue the run.
     fn idle_state(&self) -> Option<Idle> {
         let waits = |task| self.state.find(task).is_some_and(|task| task.idle);
         let is_idle = self.attempts.tasks().all(waits)
@@ -382,7 +373,7 @@ impl Driver {
         Some(Idle { waiting: self.waiting(), due })
     }
 
-    /// Waits until all facts of the run and its children are durable, and their events and results are sent.
+    /// Waits until all facts of the run and its children are durable, and their effects are performed.
     pub(crate) async fn flush(&mut self) {
         while !self.outbox.queue().is_empty() && !self.is_refused() {
             self.hurry();
@@ -424,8 +415,8 @@ impl Driver {
         self.catch_up();
     }
 
-    /// Forces the journal if a caller waits for it. The driver calls this when it has nothing else to do, so that the
-    /// units of one poll are forced together.
+    /// Forces the journal if a caller waits for it. Runs when the driver has nothing else to do, so that one force
+    /// covers all units of a poll.
     fn hurry(&mut self) {
         if !self.outbox.take_hurry() || sabotage::forcing_is_off() {
             return;
@@ -452,7 +443,6 @@ impl Driver {
         }
     }
 
-    /// Waits for the next input.
     async fn next(&mut self) -> Incoming {
         if let Some(command) = self.notes_to_self.pop_front() {
             return Incoming::Command(command);
@@ -469,8 +459,7 @@ impl Driver {
         self.clock.sleep_until(wakes);
     }
 
-    /// Polls the sources of input in order. Takes commands before answers, since an attempt sends its notes before
-    /// its answer.
+    /// Polls the sources of input. Takes commands before answers: an attempt sends its notes before its answer.
     fn poll_next(&mut self, context: &mut Context<'_>, due: Option<(u64, Timer)>) -> Poll<Incoming> {
         if self.outbox.queue().poll(context).is_ready() {
             return Poll::Ready(Incoming::Durable);

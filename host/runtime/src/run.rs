@@ -49,14 +49,14 @@ pub struct RunOptions {
     /// True if the driver stays while only people or events from outside can continue the run. Otherwise it parks the
     /// run.
     pub wait_for_answers: bool,
-    /// The time for which the driver waits for timers when only they continue the run. If none is due within it, the
-    /// driver parks the run. `None`: no limit.
+    /// The time to wait for timers when only they continue the run. If none is due within it, the driver parks the
+    /// run. `None`: no limit.
     pub patience: Option<Duration>,
     /// True if a person requests to continue an existing run. The run is then tried again although its process has
     /// died repeatedly.
     pub by_hand: bool,
-    /// The run that this one is made for. The store keeps this run as long as the parent, and lists it below the
-    /// parent. The parent must exist.
+    /// The run that this one is made for; it must exist. The store keeps this run as long as the parent, and lists it
+    /// below the parent.
     pub parent: Option<RunId>,
     /// Rows beside the journal that a new run changes with its first unit.
     pub rows: Vec<Change>,
@@ -149,10 +149,8 @@ pub struct FlowRunner {
 }
 
 impl FlowRunner {
-    /// Prepares a run of a checked flow.
-    ///
-    /// If a run with the id of the options exists, with this flow and input, it continues. It then uses its pinned
-    /// flow, and begins at the end of its journal.
+    /// Prepares a run of a checked flow. An existing run with the id of the options, this flow and this input
+    /// continues from the end of its journal, with its pinned flow.
     pub fn new(flow: Pinned, world: Arc<World>, options: RunOptions) -> Result<FlowRunner, OpenError> {
         FlowRunner::repeating(Repeated::default(), flow, world, options)
     }
@@ -422,8 +420,8 @@ impl FlowRunner {
         result
     }
 
-    /// Returns the live runs that were made for this one, if it has ended. They end with this run at the latest: an
-    /// abandoned call or a dead process leaves runs that nothing else would end.
+    /// Returns the live runs that were made for this one, if it has ended. The caller ends them: nothing else ends
+    /// the runs that an abandoned call or a dead process leaves.
     fn what_is_left(&self) -> Vec<RunId> {
         if self.driver.state.end().is_none() || self.driver.is_refused() || !self.driver.has_called() {
             return Vec::new();
