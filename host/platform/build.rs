@@ -16,7 +16,8 @@ use std::{
 use sha2::{Digest, Sha256};
 
 const TARGET: &str = "wasm32-wasip2";
-const PROFILE: &str = "guest";
+/// The profiles of the packs, in a release of the host and in any other build.
+const PROFILES: [&str; 2] = ["guest-dist", "guest"];
 /// The variable with a folder of built packs, such as `flowcell_agent.wasm`.
 const BUILT: &str = "FLOWCELL_CATALOG";
 /// The packs of the catalog, in the order of its listing.
@@ -47,8 +48,10 @@ fn build() -> Result<(), String> {
     }
     ensure_target()?;
     let guests = target_directory(&out)?.join("guests");
-    build_packs(&workspace, &guests)?;
-    let built = guests.join(TARGET).join(PROFILE);
+    let is_release = env::var_os("PROFILE").is_some_and(|profile| profile == "release");
+    let profile = PROFILES[usize::from(!is_release)];
+    build_packs(&workspace, &guests, profile)?;
+    let built = guests.join(TARGET).join(profile);
     write_catalog(&built, &out)
 }
 
@@ -104,12 +107,12 @@ fn target_directory(out: &Path) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{} is not in a target directory", out.display()))
 }
 
-fn build_packs(workspace: &Path, guests: &Path) -> Result<(), String> {
+fn build_packs(workspace: &Path, guests: &Path, profile: &str) -> Result<(), String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
         .current_dir(workspace)
-        .args(["build", "--profile", PROFILE, "--target", TARGET, "--target-dir"])
+        .args(["build", "--profile", profile, "--target", TARGET, "--target-dir"])
         .arg(guests);
     for pack in PACKS {
         command.arg("-p").arg(format!("flowcell-{pack}"));
