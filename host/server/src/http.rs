@@ -7,25 +7,24 @@
 //! | app | the state that requests share |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
 //! | health, catalog, flows, library, runs, tasks, secrets, start, steer, events, socket, usage | the routes |
-//! | live | the broadcast of a run's events to many subscribers |
-//! | triggers, hooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
+//! | broadcast | the broadcast of a run's events to many subscribers |
+//! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
 //! | metrics | the metrics and the log of the server |
 //! | limits | the limits of connections |
 
 pub(crate) mod api_error;
 pub(crate) mod app;
 pub(crate) mod auth_rate_limiter;
+pub(crate) mod broadcast;
 pub(crate) mod catalog;
 pub(crate) mod connection;
 pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod flows;
 pub(crate) mod health;
-pub(crate) mod hooks;
 pub(crate) mod intake;
 pub(crate) mod library;
 pub(crate) mod limits;
-pub(crate) mod live;
 pub(crate) mod metrics;
 pub(crate) mod page;
 pub(crate) mod permit;
@@ -40,5 +39,6 @@ pub(crate) mod tasks;
 pub(crate) mod tenant_directory;
 pub(crate) mod triggers;
 pub(crate) mod usage;
+pub(crate) mod webhooks;
 
 pub(crate) use flowcell_platform::identity;

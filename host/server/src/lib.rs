@@ -42,8 +42,8 @@ pub use self::http::limits::Limits;
 use self::{
     guard::Names,
     http::{
-        api_error::ApiError, app::App, connection, intake::BODY_BYTES, live::Broadcasts, metrics, proxies::Proxies,
-        tenant_directory::TenantDirectory,
+        api_error::ApiError, app::App, broadcast::Broadcasts, connection, intake::BODY_BYTES, metrics,
+        proxies::Proxies, tenant_directory::TenantDirectory,
     },
 };
 pub use flowcell_platform::identity;

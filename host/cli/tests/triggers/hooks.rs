@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use flowcell::triggers::hook::REFUSED_AT;
+use flowcell::triggers::webhook::REFUSED_AT;
 use flowcell_server::{Limits, identity::Local};
 use ring::hmac;
 
@@ -169,7 +169,7 @@ fn h7_a_post_without_a_key_finds_out_nothing() {
     let sent = Instant::now();
     assert_eq!(post(&served, PATH, &signed("m1", now, "another body"), body).status, 401);
     assert!(sent.elapsed() >= REFUSED_AT);
-    let large = "x".repeat(flowcell::triggers::hook::POST_BYTES + 1);
+    let large = "x".repeat(flowcell::triggers::webhook::POST_BYTES + 1);
     assert_eq!(post(&served, PATH, &headers, &large).fault(), (413, "too_large".into()));
     assert_eq!(runs(&served), 0);
 }

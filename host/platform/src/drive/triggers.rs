@@ -25,7 +25,6 @@
 //! error in the flow, an input that does not fit) is logged and skipped.
 
 pub mod ends;
-pub mod hook;
 mod lanes;
 pub mod live;
 pub mod operation;
@@ -33,6 +32,7 @@ pub mod rate;
 pub mod record;
 pub mod start;
 pub mod times;
+pub mod webhook;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

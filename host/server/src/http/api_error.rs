@@ -19,9 +19,9 @@ use flowcell_platform::{
     supervisor::AdmitError,
     triggers::{
         LookError,
-        hook::HookError,
         operation::{TriggerError, findings},
         start::TriggerStartError,
+        webhook::HookError,
     },
 };
 

@@ -18,9 +18,9 @@ use tracing::Instrument;
 use super::{
     api_error::ApiError,
     auth_rate_limiter::AuthRateLimiter,
+    broadcast::Broadcasts,
     identity::{Caller, Identify},
     limits::Limits,
-    live::Broadcasts,
     permit::{HOOK_BYTES, REQUEST_BYTES, RESPONSE_BYTES, RequestPermit},
     tenant_directory::TenantDirectory,
 };

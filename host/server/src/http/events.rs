@@ -25,9 +25,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
+    broadcast::{Frame, Page, Subscriber, page},
     connection::over,
     intake::{Asked, PathParam, known_id},
-    live::{Frame, Page, Subscriber, page},
     runs::limit,
 };
 

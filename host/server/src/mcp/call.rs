@@ -21,9 +21,9 @@ use super::{
 use crate::http::{
     api_error::ApiError,
     app::Request,
+    broadcast::Frame,
     events::Watching,
     identity::Scope,
-    live::Frame,
     runs::view,
     start::{StartRun, WAIT, enter, prepare},
     steer,

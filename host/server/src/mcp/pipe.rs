@@ -10,9 +10,9 @@ use rmcp::{serve_server, transport::stdio};
 use super::{changes::Changes, handler::McpHandler};
 use crate::http::{
     app::App,
+    broadcast::Broadcasts,
     identity::{Caller, Local, Scopes},
     limits::Limits,
-    live::Broadcasts,
     tenant_directory::TenantDirectory,
 };
 use flowcell_platform::{

@@ -17,7 +17,7 @@ use super::{
     app::App,
     intake::{PathParam, read},
 };
-use flowcell_platform::triggers::hook::{POST_BYTES, Taken};
+use flowcell_platform::triggers::webhook::{POST_BYTES, Taken};
 
 /// The result of a post.
 #[derive(Serialize, ToSchema)]
