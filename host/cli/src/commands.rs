@@ -13,6 +13,7 @@ mod flows;
 mod graph;
 mod groups;
 mod help;
+mod init;
 mod inspect;
 mod mcp;
 mod node;
@@ -62,6 +63,8 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Create a folder with an example flow, its test and a README
+    Init(init::InitArgs),
     /// Run a flow and print its outputs
     Run(run::RunArgs),
     /// Run a flow again after each change of its file or of a pack
@@ -139,11 +142,18 @@ pub(crate) enum Misunderstood {
     Usage(clap::Error),
     /// An error in the file of settings.
     Config(CliError),
+    /// No arguments, in a folder without flows. The text says the first steps.
+    Nothing(String),
 }
 
 /// Parses the command line, together with the environment and the file of settings.
 pub(crate) fn parse() -> Result<Arguments, Misunderstood> {
     let mut given = flows::arguments();
+    if given.len() <= 1
+        && let Some(steps) = init::first_steps()
+    {
+        return Err(Misunderstood::Nothing(steps));
+    }
     let mut matches = groups::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
     if let Some(("serve", serving)) = matches.subcommand() {
         let config = serve::config::Config::of(serving).map_err(Misunderstood::Config)?;
@@ -185,6 +195,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         };
     };
     match command {
+        Command::Init(args) => init::execute(&args, *terminal),
         Command::Run(args) => run::execute(args, *terminal),
         Command::Dev(args) => dev::execute(&args, *terminal),
         Command::Test(args) => test::execute(&args, *terminal),

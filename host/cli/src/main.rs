@@ -27,6 +27,10 @@ fn main() -> ExitCode {
             let _ = error.print();
             return if error.use_stderr() { Exit::Wrong.into() } else { Exit::Good.into() };
         }
+        Err(Misunderstood::Nothing(steps)) => {
+            terminal.say(&steps);
+            return Exit::Wrong.into();
+        }
         Err(Misunderstood::Config(problem)) => {
             terminal.say(&problem.render(terminal.paint()));
             return problem.exit().into();

@@ -185,3 +185,48 @@ fn the_schema_beside_the_flows_is_the_one_of_the_program() {
     }
     assert_eq!(String::from_utf8_lossy(&output.stdout), fs::read_to_string(path).unwrap_or_default());
 }
+
+/// Returns the commands in the README of a new folder.
+fn commands_of(readme: &str) -> Vec<String> {
+    let quoted = |line: &str| Some(line.strip_prefix("- `")?.split_once('`')?.0.to_owned());
+    readme.lines().filter_map(quoted).collect()
+}
+
+/// Every command in the README of every example works.
+#[test]
+fn every_example_of_init_works_as_its_readme_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = |arguments: &[&str], folder: &Path| {
+        Command::new(env!("CARGO_BIN_EXE_flowcell")).args(arguments).current_dir(folder).output().unwrap()
+    };
+    let listed = program(&["init", "--examples"], folder.path());
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let names: Vec<_> = listed.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert!(names.len() > 20 && names[0] == "hello", "{listed}");
+    let bin = Path::new(env!("CARGO_BIN_EXE_flowcell")).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let mut wrong = Vec::new();
+    for name in names {
+        let made = program(&["init", name, "--example", name], folder.path());
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let own = folder.path().join(name);
+        for command in commands_of(&fs::read_to_string(own.join("README.md")).unwrap()) {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &command]).env("PATH", &path).current_dir(&own).stdin(std::process::Stdio::null());
+            let output = shell.output().unwrap();
+            // A run that waits for a person is parked.
+            let is_good = output.status.success() || (command.contains(" run ") && output.status.code() == Some(3));
+            if !is_good {
+                wrong.push(format!("{name}: {command}: {}", String::from_utf8_lossy(&output.stderr)));
+            }
+        }
+        let again = program(&["init", name, "--example", name], folder.path());
+        let told = String::from_utf8_lossy(&again.stderr).into_owned();
+        assert!(again.status.code() == Some(2) && told.contains("already has"), "{told}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let unknown = program(&["init", "x", "--example", "trage"], folder.path());
+    let told = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(unknown.status.code() == Some(2) && told.contains("did you mean `triage`?"), "{told}");
+    assert!(!folder.path().join("x").exists());
+}

@@ -6,7 +6,7 @@ use super::{Arguments, flow};
 
 /// The groups of the front page with their commands.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Run and test flows", &["run", "dev", "test", "validate", "inspect", "graph", "flows", "nodes", "schema"]),
+    ("Run and test flows", &["init", "run", "dev", "test", "validate", "inspect", "graph", "flows", "nodes", "schema"]),
     ("Show and control runs", &["runs", "answer", "emit", "send", "chat"]),
     ("Write nodes", &["node"]),
     (
@@ -30,6 +30,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
 
 /// One example for each command.
 const EXAMPLES: &[&str] = &[
+    "init shop --example triage",
     "run order.yaml -i amount=200",
     "dev order.yaml -- -i amount=200",
     "test order.yaml",

@@ -1,0 +1,284 @@
+//! `flowcell init`: creates a folder with an example flow.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueHint};
+use flowcell::similar;
+use include_dir::{Dir, include_dir};
+
+use crate::{
+    cli_error::{CliError, Exit},
+    output::put_line,
+    terminal::Terminal,
+};
+
+/// The examples of this repository, with their tests and data.
+static FLOWS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../flows");
+const SCHEMA: &str = "flow.schema.json";
+const DEFAULT: &str = "hello";
+
+/// An example that the program carries.
+struct Example {
+    name: &'static str,
+    about: &'static str,
+    /// The folder of its files, below the folder of all examples.
+    folder: &'static str,
+    /// Its files. The first is the flow.
+    files: &'static [&'static str],
+    /// The options of `flowcell run` that it needs.
+    options: &'static str,
+}
+
+impl Example {
+    const fn new(
+        name: &'static str,
+        folder: &'static str,
+        files: &'static [&'static str],
+        options: &'static str,
+        about: &'static str,
+    ) -> Example {
+        Example { name, about, folder, files, options }
+    }
+}
+
+/// All examples, the simplest first.
+const EXAMPLES: &[Example] = &[
+    Example::new("hello", "graph", &["hello.yaml", "hello.test.yaml"], "", "makes a text from a value"),
+    Example::new("triage", "graph", &["triage.yaml", "triage.test.yaml"], "", "takes one of three paths"),
+    Example::new("parallel", "graph", &["parallel.yaml"], "", "runs three nodes at the same time and joins them"),
+    Example::new("foreach", "graph", &["foreach.yaml"], "", "runs nodes for each item of a list"),
+    Example::new("loop", "graph", &["loop.yaml"], "", "repeats nodes until a condition holds"),
+    Example::new("pages", "graph", &["pages.yaml"], "", "reads pages until one is not full"),
+    Example::new("retry", "graph", &["retry.yaml"], "", "tries again, and falls back if that fails too"),
+    Example::new("request", "graph", &["request.yaml", "request.test.yaml"], "--simulate http", "calls a server"),
+    Example::new("state", "graph", &["state.yaml"], "", "keeps a counter from run to run"),
+    Example::new("gate", "graph", &["gate.yaml"], "", "asks a person before it publishes"),
+    Example::new(
+        "reminder",
+        "graph",
+        &["reminder.yaml", "reminder.test.yaml"],
+        "",
+        "waits for an event, at most a day",
+    ),
+    Example::new("subflow", "graph", &["subflow.yaml", "hello.yaml"], "", "runs another flow as a node"),
+    Example::new("triggered", "graph", &["triggered.yaml"], "", "starts by a schedule, a post and another run"),
+    Example::new(
+        "files",
+        "graph",
+        &["files.yaml", "data/notes.json", "data/notes/today.txt", "data/notes/tomorrow.txt"],
+        "--files data",
+        "reads and writes files of a folder",
+    ),
+    Example::new("grades", "script", &["grades.yaml", "lib/passed.js"], "", "computes in JavaScript nodes"),
+    Example::new(
+        "captions",
+        "script",
+        &["captions.flow.js"],
+        "--simulate img,agent -i topic=rain",
+        "is a flow in JavaScript, with agents and pictures",
+    ),
+    Example::new(
+        "statistics",
+        "script",
+        &["statistics.flow.js"],
+        r#"-i 'orders=[{"city":"Oslo","total":7.5}]'"#,
+        "sums orders up in JavaScript",
+    ),
+    Example::new("research", "agents", &["research.yaml"], "--simulate model", "gives an agent tools"),
+    Example::new(
+        "assistant",
+        "agents",
+        &["assistant.yaml", "providers.yaml"],
+        "--providers providers.yaml",
+        "lets people write to an agent and approve its calls",
+    ),
+    Example::new(
+        "resolve-issue",
+        "agentic",
+        &["resolve-issue.yaml"],
+        "--simulate model",
+        "lets agents sort and fix an issue",
+    ),
+    Example::new(
+        "review-change",
+        "agentic",
+        &["review-change.yaml"],
+        "--simulate model",
+        "reviews a change three times at once",
+    ),
+    Example::new(
+        "release-notes",
+        "agentic",
+        &["release-notes.yaml"],
+        "--simulate model",
+        "postpones a step to the next run",
+    ),
+];
+
+/// Arguments of `flowcell init`.
+#[derive(Args)]
+pub(crate) struct InitArgs {
+    /// The folder; it is created if it does not exist
+    #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
+    dir: PathBuf,
+    /// The example to start from; `--examples` lists them
+    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
+    example: String,
+    /// List the examples, and create nothing
+    #[arg(long, conflicts_with_all = ["dir", "example"])]
+    examples: bool,
+}
+
+pub(super) fn execute(args: &InitArgs, terminal: Terminal) -> Result<Exit, CliError> {
+    if args.examples {
+        EXAMPLES.iter().try_for_each(|example| put_line(&format!("{:<15}{}", example.name, example.about)))?;
+        return Ok(Exit::Good);
+    }
+    let example = find(&args.example)?;
+    let contents = contents(example);
+    let taken: Vec<_> =
+        contents.iter().map(|(path, _)| path.as_str()).filter(|path| args.dir.join(path).exists()).collect();
+    if !taken.is_empty() {
+        let problem = format!("{} already has {}", args.dir.display(), taken.join(", "));
+        return Err(CliError::wrong(problem).hint("choose another folder: `flowcell init DIR`"));
+    }
+    let written = contents.iter().try_for_each(|(path, text)| write(&args.dir.join(path), text));
+    let failed =
+        |error: io::Error| CliError::wrong(format!("cannot write into {}", args.dir.display())).because(&error);
+    written.map_err(failed)?;
+    contents.iter().try_for_each(|(path, _)| put_line(&args.dir.join(path).display().to_string()))?;
+    terminal.say(&terminal.paint().faint(&next_steps(example, &args.dir)));
+    Ok(Exit::Good)
+}
+
+/// Returns the text that `flowcell` without arguments prints in a folder without flows, or `None` in other folders.
+pub(super) fn first_steps() -> Option<String> {
+    let is_flow = |name: &str| [".yaml", ".yml", ".json", ".js", "flows"].iter().any(|end| name.ends_with(end));
+    let mut names = fs::read_dir(env::current_dir().ok()?).ok()?.flatten().map(|entry| entry.file_name());
+    if names.any(|name| is_flow(&name.to_string_lossy())) {
+        return None;
+    }
+    let step = |command: &str, about: &str| format!("  {command:<26}{about}\n");
+    Some(format!(
+        "This folder has no flows. Next steps:\n\n{}{}{}\n`flowcell --help` lists all commands.",
+        step("flowcell init", "create a flow with a test and a README"),
+        step("flowcell run hello.yaml", "run it"),
+        step("flowcell help tutorial", "read how to write one"),
+    ))
+}
+
+fn find(name: &str) -> Result<&'static Example, CliError> {
+    let known = || EXAMPLES.iter().map(|example| example.name);
+    EXAMPLES.iter().find(|example| example.name == name).ok_or_else(|| {
+        let hint = match similar(name, known()) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "`flowcell init --examples` lists them".to_owned(),
+        };
+        CliError::wrong(format!("the program has no example `{name}`")).hint(hint)
+    })
+}
+
+/// Returns the files of an example, each with its path in the new folder.
+fn contents(example: &Example) -> Vec<(String, String)> {
+    let read = |path: &str| {
+        let file = FLOWS.get_file(format!("{}/{path}", example.folder));
+        file.and_then(|file| file.contents_utf8()).unwrap_or_default().to_owned()
+    };
+    // Comments and references name the places in the repository.
+    let moved = |text: String| {
+        ["flows/graph/", "flows/agents/", "flows/script/", "../graph/"]
+            .iter()
+            .fold(text, |text, from| text.replace(from, ""))
+    };
+    let mut files: Vec<_> = example.files.iter().map(|path| ((*path).to_owned(), moved(read(path)))).collect();
+    if files.iter().any(|(_, text)| text.contains(SCHEMA)) {
+        let schema = match example.folder {
+            "agentic" => flowcell::agentic_schema(),
+            _ => flowcell::schema(),
+        };
+        files.push((SCHEMA.to_owned(), format!("{schema:#}\n")));
+    }
+    files.push(("README.md".to_owned(), readme(example)));
+    files
+}
+
+/// Returns the commands for an example, each with its purpose.
+fn commands(example: &Example) -> Vec<(String, String)> {
+    let flow = example.files[0];
+    let options = if example.options.is_empty() { String::new() } else { format!(" {}", example.options) };
+    let mut commands = vec![
+        (format!("flowcell validate {flow}"), "checks the flow".to_owned()),
+        (format!("flowcell run {flow}{options}"), "runs it".to_owned()),
+    ];
+    if let Some(test) = example.files.iter().find(|path| path.ends_with(".test.yaml")) {
+        commands.push((format!("flowcell test {flow}"), format!("runs the cases of `{test}`, in virtual time")));
+    }
+    commands
+}
+
+fn readme(example: &Example) -> String {
+    let lines = commands(example).into_iter().map(|(command, purpose)| format!("- `{command}` {purpose}.\n"));
+    format!(
+        "# {}\n\nThis flow {}.\n\n{}\n`flowcell help tutorial` explains how to write flows, and `flowcell nodes` lists the node types.\n",
+        example.name,
+        example.about,
+        lines.collect::<String>()
+    )
+}
+
+fn next_steps(example: &Example, folder: &Path) -> String {
+    let mut steps: Vec<_> = commands(example).into_iter().map(|(command, _)| command).collect();
+    if folder != Path::new(".") {
+        steps.insert(0, format!("cd {}", folder.display()));
+    }
+    format!("next: {}", steps.join("; "))
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn every_flow_of_the_repository_is_an_example() {
+        let mut known: Vec<_> =
+            EXAMPLES.iter().map(|example| format!("{}/{}", example.folder, example.files[0])).collect();
+        known.sort();
+        // Flows with packs of their own, and flows that need files of the user, are no start.
+        let left_out = ["script/logo.flow.js"];
+        let mut flows = Vec::new();
+        for folder in ["agentic", "agents", "graph", "script"] {
+            for file in FLOWS.get_dir(folder).unwrap().files() {
+                let path = file.path().to_str().unwrap().to_owned();
+                let is_flow = path.ends_with(".flow.js") || path.ends_with(".yaml");
+                if is_flow && !path.ends_with(".test.yaml") && !path.ends_with("providers.yaml") {
+                    flows.push(path);
+                }
+            }
+        }
+        flows.retain(|path| !left_out.contains(&path.as_str()));
+        flows.sort();
+        assert_eq!(known, flows);
+    }
+
+    #[test]
+    fn every_file_of_an_example_is_carried() {
+        for example in EXAMPLES {
+            for (path, text) in contents(example) {
+                assert!(!text.is_empty(), "{}: {path}", example.name);
+                assert!(!text.contains("flows/"), "{}: {path} names a folder of the repository", example.name);
+            }
+        }
+    }
+}
