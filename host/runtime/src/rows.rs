@@ -28,6 +28,7 @@ pub(crate) struct UnitPosition {
 
 impl UnitPosition {
     /// Checks that a journal without further units ends at this position.
+    #[cfg(feature = "shared-stores")]
     pub(crate) fn check_end(self, end: UnitPosition, run: &RunId) -> Result<(), StoreError> {
         if self == end { Ok(()) } else { Err(self.lost(run)) }
     }

@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = arguments.next().ok_or("usage: embed FLOW [URL]")?;
     let builder = Host::builder();
     let host = match arguments.next() {
-        Some(url) => builder.server(url).build()?,
+        Some(url) => builder.server(url).build().map_err(|error| error.to_string())?,
         None => builder.build()?,
     };
     let flow = host.load_flow(path)?;

@@ -135,7 +135,7 @@ fn a_private_registry_lets_in_whom_it_knows() {
         &["denies access without credentials", "FLOWCELL_REGISTRY_USER"],
     );
     let wrong = beside(&registry).with("FLOWCELL_REGISTRY_USER", "ada").with("FLOWCELL_REGISTRY_PASSWORD", "guessed");
-    wrong.refused(&["node", "install", "acme"], &["is not open with these credentials"]);
+    wrong.refused(&["node", "install", "acme"], &["denies access with these credentials"]);
     let known = beside(&registry).with("FLOWCELL_REGISTRY_USER", "ada").with("FLOWCELL_REGISTRY_PASSWORD", PASSWORD);
     known.pack("acme.wasm", Version::First);
     known.done(&["node", "push", "acme.wasm", "acme"]);

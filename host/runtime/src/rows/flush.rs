@@ -154,6 +154,7 @@ impl<T> FlushQueue<T> {
         self.wake();
     }
 
+    #[cfg(feature = "shared-stores")]
     pub(crate) fn is_closed(&self) -> bool {
         self.waiting.lock().closed
     }
@@ -175,6 +176,7 @@ impl<T> FlushQueue<T> {
     }
 
     /// Keeps only the waiting items that meet a condition.
+    #[cfg(feature = "shared-stores")]
     pub(crate) fn retain(&self, keeps: impl FnMut(&T) -> bool) {
         self.waiting.lock().items.retain(keeps);
     }
@@ -193,6 +195,7 @@ impl<T> FlushQueue<T> {
     }
 
     /// Waits until items are due. Returns `false` if the queue is closed and empty.
+    #[cfg(feature = "shared-stores")]
     pub(crate) async fn ready(&self) -> bool {
         loop {
             let next = self.waiting.lock().next(Instant::now());

@@ -202,9 +202,10 @@ fn r23_no_door_leads_into_a_server_that_drains() {
 /// Reads the head of a request.
 fn read_head(stream: &mut impl Read) -> String {
     let mut head = Vec::new();
-    let mut bytes = stream.bytes();
+    let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(bytes.next().unwrap().unwrap());
+        stream.read_exact(&mut byte).unwrap();
+        head.extend(byte);
     }
     String::from_utf8(head).unwrap()
 }
