@@ -298,6 +298,38 @@ fn every_source_file_introduces_itself() {
     }
 }
 
+/// Returns the texts of the doc comments in a source file, each with the number of its first line.
+fn docs(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut last = 0;
+    for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_start())) {
+        let Some(doc) = line.strip_prefix("///") else { continue };
+        match found.last_mut() {
+            Some((_, text)) if last + 1 == number => *text += doc,
+            _ => found.push((number, doc.to_owned())),
+        }
+        last = number;
+    }
+    found
+}
+
+#[test]
+fn no_doc_comment_is_one_word() {
+    assert_eq!(docs("/// A\n/// b.\nfn x() {}\n/// C.").len(), 2);
+    let mut found = Vec::new();
+    let mut count = 0;
+    for file in source_folders().iter().flat_map(|folder| sources(folder)).filter(|file| !is_test(file)) {
+        for (line, doc) in docs(&fs::read_to_string(&file).unwrap()) {
+            count += 1;
+            if doc.split_whitespace().count() < 2 {
+                found.push(format!("{}:{line}:{doc}", file.display()));
+            }
+        }
+    }
+    assert!(count > 7_000, "only {count} doc comments were found");
+    assert!(found.is_empty(), "these say no more than a name; delete them or say more:\n{}", found.join("\n"));
+}
+
 /// Returns the source folders of the workspace: `host/*/src`, `sdk/*/src`, `nodes/*/src`.
 fn source_folders() -> Vec<PathBuf> {
     let rooms = ["host", "sdk", "nodes"].map(|room| fs::read_dir(root().join(room)).unwrap());

@@ -118,13 +118,13 @@ fn cause(pattern: &str, usable: &impl Fn(&str) -> bool) -> (&'static str, &'stat
 /// A feature that cannot run in linear time.
 #[derive(Clone, Copy)]
 enum Sign {
-    /// `(?!`, `(?<!`.
+    /// A negative lookaround: `(?!`, `(?<!`.
     Not,
-    /// `(?=`, `(?<=`.
+    /// A positive lookaround: `(?=`, `(?<=`.
     Around,
-    /// `\1`, `\k<name>`.
+    /// A back reference: `\1`, `\k<name>`.
     Back,
-    /// `(?>`.
+    /// An atomic group: `(?>`.
     Atomic,
 }
 

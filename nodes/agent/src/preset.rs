@@ -14,14 +14,14 @@ pub(crate) struct Preset {
 /// `agent.run`: no defaults.
 pub(crate) const RUN: Preset = Preset { system: None, schema: None, tools: &[] };
 
-/// `agent.plan`.
+/// The preset of `agent.plan`.
 pub(crate) const PLAN: Preset = Preset {
     system: Some(include_str!("presets/plan.md")),
     schema: Some(include_str!("presets/plan.json")),
     tools: &[],
 };
 
-/// `agent.classify`.
+/// The preset of `agent.classify`.
 pub(crate) const CLASSIFY: Preset = Preset {
     system: Some(include_str!("presets/classify.md")),
     schema: Some(include_str!("presets/classify.json")),
@@ -31,14 +31,14 @@ pub(crate) const CLASSIFY: Preset = Preset {
 /// `agent.coder`: may use all tools that the flow grants.
 pub(crate) const CODER: Preset = Preset { system: Some(include_str!("presets/coder.md")), schema: None, tools: &["*"] };
 
-/// `agent.reviewer`.
+/// The preset of `agent.reviewer`.
 pub(crate) const REVIEWER: Preset = Preset {
     system: Some(include_str!("presets/reviewer.md")),
     schema: Some(include_str!("presets/reviewer.json")),
     tools: &[],
 };
 
-/// `agent.summarize`.
+/// The preset of `agent.summarize`.
 pub(crate) const SUMMARIZE: Preset = Preset {
     system: Some(include_str!("presets/summarize.md")),
     schema: Some(include_str!("presets/summarize.json")),

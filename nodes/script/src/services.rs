@@ -28,7 +28,7 @@ pub(crate) fn object(inputs: &Map<String, Value>, context: &mut Context) -> JsRe
     JsProxyBuilder::new(target).get(member).build(context)
 }
 
-/// `services.input(id)`.
+/// The function `services.input(id)` of scripts: returns an input.
 fn input(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let id = id("services.input", args.get_or_undefined(0))?;
     let inputs = Session::of(context)?.inputs.borrow().clone();

@@ -21,7 +21,7 @@ pub type Object = IndexMap<Arc<str>, Json>;
 /// An immutable JSON value. Numbers are as exact as in `serde_json`.
 #[derive(Clone, Debug, Default)]
 pub enum Json {
-    /// `null`.
+    /// The value `null`.
     #[default]
     Null,
     /// `true` or `false`.

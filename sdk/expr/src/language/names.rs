@@ -93,7 +93,7 @@ pub(super) const FLOOR_DIVIDE: &str = "_floor";
 pub(super) const REMAINDER: &str = "_rem";
 /// `a ** b`.
 pub(super) const POWER: &str = "_pow";
-/// `-a`.
+/// The negation `-a`.
 pub(super) const NEGATE: &str = "_neg";
 /// `a ~ b`.
 pub(super) const CONCAT: &str = "_concat";

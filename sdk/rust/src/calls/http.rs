@@ -48,9 +48,9 @@ pub enum Body {
     /// No content.
     #[default]
     Empty,
-    /// Text.
+    /// A text in UTF-8.
     Text(String),
-    /// Bytes.
+    /// Bytes of any kind.
     Bytes(Vec<u8>),
     /// A file value, `{ "kind": "file", "fileId": … }`, for content that is too large for the sandbox.
     File(Value),
