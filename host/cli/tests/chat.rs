@@ -65,7 +65,7 @@ fn a_conversation_goes_on_where_it_was_left() {
         assert!(told(&output).contains(line), "{line}: {}", told(&output));
     }
     let output = typed(flowcell(folder.path(), &["chat", "b"]), "");
-    assert!(output.status.code() == Some(2) && told(&output).contains("there is no run `b`"), "{}", told(&output));
+    assert!(output.status.code() == Some(2) && told(&output).contains("the store has no run `b`"), "{}", told(&output));
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn whoever_drives_takes_runs_and_answers_from_other_terminals() {
     assert!(done(folder, &["answer", "r", "ask", "no"]).status.success());
     assert_eq!(said.next().as_deref(), Some("r  succeeded  asks"));
     let unknown = done(folder, &["send", "other", "hello"]);
-    assert!(told(&unknown).contains("there is no run `other`"), "{}", told(&unknown));
+    assert!(told(&unknown).contains("the store has no run `other`"), "{}", told(&unknown));
     let wrong = done(folder, &["run", "nowhere.yaml", "--detach"]);
     assert!(told(&wrong).contains("cannot read"), "{}", told(&wrong));
     owner.kill().unwrap();

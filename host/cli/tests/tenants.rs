@@ -225,7 +225,7 @@ fn a_tenant_has_as_many_live_runs_as_its_policy_says() {
     };
     assert_eq!((theirs("a").len(), theirs("b").len()), (2, 1));
     let foreign = host.for_tenant(Tenant::from("b")).resume(&theirs("a")[0].run_id, RunOptions::default());
-    assert!(foreign.err().unwrap().to_string().contains("there is no run"), "another tenant's run does not exist");
+    assert!(foreign.err().unwrap().to_string().contains("the store has no run"), "another tenant's run does not exist");
 }
 
 fn all_runs() -> Filter {

@@ -112,7 +112,7 @@ pub enum OpenError {
     #[error("the run `{0}` is being driven already")]
     Driven(RunId),
     /// No run has this id.
-    #[error("there is no run `{0}`")]
+    #[error("the store has no run `{0}`")]
     Unknown(RunId),
     /// A run cannot be repeated from this node on.
     #[error(transparent)]
@@ -428,7 +428,7 @@ impl FlowRunner {
         }
         let left = self.world.journal.left_below(&self.identity.tenant, &self.identity.run_id);
         left.unwrap_or_else(|error| {
-            tracing::warn!(run = %self.identity.run_id, "what it has left below is not ended: {error}");
+            tracing::warn!(run = %self.identity.run_id, "cannot end the runs that it has called: {error}");
             Vec::new()
         })
     }

@@ -86,11 +86,11 @@ pub struct NoFlows;
 
 impl Flows for NoFlows {
     fn resolve(&self, name: &str, _caller: &Pin) -> Result<Pinned, Failure> {
-        Err(Failure::new(code::FLOW_NOT_FOUND, format!("there is no flow `{name}`")))
+        Err(Failure::new(code::FLOW_NOT_FOUND, format!("unknown flow `{name}`")))
     }
 
     fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
-        Err(Failure::new(code::FLOW_NOT_FOUND, format!("there is no flow with the pin `{}`", pin.0)))
+        Err(Failure::new(code::FLOW_NOT_FOUND, format!("no flow has the pin `{}`", pin.0)))
     }
 }
 

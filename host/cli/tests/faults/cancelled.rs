@@ -34,7 +34,7 @@ fn cancel(project: &Project) -> Result<bool, String> {
         let asked = project.done(&["runs", "cancel", RUN]);
         match told(&asked) {
             _ if asked.status.success() => return Ok(true),
-            why if why.contains("run_not_active") || why.contains("there is no run") => return Ok(false),
+            why if why.contains("run_not_active") || why.contains("the store has no run") => return Ok(false),
             // The process has ended meanwhile, so the store has no owner.
             why if why.contains("cannot reach the process") => {}
             why => return Err(format!("it was not cancelled: {why}")),

@@ -193,7 +193,7 @@ impl Outbox {
             }
         });
         if let Err(error) = read {
-            tracing::warn!(run = %run_id, "a late channel misses what happened so far: {error}");
+            tracing::warn!(run = %run_id, "a channel that was attached late misses the earlier events: {error}");
         }
         self.projector = projector;
         self.channels.push(channel);
@@ -235,7 +235,7 @@ impl Outbox {
 
 /// Returns the message about a state write that came too late.
 pub(super) fn conflict(key: &str) -> String {
-    format!("somebody else has written the state `{key}` meanwhile")
+    format!("another run has written the state `{key}` in the meantime")
 }
 
 #[cfg(test)]

@@ -42,11 +42,11 @@ impl fmt::Display for BlockReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BlockReason::Ambiguous { interface, function, about, .. } => {
-                write!(formatter, "nobody knows whether `{interface}.{function}` happened")?;
+                write!(formatter, "it is unknown whether `{interface}.{function}` happened")?;
                 if about.is_null() { Ok(()) } else { write!(formatter, ": {}", about.to_text()) }
             }
             BlockReason::Nondeterministic { message } => {
-                write!(formatter, "the component does not do what it did the first time: {message}")
+                write!(formatter, "the component made another call than the first time: {message}")
             }
         }
     }

@@ -60,7 +60,7 @@ fn a_run_whose_flow_is_lost_is_exported_without_events() {
     let whole = document(store.reader(), &NoFlows, "r").unwrap();
     assert_eq!([whole.get("events"), whole.get("inputs")], [Some(&Json::array([])); 2]);
     let why = whole.get("eventsMissing").and_then(Json::as_str).unwrap();
-    assert!(why.contains("there is no flow with the pin `f`"), "{why}");
+    assert!(why.contains("no flow has the pin `f`"), "{why}");
     assert!(!whole.get("units").unwrap().as_array().unwrap().is_empty());
 }
 
