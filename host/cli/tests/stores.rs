@@ -115,7 +115,10 @@ fn outlives_an_outage_of(dialect: Dialect, command: &[&str]) {
             seen.last().is_some_and(|line| line.contains(text))
         });
         assert!(found, "{command:?} has ended, and did not say `{text}`: {seen:?}");
+        seen.pop().unwrap_or_default()
     };
+    let address =
+        command.contains(&"serve").then(|| wait_for("listening on http://").replace("listening on http://", ""));
     // A run that is driven shows that the process has begun.
     let begin = |run: &str| {
         good(
@@ -131,6 +134,14 @@ fn outlives_an_outage_of(dialect: Dialect, command: &[&str]) {
     ends("a");
     proxy.does(Does::Hole);
     wait_for("the store cannot be read, so its runs wait");
+    if let Some(address) = &address {
+        let healthy = called::exchange(address, "GET", "/healthz", &Value::Null);
+        assert!(healthy.starts_with("HTTP/1.1 200 "), "{healthy}");
+        let start = serde_json::json!({ "flow": { "nodes": [{ "id": "n", "type": "control.noop" }] } });
+        let refused = called::exchange(address, "POST", "/v1/runs", &start);
+        let is_temporary = refused.starts_with("HTTP/1.1 503 ") && refused.to_lowercase().contains("\r\nretry-after: ");
+        assert!(is_temporary && refused.contains("store_unavailable"), "{refused}");
+    }
     proxy.does(Does::Carry);
     wait_for("the store can be read again");
     begin("b");

@@ -203,12 +203,7 @@ impl Serving {
     }
 
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let (host, body) = (&self.address, body.to_string());
-        let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {length}");
-        write!(stream, "{head}\r\ncontent-type: application/json\r\n\r\n{body}").unwrap();
-        let text = std::io::read_to_string(stream).unwrap();
+        let text = exchange(&self.address, method, path, body);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: `{text}`"));
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {head}\n{body}"))
     }
@@ -217,6 +212,16 @@ impl Serving {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
+}
+
+/// Sends a request on a new connection. Returns the whole response.
+pub(crate) fn exchange(address: &str, method: &str, path: &str, body: &Value) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let body = body.to_string();
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}");
+    write!(stream, "{head}\r\ncontent-type: application/json\r\n\r\n{body}").unwrap();
+    std::io::read_to_string(stream).unwrap()
 }
 
 impl Drop for Serving {
