@@ -18,7 +18,7 @@ use crate::{
     compiler::{Compiler, Uncompiled},
     link::{Capabilities, Linkers},
     machine::{CORE_INSTANCES_PER_SLOT, TABLES_PER_SLOT},
-    pack::{self, Author, Bytes, Facts, Offer, PackErrorKind},
+    pack::{self, Author, Bytes, Facts, LoadedNodeType, PackErrorKind},
     sandbox::Sandbox,
     trap,
 };
@@ -26,7 +26,7 @@ use crate::{
 /// A pack that the engine can run.
 pub(crate) struct Loaded {
     pub(crate) digest: Digest,
-    pub(crate) offers: HashMap<Arc<str>, Arc<Offer>>,
+    pub(crate) node_types: HashMap<Arc<str>, Arc<LoadedNodeType>>,
     core_instances: u32,
     author: Author,
     /// The component file, dropped once the code is made.
@@ -47,14 +47,14 @@ pub(crate) struct Linked {
 impl Loaded {
     pub(crate) fn new(
         digest: Digest,
-        offers: HashMap<Arc<str>, Arc<Offer>>,
+        node_types: HashMap<Arc<str>, Arc<LoadedNodeType>>,
         core_instances: usize,
         bytes: Bytes,
         author: Author,
     ) -> Loaded {
         Loaded {
             digest,
-            offers,
+            node_types,
             core_instances: u32::try_from(core_instances).unwrap_or(u32::MAX),
             author,
             bytes: Mutex::new(Some(bytes)),
@@ -71,12 +71,12 @@ impl Loaded {
 
     /// Returns whether an attempt would have to wait for code.
     pub(crate) fn is_cold(&self) -> bool {
-        self.offers.values().any(|offer| self.linked(offer.capabilities).is_none())
+        self.node_types.values().any(|node_type| self.linked(node_type.capabilities).is_none())
     }
 
     /// Returns the sets of capabilities of the node types.
     pub(crate) fn sets(&self) -> Vec<Capabilities> {
-        self.offers.values().map(|offer| offer.capabilities).collect()
+        self.node_types.values().map(|node_type| node_type.capabilities).collect()
     }
 
     fn bad(&self, error: impl std::fmt::Display) -> Failure {

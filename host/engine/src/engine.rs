@@ -123,8 +123,8 @@ impl Engine {
         let facts = facts.and_then(|mut facts| facts.admit(&digest, author).map(|()| facts));
         let facts = facts.map_err(|kind| PackError { origin: origin.into(), kind })?;
         if self.0.packs.get(&digest).is_none() {
-            let offers = pack::offers(&facts.manifest);
-            let loaded = Loaded::new(digest.clone(), offers, facts.core_instances, bytes, author);
+            let node_types = pack::node_types(&facts.manifest);
+            let loaded = Loaded::new(digest.clone(), node_types, facts.core_instances, bytes, author);
             self.0.packs.insert(&digest, loaded);
         }
         Ok(Pack { manifest: facts.manifest, digest })
@@ -135,7 +135,9 @@ impl Engine {
     pub fn prepare(&self, digest: &Digest) -> Result<(), Failure> {
         let pack = self.0.packs.get(digest);
         let pack = pack.ok_or_else(|| Failure::new(code::BAD_PACK, format!("the pack {digest} is not loaded")))?;
-        pack.offers.values().try_for_each(|offer| self.0.compile_context.link(pack, offer.capabilities).map(|_| ()))
+        pack.node_types
+            .values()
+            .try_for_each(|node_type| self.0.compile_context.link(pack, node_type.capabilities).map(|_| ()))
     }
 
     /// Sets a tenant's limits on concurrent instances and on bytes of memory beyond the first 4 MiB of each instance.

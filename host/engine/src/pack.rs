@@ -228,20 +228,20 @@ fn assign(manifest: &mut Manifest, digest: &Digest) {
 }
 
 /// One node type, ready to run.
-pub(crate) struct Offer {
+pub(crate) struct LoadedNodeType {
     pub(crate) node: NodeType,
     pub(crate) capabilities: Capabilities,
     pub(crate) schemas: Schemas,
 }
 
 /// Returns the node types of a manifest by name.
-pub(crate) fn offers(manifest: &Manifest) -> HashMap<Arc<str>, Arc<Offer>> {
-    let offer = |node: &NodeType| Offer {
+pub(crate) fn node_types(manifest: &Manifest) -> HashMap<Arc<str>, Arc<LoadedNodeType>> {
+    let node_type = |node: &NodeType| LoadedNodeType {
         node: node.clone(),
         capabilities: Capabilities::asked_by(node),
         schemas: Schemas::default(),
     };
-    manifest.nodes.iter().map(|node| (node.name.clone(), Arc::new(offer(node)))).collect()
+    manifest.nodes.iter().map(|node| (node.name.clone(), Arc::new(node_type(node)))).collect()
 }
 
 /// The bytes of a component, borrowed from this program or owned.

@@ -23,7 +23,7 @@ use crate::{
     fair_scheduler::FairScheduler,
     fair_semaphore::Permit,
     link::Capabilities,
-    pack::Offer,
+    pack::LoadedNodeType,
     sandbox::Sandbox,
     schema::Part,
     ticker::InFlight,
@@ -159,19 +159,19 @@ fn lost() -> Failure {
 /// An attempt that has a slot and linked code.
 struct Admitted<'a> {
     linked: &'a Linked,
-    offer: &'a Arc<Offer>,
+    node_type: &'a Arc<LoadedNodeType>,
     slots: Permit,
 }
 
 impl Inner {
     async fn run(self: &Arc<Inner>, attempt: Attempt, calls: Arc<dyn Calls>, computes: Arc<AtomicBool>) -> Outcome {
-        let Admitted { linked, offer, slots } = match self.admit(&attempt).await {
+        let Admitted { linked, node_type, slots } = match self.admit(&attempt).await {
             Ok(admitted) => admitted,
             Err(failure) => return Outcome { result: Err(failure), remains: None, counted: None },
         };
         let ticking = self.ticker.enter();
         let mut store = self.store(attempt, calls, computes);
-        let result = self.call(&mut store, linked, offer).await;
+        let result = self.call(&mut store, linked, node_type).await;
         store.data_mut().forward_output(true).await;
         let result = match result {
             Ok(step) => store.data_mut().write_back().await.map(|()| step),
@@ -183,22 +183,22 @@ impl Inner {
     /// Finds the attempt's code, checks its input, and waits for a free slot.
     async fn admit(self: &Arc<Inner>, attempt: &Attempt) -> Result<Admitted<'_>, Failure> {
         let pack = self.packs.get(&attempt.pack).ok_or_else(|| unknown(attempt))?;
-        let offer = pack.offers.get(&attempt.node_type).ok_or_else(|| unknown(attempt))?;
+        let node_type = pack.node_types.get(&attempt.node_type).ok_or_else(|| unknown(attempt))?;
         if attempt.resumes == 0 {
-            self.check(&attempt.tenant, offer, Part::Input, attempt.input.json()).await?;
+            self.check(&attempt.tenant, node_type, Part::Input, attempt.input.json()).await?;
             // An attempt without a config has `null`; there is nothing to check.
             if !attempt.config.json().is_null() {
-                self.check(&attempt.tenant, offer, Part::Config, attempt.config.json()).await?;
+                self.check(&attempt.tenant, node_type, Part::Config, attempt.config.json()).await?;
             }
         }
-        self.link(&attempt.tenant, pack, vec![offer.capabilities]).await?;
-        let linked = match pack.linked(offer.capabilities) {
+        self.link(&attempt.tenant, pack, vec![node_type.capabilities]).await?;
+        let linked = match pack.linked(node_type.capabilities) {
             Some(Ok(linked)) => linked,
             Some(Err(failure)) => return Err(failure.clone()),
             None => return Err(Failure::retryable(code::LOST_WORKER, "the pack was not linked")),
         };
         let slots = self.slots.take(&attempt.tenant, u64::from(linked.slots)).await;
-        Ok(Admitted { linked, offer, slots })
+        Ok(Admitted { linked, node_type, slots })
     }
 
     /// Checks a part of an attempt against its schema. A short check runs on this thread, a long one on a thread that
@@ -206,20 +206,20 @@ impl Inner {
     async fn check(
         self: &Arc<Inner>,
         tenant: &Tenant,
-        offer: &Arc<Offer>,
+        node_type: &Arc<LoadedNodeType>,
         part: Part,
         value: &Json,
     ) -> Result<(), Failure> {
-        if let Some(checked) = offer.schemas.check_shortly(&offer.node, part, value) {
+        if let Some(checked) = node_type.schemas.check_shortly(&node_type.node, part, value) {
             return checked;
         }
         // The permit belongs to the check, which goes on even if the attempt is dropped.
         let permit = self.checks.take(tenant, 1).await;
-        let (inner, tenant, offer, value) = (self.clone(), tenant.clone(), offer.clone(), value.clone());
+        let (inner, tenant, node_type, value) = (self.clone(), tenant.clone(), node_type.clone(), value.clone());
         let checking = self.runtime().spawn_blocking(move || {
             let _permit = permit;
             let since = Instant::now();
-            let checked = offer.schemas.check(&offer.node, part, &value);
+            let checked = node_type.schemas.check(&node_type.node, part, &value);
             inner.scheduler.charge(&tenant, since.elapsed());
             checked
         });
@@ -267,13 +267,18 @@ impl Inner {
         store
     }
 
-    async fn call(self: &Arc<Inner>, store: &mut Store<Sandbox>, linked: &Linked, offer: &Arc<Offer>) -> StepResult {
+    async fn call(
+        self: &Arc<Inner>,
+        store: &mut Store<Sandbox>,
+        linked: &Linked,
+        node_type: &Arc<LoadedNodeType>,
+    ) -> StepResult {
         let instance = match linked.instance.instantiate_async(&mut *store).await {
             Ok(instance) => instance,
             Err(error) => return Err(trap::from_start(&error, store.data().stdio.last_words())),
         };
-        let node_type = store.data().attempt.node_type.clone();
-        let step = match instance.flowcell_node_node().call_run(&mut *store, &node_type).await {
+        let type_name = store.data().attempt.node_type.clone();
+        let step = match instance.flowcell_node_node().call_run(&mut *store, &type_name).await {
             Ok(answer) => answer::read(answer, &store.data().attempt, &self.compile_context.limits)?,
             Err(error) => {
                 return Err(trap::from_run(&error, store.data().stdio.last_words(), &self.compile_context.limits));
@@ -281,7 +286,7 @@ impl Inner {
         };
         if let Step::Done(output) = &step {
             let tenant = store.data().attempt.tenant.clone();
-            self.check(&tenant, offer, Part::Output, output.json()).await?;
+            self.check(&tenant, node_type, Part::Output, output.json()).await?;
         }
         Ok(step)
     }

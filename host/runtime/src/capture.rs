@@ -199,7 +199,7 @@ impl Viewpoint<'_> {
             flowcell_flow::graph::Join::Any => self.state.task(key).opened?,
             _ => *node.incoming.iter().find(fired)?,
         };
-        Some(self.brought(key.scope, edge))
+        Some(self.edge_value(key.scope, edge))
     }
 
     fn inbounds(&self) -> Option<Json> {
@@ -207,7 +207,7 @@ impl Viewpoint<'_> {
         let graph = &self.state.graph;
         let fired = graph.node(key.node).incoming.iter().filter(|edge| self.fired(key.scope, **edge));
         let source = |edge: &EdgeIx| graph.node(graph.edge(*edge).from).id.0.clone();
-        Some(Json::object(fired.map(|edge| (source(edge), self.brought(key.scope, *edge)))))
+        Some(Json::object(fired.map(|edge| (source(edge), self.edge_value(key.scope, *edge)))))
     }
 
     fn fired(&self, scope: ScopeId, edge: EdgeIx) -> bool {
@@ -215,7 +215,7 @@ impl Viewpoint<'_> {
     }
 
     /// Returns the value of an edge: the output of its source. For an error edge it is `{ failed, error, input }`.
-    fn brought(&self, scope: ScopeId, edge: EdgeIx) -> Json {
+    fn edge_value(&self, scope: ScopeId, edge: EdgeIx) -> Json {
         let source = TaskKey { scope, node: self.state.graph.edge(edge).from };
         let task = self.state.task(source);
         let output = task.output.clone().unwrap_or_default();

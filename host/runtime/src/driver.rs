@@ -376,7 +376,7 @@ impl Driver {
     /// Waits until all facts of the run and its children are durable, and their effects are performed.
     pub(crate) async fn flush(&mut self) {
         while !self.outbox.queue().is_empty() && !self.is_refused() {
-            self.hurry();
+            self.force_journal();
             std::future::poll_fn(|context| self.outbox.queue().poll(context)).await;
             self.catch_up();
         }
@@ -417,8 +417,8 @@ impl Driver {
 
     /// Forces the journal if a caller waits for it. Runs when the driver has nothing else to do, so that one force
     /// covers all units of a poll.
-    fn hurry(&mut self) {
-        if !self.outbox.take_hurry() || sabotage::forcing_is_off() {
+    fn force_journal(&mut self) {
+        if !self.outbox.take_force_request() || sabotage::forcing_is_off() {
             return;
         }
         match self.identity.depth == 0 && self.children.is_empty() && self.world.hubs.is_lonely() {
@@ -491,7 +491,7 @@ impl Driver {
             self.sleep(due);
         }
         if self.outbox.is_hurried() {
-            self.hurry();
+            self.force_journal();
             return self.outbox.queue().poll(context).map(|()| Incoming::Durable);
         }
         Poll::Pending

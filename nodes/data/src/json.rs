@@ -19,13 +19,13 @@ pub(crate) fn parse(input: Text) -> Result<Value> {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Any {
+pub(crate) struct ValueInput {
     #[serde(default)]
     value: Json,
 }
 
 /// Writes a value as compact JSON.
-pub(crate) fn stringify(input: Any) -> Result<Value> {
+pub(crate) fn stringify(input: ValueInput) -> Result<Value> {
     match input.value.is_file() {
         true => Err(file::not_here("value")),
         false => Ok(json!({ "text": input.value.to_text() })),

@@ -171,7 +171,7 @@ impl Outbox {
     }
 
     /// Returns whether the journal has to be forced now, once for all callers that wait.
-    pub(super) fn take_hurry(&mut self) -> bool {
+    pub(super) fn take_force_request(&mut self) -> bool {
         std::mem::take(&mut self.hurried)
     }
 

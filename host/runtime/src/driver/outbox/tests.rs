@@ -112,9 +112,9 @@ fn a_recovered_run_is_still_parked() {
 #[test]
 fn the_journal_is_forced_once_for_facts_that_callers_wait_for() {
     let Driver { mut outbox, state, .. } = begun(vec![Plan::Done]);
-    assert!(!outbox.add(&unit(&outbox, said()), &state, true).force && !outbox.take_hurry());
+    assert!(!outbox.add(&unit(&outbox, said()), &state, true).force && !outbox.take_force_request());
     assert!(outbox.add(&unit(&outbox, parked()), &state, true).force && outbox.is_hurried());
-    assert!(outbox.take_hurry() && !outbox.take_hurry());
+    assert!(outbox.take_force_request() && !outbox.take_force_request());
     let ended = || Fact::RunEnded { end: Box::new(RunEnd::Cancelled { outputs: Json::Null }) };
     assert!(!outbox.add(&unit(&outbox, ended()), &state, false).force, "only the parent waits for the end of a child");
     assert!(outbox.add(&unit(&outbox, ended()), &state, true).force);
