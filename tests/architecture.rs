@@ -351,7 +351,7 @@ fn no_rust_file_is_longer_than_500_lines() {
 const SCATTERED: &[(&str, &[&str])] = &[
     ("host/engine", &["Sandbox"]),
     ("host/platform", &["Host", "Tenants", "Triggers", "Usage"]),
-    ("host/runtime", &["AttemptCalls", "Decider", "Reader", "RunState", "SharedStore", "SqliteStore"]),
+    ("host/runtime", &["AttemptCalls", "Decider", "RunState"]),
     ("host/server", &["Request"]),
     ("host/services", &["Search"]),
     ("sdk/expr", &["Binding", "Json"]),

@@ -46,7 +46,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use flowcell_contract::{Tenant, Value, host_files::STORE_FILE as FILE};
@@ -173,6 +173,15 @@ impl SqliteStore {
     /// For tests.
     pub fn hold_back(&self) {
         self.queue.hold_back();
+    }
+
+    /// Keeps bytes whose SHA-256 the caller knows, in hexadecimal.
+    pub fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
+        let mut visible = self.visible.lock();
+        visible.recent.add(Instant::now(), tenant, hash);
+        visible.blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
+        drop(visible);
+        self.queue.push(Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() });
     }
 
     /// Waits until all earlier writes are durable.

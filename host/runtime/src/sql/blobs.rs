@@ -153,19 +153,17 @@ async fn read(connection: &mut Connection, tenant: &Tenant, hash: &str) -> Resul
     connection.row(sql, args![tenant.as_str(), hash]).await?.map(|row| row.bytes(0)).transpose()
 }
 
-impl SharedStore {
-    /// Keeps bytes whose SHA-256 the caller knows, in hexadecimal.
-    pub(super) fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
-        self.shared.visible().blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
-        let blob = Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() };
-        self.shared.queue.push(blob);
-    }
+/// Keeps bytes whose SHA-256 the caller knows, in hexadecimal.
+pub(super) fn keep(store: &SharedStore, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
+    store.shared.visible().blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
+    let blob = Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() };
+    store.shared.queue.push(blob);
 }
 
 impl Blobs for SharedStore {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
         let blob = blob_ref(&bytes, mime);
-        self.keep(tenant, &blob.file_id, bytes, mime);
+        keep(self, tenant, &blob.file_id, bytes, mime);
         blob
     }
 

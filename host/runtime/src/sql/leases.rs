@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowcell_contract::{RunId, Tenant};
 
 use super::{
-    SharedStore,
+    Shared, SharedStore, blobs,
     claims::{Grant, Key},
     heartbeat, inbox,
     queue::{Item, Turn},
@@ -16,23 +16,22 @@ use crate::{
     world::World,
 };
 
-impl SharedStore {
-    /// Creates a lease of a tree, for the driver of one of its runs.
-    fn lease(&self, driven: Option<Key>, grant: Grant) -> Lease {
-        let shared = self.shared.clone();
-        Lease::new(move || {
-            driven.iter().for_each(|run| shared.claims.stop(run));
-            if shared.claims.leave(&grant) {
-                shared.queue.push(Item::Release(grant));
-            }
-        })
-    }
+/// Creates a lease of a tree, for the driver of one of its runs.
+fn lease(shared: &Arc<Shared>, driven: Option<Key>, grant: Grant) -> Lease {
+    let shared = shared.clone();
+    Lease::new(move || {
+        driven.iter().for_each(|run| shared.claims.stop(run));
+        if shared.claims.leave(&grant) {
+            shared.queue.push(Item::Release(grant));
+        }
+    })
 }
 
 impl SharedRuns for SharedStore {
     fn work(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<Offer>, StoreError> {
         let found = self.worker.turn(|told| Turn::Work { tenant: tenant.clone(), now, limit, told })?;
-        let offer = |(run, grant): (Key, Grant)| Offer { tenant: run.0, run: run.1, lease: self.lease(None, grant) };
+        let offer =
+            |(run, grant): (Key, Grant)| Offer { tenant: run.0, run: run.1, lease: lease(&self.shared, None, grant) };
         Ok(found.into_iter().map(offer).collect())
     }
 
@@ -41,7 +40,7 @@ impl SharedRuns for SharedStore {
     }
 
     fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
-        self.keep(tenant, hash, bytes, mime);
+        blobs::keep(self, tenant, hash, bytes, mime);
     }
 
     fn retire(&self) {
@@ -70,7 +69,7 @@ impl Leases for SharedStore {
             None => self.worker.turn(|told| Turn::Claim(key.clone(), told)),
         };
         match claimed {
-            Ok(Some(grant)) => Some(self.lease(Some(key), grant)),
+            Ok(Some(grant)) => Some(lease(&self.shared, Some(key), grant)),
             Ok(None) => {
                 claims.stop(&key);
                 None

@@ -86,25 +86,28 @@ async fn read(connection: &mut Connection, tenant: &Tenant, flow: &str, key: &st
     Ok(value.map(|value| Some((value, version))).map_err(damaged))
 }
 
-impl SharedStore {
-    /// Returns a value in the view of this process: a staged one, or the durable one.
-    fn visible_state(&self, tenant: &Tenant, flow: &Arc<str>, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
-        let key = (tenant.clone(), flow.clone(), key.to_owned());
-        if let Some(found) = self.shared.visible().state.get(&key) {
-            return Ok(Some(found.clone()));
-        }
-        self.worker.look(async move |connection| read(connection, &key.0, &key.1, &key.2).await)
+/// Returns a value in the view of this process: a staged one, or the durable one.
+fn visible_state(
+    store: &SharedStore,
+    tenant: &Tenant,
+    flow: &Arc<str>,
+    key: &str,
+) -> Result<Option<(Value, u64)>, StoreError> {
+    let key = (tenant.clone(), flow.clone(), key.to_owned());
+    if let Some(found) = store.shared.visible().state.get(&key) {
+        return Ok(Some(found.clone()));
     }
+    store.worker.look(async move |connection| read(connection, &key.0, &key.1, &key.2).await)
 }
 
 impl StateStore for SharedStore {
     fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
-        self.visible_state(tenant, &flow.into(), key)
+        visible_state(self, tenant, &flow.into(), key)
     }
 
     fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
         let _staging = self.staging.lock();
-        let version = |key: &str| Ok(self.visible_state(tenant, flow, key)?.map_or(0, |(_, version)| version));
+        let version = |key: &str| Ok(visible_state(self, tenant, flow, key)?.map_or(0, |(_, version)| version));
         let staged = Staged::number(flow, writes, version)?;
         let mut visible = self.shared.visible();
         for (write, version) in &staged.writes {

@@ -1,11 +1,11 @@
 //! Blobs, and the large values that rows refer to.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{BlobRef, Failure, Tenant};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{Reader, SqliteStore, queue::Item};
+use super::{Reader, SqliteStore};
 use crate::{
     ports::{Blobs, StoreError, blob_ref},
     rows::cut::{ExternalizedRow, fill},
@@ -82,12 +82,6 @@ impl<'a> CutOut<'a> {
     }
 }
 
-impl Reader {
-    fn blob(&self, tenant: &Tenant, hash: &str) -> Result<Option<Arc<[u8]>>, StoreError> {
-        Ok(read(&self.0.lock(), tenant, hash)?.map(Arc::from))
-    }
-}
-
 /// The blobs of a read-only store. Ignores new bytes.
 impl Blobs for Reader {
     fn put(&self, _: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
@@ -95,18 +89,7 @@ impl Blobs for Reader {
     }
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
-        Ok(self.blob(tenant, &blob.file_id)?)
-    }
-}
-
-impl SqliteStore {
-    /// Keeps bytes whose SHA-256 the caller knows, in hexadecimal.
-    pub fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
-        let mut visible = self.visible.lock();
-        visible.recent.add(Instant::now(), tenant, hash);
-        visible.blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
-        drop(visible);
-        self.queue.push(Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() });
+        Ok(read(&self.0.lock(), tenant, &blob.file_id).map_err(StoreError::from)?.map(Arc::from))
     }
 }
 
@@ -121,7 +104,7 @@ impl Blobs for SqliteStore {
         let visible = self.visible.lock().blobs.get(&(tenant.clone(), blob.file_id.clone())).cloned();
         match visible {
             Some(bytes) => Ok(Some(bytes)),
-            None => Ok(self.reader.blob(tenant, &blob.file_id)?),
+            None => Ok(read(&self.reader.0.lock(), tenant, &blob.file_id).map_err(StoreError::from)?.map(Arc::from)),
         }
     }
 }

@@ -46,57 +46,52 @@ impl From<rusqlite::Error> for ReadError {
     }
 }
 
-impl Reader {
-    fn state(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, ReadError> {
-        let mut connection = self.0.lock();
-        let transaction = connection.transaction()?;
-        let sql = "SELECT value, cuts, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
-        let mut select = transaction.prepare_cached(sql)?;
-        let entry = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?));
-        let found = select.query_row(params![tenant.as_str(), flow, key], entry).optional()?;
-        let Some((text, cuts, version)) = found else { return Ok(None) };
-        let damaged = |why| {
-            ReadError::Value(StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into()))
-        };
-        let text = CutOut::new(&transaction, tenant).put_back(text, cuts.as_deref()).map_err(damaged)?;
-        let value = Value::restore(text).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
-        Ok(Some((value, version)))
-    }
+fn read(reader: &Reader, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, ReadError> {
+    let mut connection = reader.0.lock();
+    let transaction = connection.transaction()?;
+    let sql = "SELECT value, cuts, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
+    let mut select = transaction.prepare_cached(sql)?;
+    let entry = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?));
+    let found = select.query_row(params![tenant.as_str(), flow, key], entry).optional()?;
+    let Some((text, cuts, version)) = found else { return Ok(None) };
+    let damaged =
+        |why| ReadError::Value(StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into()));
+    let text = CutOut::new(&transaction, tenant).put_back(text, cuts.as_deref()).map_err(damaged)?;
+    let value = Value::restore(text).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
+    Ok(Some((value, version)))
 }
 
-impl SqliteStore {
-    /// Returns a value in the view of this process: a staged one, or the durable one.
-    fn visible_state(
-        &self,
-        visible: &Visible,
-        tenant: &Tenant,
-        flow: &str,
-        key: &str,
-    ) -> Result<Option<(Value, u64)>, StoreError> {
-        match visible.state.get(&(tenant.clone(), flow.to_owned(), key.to_owned())) {
-            Some(found) => Ok(Some(found.clone())),
-            None => self.reader.state(tenant, flow, key).map_err(|error| match error {
-                ReadError::Value(error) => error,
-                // The process cannot read the facts on the disk. No run may continue or fail as if they were known.
-                ReadError::Database(error) => {
-                    let error = StoreError(format!("it cannot be read: {error}").into());
-                    (self.on_failure)(&error);
-                    error
-                }
-            }),
-        }
+/// Returns a value in the view of this process: a staged one, or the durable one.
+fn visible_state(
+    store: &SqliteStore,
+    visible: &Visible,
+    tenant: &Tenant,
+    flow: &str,
+    key: &str,
+) -> Result<Option<(Value, u64)>, StoreError> {
+    match visible.state.get(&(tenant.clone(), flow.to_owned(), key.to_owned())) {
+        Some(found) => Ok(Some(found.clone())),
+        None => read(&store.reader, tenant, flow, key).map_err(|error| match error {
+            ReadError::Value(error) => error,
+            // The process cannot read the facts on the disk. No run may continue or fail as if they were known.
+            ReadError::Database(error) => {
+                let error = StoreError(format!("it cannot be read: {error}").into());
+                (store.on_failure)(&error);
+                error
+            }
+        }),
     }
 }
 
 impl StateStore for SqliteStore {
     fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
-        self.visible_state(&self.visible.lock(), tenant, flow, key)
+        visible_state(self, &self.visible.lock(), tenant, flow, key)
     }
 
     fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
         let mut visible = self.visible.lock();
         let version =
-            |key: &str| Ok(self.visible_state(&visible, tenant, flow, key)?.map_or(0, |(_, version)| version));
+            |key: &str| Ok(visible_state(self, &visible, tenant, flow, key)?.map_or(0, |(_, version)| version));
         let staged = Staged::number(flow, writes, version)?;
         for (write, version) in &staged.writes {
             let key = (tenant.clone(), flow.to_string(), write.key.clone());
