@@ -1,6 +1,7 @@
 //! Gives the pack a stack that is large enough to parse nested scripts: the parser takes about 17 KiB for each bracket.
 
-/// Bytes. Together with the memory that every script needs, this stays within the limit of an instance.
+/// Size of the stack in bytes. Together with the memory that every script needs, this stays within the limit of an
+/// instance.
 const STACK: u32 = 2 << 20;
 
 fn main() {

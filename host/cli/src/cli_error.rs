@@ -86,13 +86,13 @@ impl CliError {
         CliError::ending(Exit::Failed, message)
     }
 
-    /// Creates an error for a flow whose diagnostics keep it from running.
+    /// Creates an error for a flow that cannot run, with its diagnostics and exit code 2.
     pub(crate) fn found(findings: Vec<Diagnostic>) -> CliError {
         let message = format!("the flow cannot run: {}", crate::terminal::count(&findings));
         CliError { findings, ..CliError::wrong(message) }
     }
 
-    /// Adds an error and its sources as causes.
+    /// Adds an error and the chain of its sources as causes.
     pub(crate) fn because(mut self, cause: &(dyn Error + 'static)) -> CliError {
         let mut next = Some(cause);
         while let Some(cause) = next {
@@ -212,7 +212,8 @@ impl From<LoadError> for CliError {
     }
 }
 
-/// Returns the existing file with the name nearest to that of a missing one.
+/// Returns the file in the same folder whose name is most similar to that of a missing file. Returns `None` if no name
+/// is similar, or if the file exists.
 fn sibling(path: &Path) -> Option<PathBuf> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(folder).ok()?.flatten();

@@ -142,7 +142,7 @@ pub(crate) enum Misunderstood {
     Usage(clap::Error),
     /// An error in the file of settings.
     Config(CliError),
-    /// No arguments, in a folder without flows. The text says the first steps.
+    /// No arguments, in a folder without flows. The text tells the user the first steps.
     Nothing(String),
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn parse() -> Result<Arguments, Misunderstood> {
         if let Some(text) = config.checked() {
             put_line(&text).map_err(Misunderstood::Config)?;
         }
-        // Insert right after the name of the command, which comes first.
+        // Insert the settings of the file right after the name of the command, before the user's arguments.
         drop(given.splice(2..2, config.arguments));
         matches = groups::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
     }
@@ -177,7 +177,7 @@ impl Arguments {
         }
     }
 
-    /// Returns whether the command drives runs that other processes have started.
+    /// Returns true if the command drives runs that other processes have started: `serve` and `drive`.
     pub(crate) fn drives_others(&self) -> bool {
         matches!(self.command, Some(Command::Serve(_) | Command::Drive(_)))
     }

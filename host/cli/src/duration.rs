@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-/// The longest duration, 365 days, as in flows.
+/// The longest duration, 365 days. Flows have the same limit.
 const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Parses numbers with units, in any order of the units. Fails on an unknown unit or above [`MAX`].
+/// Parses numbers with the units `ms`, `s`, `m`, `min`, `h` and `d`, in any order of the units. Fails on an unknown
+/// unit, for zero, and above [`MAX`].
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration; write for example `500ms`, `30s`, `2m` or `1h30m`");
     let mut rest = text;

@@ -18,10 +18,11 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// The default filter of a command with a log format.
+/// The default filter of the log if `--log-format` is given.
 const USUAL: &str = "warn,flowcell::http=info,flowcell::runs=info";
 
-/// Limit of the bytes of a line, without the note that it is cut.
+/// Maximum number of bytes of an event in a line. A longer event is cut, and a note with the number of its other bytes
+/// is added.
 const MAX_LINE: usize = 16 * 1024;
 
 /// The format of the log.
@@ -33,10 +34,10 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Starts the log if a log format is set or `FLOWCELL_LOG` is a filter. A command that drives the runs of other
-/// processes logs warnings even without them.
+/// Starts the log if a log format is set or the environment variable `FLOWCELL_LOG` has a filter. Without both, a
+/// command that drives the runs of other processes (`drives`) logs warnings, and any other command logs nothing.
 pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
-    // Silence the MCP library, since it logs the servers' messages, and keys among them.
+    // Silence the MCP library, since it logs the messages of MCP servers, which may contain keys.
     let quiet = |filter: EnvFilter| match "rmcp=off".parse() {
         Ok(directive) => filter.add_directive(directive),
         Err(_) => filter,
@@ -54,8 +55,8 @@ pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
     }
 }
 
-/// Writes each event to standard error as one line of limited length. Control characters are replaced, so text from
-/// outside forges no line and no terminal command.
+/// Writes each event to standard error as one line of limited length. Control characters are replaced, so that text
+/// from outside can forge neither a line of the log nor a terminal command.
 struct OneLineWriter;
 
 impl Write for OneLineWriter {
@@ -72,7 +73,7 @@ impl Write for OneLineWriter {
     }
 }
 
-/// Returns the event as one line of at most [`MAX_LINE`] bytes.
+/// Returns the event as one line, without control and deceptive characters, and cut after [`MAX_LINE`] bytes.
 fn one_line(event: &str) -> String {
     let event = event.trim_end_matches('\n');
     let end = event.floor_char_boundary(MAX_LINE);

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use crate::{cli_error::Exit, commands::Misunderstood, terminal::Terminal};
 
-/// Faster than the system's allocator when many threads share small values.
+/// The allocator. It is faster than that of the system if many threads share small values.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

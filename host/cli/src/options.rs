@@ -3,11 +3,11 @@
 //! | room | content |
 //! |---|---|
 //! | packs | node types beyond the catalog, and the services that flows may reach |
-//! | place | the store of runs |
+//! | store_location | the store of runs |
 //! | channels | the front ends of a run |
 //! | locked | the installed packs |
-//! | watch | the log and the collector |
-//! | program | this program as a child of itself |
+//! | watch | the log and the OpenTelemetry collector |
+//! | program | commands that this program runs as a child of itself |
 
 pub(crate) mod channels;
 pub(crate) mod locked;

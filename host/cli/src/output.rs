@@ -12,12 +12,13 @@ use crate::{
     terminal::{guarded, inert_json},
 };
 
-/// Writes text for people to standard output, without terminal commands. A closed pipe is not an error.
+/// Writes text for people to standard output, with terminal commands escaped. A closed pipe is not an error.
 pub(crate) fn put(text: &str) -> Result<(), CliError> {
     write(&guarded(text))
 }
 
-/// Writes text to standard output byte for byte. On a terminal, it is written as [`put`] does.
+/// Writes text to standard output byte for byte. If standard output is a terminal, escapes terminal commands like
+/// [`put`].
 pub(crate) fn put_exactly(text: &str) -> Result<(), CliError> {
     if io::stdout().is_terminal() { put(text) } else { write(text) }
 }
@@ -27,7 +28,8 @@ fn write(text: &str) -> Result<(), CliError> {
     told(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Converts the result of a write. A closed pipe is not an error.
+/// Converts the result of a write to standard output to that of the command. A closed pipe is not an error, since the
+/// reader wants no more.
 fn told(written: io::Result<()>) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -53,7 +55,7 @@ impl Default for JsonLines {
 }
 
 impl JsonLines {
-    /// Writes one value. Returns `Break` if no more can be written.
+    /// Writes one value. Returns `Break` if the write failed, so that the caller stops.
     pub(crate) fn put(&mut self, value: &impl Serialize) -> ControlFlow<()> {
         let json = match self.is_watched {
             true => serde_json::to_string(value).map(|text| self.out.write_all(inert_json(&text).as_bytes())),
@@ -63,7 +65,7 @@ impl JsonLines {
         if self.written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// Writes the rest. Fails if any write has failed, except on a closed pipe.
+    /// Writes the buffered lines. Fails if any write has failed. A closed pipe is not an error.
     pub(crate) fn end(mut self) -> Result<(), CliError> {
         told(std::mem::replace(&mut self.written, Ok(())).and_then(|()| self.out.flush()))
     }

@@ -1,4 +1,4 @@
-//! The owner of a store: this process, or another one that takes requests over a socket.
+//! The owner of a store: this process, or another one that accepts requests over a socket in the store's folder.
 
 use std::{path::Path, sync::Arc};
 
@@ -25,7 +25,8 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
     Err("an id must have 1 to 200 letters, digits, and - _ . : / [ ]".into())
 }
 
-/// Sends a request to the process that owns a store. Returns the id of the run concerned.
+/// Sends a request to the process that owns the store in a folder. Returns the id of the run that the request
+/// concerns, which is empty if it concerns none. Fails if the owner refuses the request.
 pub(crate) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, CliError> {
     let told = control::ask_owner(folder, ask)
         .map_err(|error| CliError::internal("cannot reach the process that owns the store").because(&error))?;
@@ -52,12 +53,12 @@ pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> CliError {
 pub(crate) enum Owner<'a> {
     /// This process, through this host.
     Here(Host),
-    /// Another process, which takes requests through this folder.
+    /// Another process, which accepts requests over the socket in this folder.
     Other(&'a Path),
 }
 
 impl<'a> Owner<'a> {
-    /// Opens a store to drive runs, unless another process owns it.
+    /// Opens a store to drive runs. If another process owns the store, returns `Other`.
     pub(crate) fn of(place: StoreLocation<'a>, packs: &PackArgs) -> Result<Owner<'a>, CliError> {
         match (packs.host_at(place), place) {
             (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), StoreLocation::Folder(folder)) => {
@@ -68,7 +69,7 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// Returns the place of a persistent store. Fails for a store in memory.
+/// Returns the place of the store. Fails for a store in memory, which has no runs of other processes.
 pub(crate) fn durable(store: &StoreArgs) -> Result<StoreLocation<'_>, CliError> {
     match store.place()? {
         StoreLocation::Memory => {
@@ -78,7 +79,8 @@ pub(crate) fn durable(store: &StoreArgs) -> Result<StoreLocation<'_>, CliError> 
     }
 }
 
-/// Listens to requests of other processes. If the socket cannot be opened, prints a warning and goes on.
+/// Accepts requests of other processes, such as answers and new runs, until this process ends. If the socket cannot be
+/// opened, prints a warning and returns.
 pub(crate) fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach, terminal: Terminal) {
     if let Err(error) = control::listen(host, folder, owner, reach) {
         terminal.say(&format!(
@@ -87,7 +89,9 @@ pub(crate) fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: 
     }
 }
 
-/// Does the same for a process that drives one run. It drives runs of other processes until that run ends.
+/// Accepts requests like [`listen`], in a process that drives one run of its own. Runs that other processes hand over
+/// are driven as the returned guests, until the run of this process ends. Returns `None` if the store is not in a
+/// folder.
 pub(crate) fn listen_beside(
     host: &Host,
     store: &StoreArgs,
@@ -104,7 +108,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
     let result = runtime.block_on(work);
-    // Do not wait for abandoned attempts.
+    // Do not wait for attempts that the run no longer needs.
     runtime.shutdown_background();
     Ok(result)
 }
@@ -150,7 +154,8 @@ pub(crate) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, C
     operate_with(&PackArgs::default(), operation, store)
 }
 
-/// Executes an operation here, or through the store's owner if another process owns it.
+/// Executes an operation of operators, such as a change of tenants, in this process. If another process owns the
+/// store, sends the operation to that process.
 pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, CliError> {
     match Owner::of(durable(store)?, args)? {
         Owner::Here(host) => Tenants::of(&host).operate(&operation).map_err(|error| CliError::wrong(error.to_string())),
@@ -175,7 +180,7 @@ pub(crate) fn put(store: &StoreArgs, name: &str, bytes: Vec<u8>) -> Result<Json,
     operate(Operation::File { tenant: "local".into(), deed }, store)
 }
 
-/// Describes an input that does not fit the flow's schema.
+/// Returns the error for an input that does not fit the flow's schema, with each mismatch as a cause.
 pub(crate) fn unfit(error: &InputError) -> CliError {
     let InputError::Unfit { findings } = error else { return CliError::wrong(error.to_string()) };
     let problem = CliError::wrong("the input does not fit the flow's `inputSchema`");

@@ -52,7 +52,7 @@ use crate::{
     terminal::{Terminal, finding, inert},
 };
 
-/// Runs until the run ends or parks, and prints the result.
+/// Drives the run until it ends or parks, and prints its result. Returns the exit code.
 pub(crate) fn finish(
     plan: &Plan,
     session: Session,
@@ -63,7 +63,7 @@ pub(crate) fn finish(
     finish_as(plan, session, host, runner, None, terminal)
 }
 
-/// Does the same, but may print another result than the outputs.
+/// Drives the run like [`finish`]. Prints the result with `prints`, or the outputs if it is `None`.
 fn finish_as(
     plan: &Plan,
     session: Session,
@@ -78,7 +78,7 @@ fn finish_as(
         answers::check_in(&host, runner.run_id(), &plan.answers)?;
     }
     if let Some(asker) = session.asker.as_ref().filter(|_| !runner.is_new()) {
-        // A line typed from now on is for this run.
+        // Let the hub accept commands from now on, since the person may answer the first question at once.
         runner.start_session();
         asker.catch_up(&host, &runner.hub())?;
     }
@@ -102,8 +102,8 @@ fn finish_as(
     Ok(exit)
 }
 
-/// Releases the store at the end of the process. Dropping the host would only take time: the store has all results, and
-/// other processes wait for it.
+/// Releases the store at the end of the process, without dropping the host. Dropping it would only delay other
+/// processes that want to open the store, which already has all results.
 pub(crate) fn part(host: Host) {
     if let Some(store) = host.shared() {
         store.retire();
@@ -128,9 +128,9 @@ pub(crate) struct Session {
     chat: Option<Arc<Chat>>,
     channels: Channels,
     attached: Attached,
-    /// The runs of other processes that this one drives meanwhile.
+    /// The runs that other processes have handed over, which this process drives until its own run ends.
     guests: Option<Arc<Guests>>,
-    /// Set if the store persists, so that the run outlives the process.
+    /// True if the store is not in memory, so that the run outlives the process.
     durable: bool,
 }
 
@@ -156,18 +156,19 @@ impl Session {
         Ok(Session { screen, progress, events, asker, refusals, chat, channels, attached, guests: None, durable })
     }
 
-    /// Adds the runs of other processes, which this one drives meanwhile.
+    /// Adds the runs that other processes hand over, which this process drives until its own run ends.
     pub(crate) fn with_guests(self, guests: Option<Arc<Guests>>) -> Session {
         Session { guests, ..self }
     }
 
-    /// Returns the channels of the run.
+    /// Returns the channels to attach to the run when it starts or is resumed.
     fn front_ends(&self, plan: &Plan) -> Vec<Arc<dyn Channel>> {
         let mut channels: Vec<Arc<dyn Channel>> = Vec::new();
         channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
         channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
         channels.extend(self.asker.iter().map(|asker| asker.clone() as Arc<dyn Channel>));
-        // A conversation with a resumed run is attached later, and then reads the run's events from the first.
+        // The conversation with a resumed run is attached later, by `Chat::with_runner`, and then gets the run's past
+        // events, too.
         let chat = self.chat.iter().filter(|_| !plan.again);
         channels.extend(chat.map(|chat| chat.clone() as Arc<dyn Channel>));
         channels.extend(self.attached.channels.iter().cloned());
@@ -190,7 +191,8 @@ impl Session {
         }
     }
 
-    /// Runs to the end, or until no channel can give the answer that the run waits for. Also returns the interruption.
+    /// Drives the run to its end, or until it needs an answer that no channel can give. Also returns whether a signal
+    /// has interrupted the run.
     fn run(&self, plan: &Plan, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), CliError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
@@ -203,16 +205,16 @@ impl Session {
                 (Some(asker), None) => Ok(asker.until_deserted(runner, flow).await),
             }
         })?;
-        // Do not wait for abandoned attempts.
+        // Do not wait for attempts that the run no longer needs.
         runtime.shutdown_background();
         Ok((result, interrupts.which()))
     }
 
-    /// Runs to the end, and closes the screen.
+    /// Drives the run until it ends or parks, stops the guests, and closes the screen.
     pub(crate) fn until_end(&self, plan: &Plan, runner: FlowRunner) -> Result<(RunResult, Interruption), CliError> {
         let flow = runner.flow().to_owned();
         let ended = self.run(plan, runner, &flow);
-        // The process is about to end.
+        // The process is about to end, so it stops driving the runs of other processes.
         self.guests.iter().for_each(|guests| guests.stop());
         let ended = ended?;
         self.screen.close();

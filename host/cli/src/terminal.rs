@@ -1,4 +1,5 @@
-//! Writes to the terminal. Colours appear only on a terminal, and untrusted text is escaped.
+//! Writes to the terminal. Colours appear only on a terminal, and untrusted text is escaped: terminal commands, and
+//! deceptive characters, which are invisible or change the order of the text.
 
 use std::{
     borrow::Cow,
@@ -11,20 +12,20 @@ use flowcell::{
     contract::text::{has_deceptive, judged},
 };
 
-/// The codes that start a colour of [`Paint`], and the one that ends it.
+/// The codes that start the colours of [`Paint`], and `0`, which ends a colour.
 const COLOURS: [&str; 6] = ["1;31", "1;33", "32", "1", "2", "0"];
 
 /// The properties of the process's standard streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     paint: Paint,
-    /// Set if standard error is a terminal.
+    /// True if standard error is a terminal that can show a status line.
     pub(crate) watched: bool,
-    /// Set if a person can be asked: standard input and standard error are terminals.
+    /// True if a person can be asked, because standard input and standard error are terminals.
     pub(crate) interactive: bool,
 }
 
-/// The colours, or none.
+/// Adds colours to texts, or returns them unchanged if colours are off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
     coloured: bool,
@@ -48,7 +49,7 @@ impl Terminal {
         self.paint
     }
 
-    /// Returns the colours of standard output. It has none if it is not a terminal.
+    /// Returns the colours of standard output. They are off if standard output is not a terminal.
     pub(crate) fn paint_of_output(self) -> Paint {
         Paint { coloured: self.paint.coloured && io::stdout().is_terminal() }
     }
@@ -58,13 +59,14 @@ impl Terminal {
         io::stdout().is_terminal()
     }
 
-    /// Writes a line to standard error, without terminal commands. Write errors are ignored.
+    /// Writes a line to standard error, with terminal commands escaped. Write errors are ignored.
     pub(crate) fn say(self, text: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", guarded(text));
     }
 }
 
-/// Escapes the terminal commands in a text of a flow or a node. Further lines are indented.
+/// Escapes the terminal commands and deceptive characters in a text of a flow or a node. Lines after the first are
+/// indented.
 pub(crate) fn inert(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) && !has_deceptive(text) {
         return text.into();
@@ -126,7 +128,7 @@ pub(crate) fn finding(finding: &Diagnostic, paint: Paint) -> String {
     .unwrap_or(text)
 }
 
-/// Counts diagnostics by severity: `2 errors, 1 warning`.
+/// Returns the numbers of errors and warnings as text: `2 errors, 1 warning`.
 pub(crate) fn count(findings: &[Diagnostic]) -> String {
     let of = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let counts = [(of(Severity::Error), "error"), (of(Severity::Warning), "warning")];
@@ -135,7 +137,7 @@ pub(crate) fn count(findings: &[Diagnostic]) -> String {
     if text.is_empty() { "no findings".into() } else { text.join(", ") }
 }
 
-/// Counts things: `1 node`, `2 nodes`.
+/// Returns a count with its word in the singular or the plural: `1 node`, `2 nodes`.
 pub(crate) fn counted(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
@@ -171,8 +173,8 @@ impl Paint {
     }
 }
 
-/// Escapes deceptive characters, and the control characters U+007F to U+009F, in a JSON text. JSON itself does not
-/// escape them, and terminals obey them. They occur only inside strings.
+/// Escapes deceptive characters, and the control characters U+007F to U+009F, in a JSON text, where they occur only
+/// inside strings. JSON need not escape them, but terminals obey the control characters.
 pub(crate) fn inert_json(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
     if !text.contains(obeyed) && !has_deceptive(text) {

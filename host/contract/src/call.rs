@@ -1,4 +1,5 @@
-//! The gate between a sandbox and the world. All effects of a node pass through it.
+//! The gate between a sandbox and the world. All effects of a node pass through it. An end of a call is ambiguous if
+//! the host does not know whether the call had its effect.
 
 use std::{future::ready, sync::Arc};
 
@@ -22,7 +23,8 @@ pub enum Effect {
     Idempotent,
     /// The call leaves the host. The host may repeat it after an ambiguous end.
     AtLeastOnce,
-    /// The call leaves the host. The host never repeats it after an ambiguous end.
+    /// The call leaves the host. The host never repeats it after an ambiguous end: the task is blocked until a person
+    /// decides.
     Once,
 }
 
@@ -87,7 +89,7 @@ pub enum Arrival {
 /// | `files` | `list` | `{ path }` | `{ entries: [{ path, kind, size, modifiedMs }] }` |
 /// | `files` | `stat` | `{ path }` | an entry, or `null` |
 /// | `files` | `remove` | `{ path }` | `true` if it existed |
-/// | `model` | `generate`, `start-generate` | a request, as `model.wit` has it | a reply, as there |
+/// | `model` | `generate`, `start-generate` | a request as in `model.wit` | a reply as in `model.wit` |
 /// | `tools` | `find` | `{ patterns }` | `[{ name, tool, title?, description?, inputSchema }]` |
 /// | `tools` | `call`, `start-call` | `{ tool, input, toolUseId?, agentRunId? }` | `{ output }` |
 /// | `services` | `start-call` | `{ service, args: [value] }` | the service's result |
@@ -100,7 +102,8 @@ pub trait Calls: Send + Sync {
     /// Makes one call and waits for its reply.
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>>;
 
-    /// Starts a call that leaves the host and returns its number, counted from 1 within the attempt.
+    /// Starts a call that leaves the host, and returns its number, counted from 1 within the attempt. The end of the
+    /// call arrives through [`Calls::next`].
     ///
     /// Fails with `denied` by default.
     fn start(&self, call: Call) -> BoxFuture<'_, Result<u32, Failure>> {
@@ -114,13 +117,13 @@ pub trait Calls: Send + Sync {
         Box::pin(ready(None))
     }
 
-    /// Returns the time that the attempt sees, in milliseconds since 1970. Returns `None` if it has received nothing
-    /// yet.
+    /// Returns the time of the last event that the attempt received, in milliseconds since 1970. Returns `None` if
+    /// the attempt has received none yet.
     fn now_ms(&self) -> Option<u64> {
         None
     }
 
-    /// Stores bytes and returns their file reference. Fails with `denied` by default.
+    /// Stores bytes as a file, and returns the file reference. Fails with `denied` by default.
     fn keep(&self, _bytes: Arc<[u8]>, _mime: &str) -> Result<BlobRef, Failure> {
         Err(Failure::new(code::DENIED, "this host stores no files"))
     }

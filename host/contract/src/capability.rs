@@ -6,17 +6,17 @@ use futures_util::future::BoxFuture;
 
 use crate::{BlobRef, Call, Effect, Failure, Grants, Json, NodeId, RunId, Tenant, Value};
 
-/// A capability whose calls leave the host. The gate asks it to admit a call and records the call. The gate has the
-/// call performed once the record is on stable storage.
+/// A capability whose calls leave the host. The gate asks it to admit a call, then records the call. When the record
+/// is on stable storage, the gate asks the capability to perform the call.
 pub trait Capability: Send + Sync {
-    /// Refuses calls that the flow does not grant, and describes the others. The gate calls it once for each call,
-    /// before it records the call. It does no I/O, but may read the host's own store.
+    /// Refuses a call that the flow does not grant, and describes a granted one. The gate calls it once for each
+    /// call, before it records the call. It does no I/O, but may read the host's own store.
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure>;
 
-    /// Performs a call. The capability must end the call by itself, after a timeout of its own.
+    /// Performs a call. The capability must end the call by itself, at the latest after a timeout of its own.
     ///
-    /// A call of effect [`Effect::Once`] must fail with [`AMBIGUOUS`](crate::code::AMBIGUOUS), unless nothing can have
-    /// happened. A retry repeats calls that fail with another code.
+    /// A call of effect [`Effect::Once`] that fails must return [`AMBIGUOUS`](crate::code::AMBIGUOUS), unless it
+    /// certainly had no effect. A retry of the task repeats calls that fail with another code.
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>>;
 }
 
@@ -111,9 +111,10 @@ pub struct Outgoing {
     pub key: Arc<str>,
     /// The sink for parts of an unfinished answer.
     pub progress: Progress,
-    /// The call as [`Capability::admit`] parsed it. Empty if this call was not admitted by itself.
+    /// The call as [`Capability::admit`] parsed it. Empty if another capability makes the call, such as `services` a
+    /// turn of a model.
     pub prepared: Prepared,
-    /// The number of times that the process ended during this call. Each of these tries may have had an effect.
+    /// The number of times that the process ended during this call. Each of these tries may have had its effect.
     pub lost: u32,
 }
 
@@ -145,7 +146,8 @@ impl fmt::Debug for Progress {
 }
 
 impl Caller {
-    /// Returns the effect of a call if the capability knows whether the call changes anything.
+    /// Returns the effect of a call of which the capability knows whether it changes anything. A call that only reads
+    /// is idempotent. A call with changes has the declared effect if that one is external, otherwise `AtLeastOnce`.
     pub fn effect_of(&self, changes: bool) -> Effect {
         match (changes, self.effect.is_external()) {
             (false, _) => Effect::Idempotent,
@@ -157,9 +159,10 @@ impl Caller {
 
 /// A store of bytes, addressed by content.
 pub trait Blobs: Send + Sync {
-    /// Stores bytes, once for each content. They become durable before any later record.
+    /// Stores bytes; the same content is stored once. The bytes become durable before any record that is written
+    /// later.
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef;
 
-    /// Returns the bytes, or `None` if this tenant does not have them.
+    /// Returns the bytes, or `None` if this tenant has not stored them.
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure>;
 }

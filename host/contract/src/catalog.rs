@@ -64,7 +64,7 @@ impl Catalog {
         self.types.keys().map(|name| &**name)
     }
 
-    /// Returns the names of the types that have this short name.
+    /// Returns the names of the types that have this short name, from any pack.
     pub fn called(&self, short: &str) -> Vec<&Arc<str>> {
         let has = |versions: &[Arc<NodeType>]| versions.iter().any(|node| node.short_name.as_deref() == Some(short));
         self.types.iter().filter(|(_, versions)| has(versions)).map(|(name, _)| name).collect()

@@ -43,7 +43,7 @@ pub mod code {
     pub const TOO_DEEP: &str = "too_deep";
     /// A run has more descendant runs than the limit.
     pub const TOO_MANY_CHILDREN: &str = "too_many_children";
-    /// A run has more events than the limit, or larger ones.
+    /// The events of a run exceed the limit on their number or on their total size.
     pub const RUN_TOO_LARGE: &str = "run_too_large";
     /// The tenant has used up a quota that its operator set.
     pub const QUOTA_EXCEEDED: &str = "quota_exceeded";
@@ -55,7 +55,7 @@ pub mod code {
     pub const LOST_WORKER: &str = "lost_worker";
     /// Another writer changed the same state in the meantime.
     pub const STATE_CONFLICT: &str = "state_conflict";
-    /// No attempt waits for the call any more: its attempt went on without it, or was given up.
+    /// No attempt waits for the call any more: its attempt continued without it, or was given up.
     pub const ABANDONED: &str = "abandoned";
     /// The file does not exist, or belongs to another tenant.
     pub const FILE_NOT_FOUND: &str = "file_not_found";
@@ -90,12 +90,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure that another attempt would meet again.
+    /// Creates a failure that is not retryable, since another attempt would fail in the same way.
     pub fn new(code: &str, message: impl Into<String>) -> Failure {
         Failure { code: code.into(), message: message.into(), retryable: false, retry_after_ms: None, details: None }
     }
 
-    /// Creates a failure that another attempt may not meet.
+    /// Creates a retryable failure, since another attempt may succeed.
     pub fn retryable(code: &str, message: impl Into<String>) -> Failure {
         Failure { retryable: true, ..Failure::new(code, message) }
     }

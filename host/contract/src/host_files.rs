@@ -2,14 +2,14 @@
 
 /// The database in a store's folder. The host recognises a store's folder by it.
 pub const STORE_FILE: &str = "flowcell.db";
-/// The folder beside the flows of `local` that holds the flows of other tenants.
+/// The folder beside the flows of the tenant `local`. It holds the flows of other tenants.
 pub const TENANTS_FOLDER: &str = ".tenants";
 /// The folder beside flows that holds their older versions.
 pub const VERSIONS_FOLDER: &str = ".versions";
-/// The folder beside the files of `local` that holds the files of other tenants.
+/// The folder beside the files of the tenant `local`. It holds the files of other tenants.
 pub const TENANT_FILES_FOLDER: &str = ".flowcell-tenants";
 
-/// The files of a store, each by the beginning of its name.
+/// The beginnings of the names of a store's files. So `flowcell.db-wal` belongs to the store, too.
 const STORE_FILES: [&str; 5] = [STORE_FILE, "owner.lock", "epoch", "secret.key", "control.sock"];
 
 /// Returns whether a folder with this name belongs to the host, in any place. It ignores case, as some file systems do.

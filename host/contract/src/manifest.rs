@@ -42,7 +42,7 @@ pub struct NodeType {
     /// The full name, without a version: `control.if`.
     #[serde(rename = "type")]
     pub name: Arc<str>,
-    /// A shorter name for use in flows of steps. It has no dot and is unique in the pack.
+    /// A shorter name for flows in the dialect of steps. It has no dot and is unique in the pack.
     #[serde(default, rename = "shortName", skip_serializing_if = "Option::is_none")]
     pub short_name: Option<Arc<str>>,
     /// The title, two or three words.
@@ -186,7 +186,8 @@ pub struct Mark {
     /// Root names that the node itself provides when it evaluates the field. `*` allows any name. `values.*` allows the
     /// members of the input's field `values`.
     pub locals: Vec<Arc<str>>,
-    /// True if the host captures the field's values again when an event wakes the node.
+    /// True if the host evaluates the field's `vars` again at each wake of the node. False if the node keeps the
+    /// values from before the pause.
     pub rebind: bool,
 }
 
@@ -209,7 +210,8 @@ pub enum MarkKind {
     Collect,
     /// A URL that the node sends requests to through `http`.
     Url,
-    /// A script. The host takes it literally, with any `{{`, unless the whole text is one binding.
+    /// A script. The host passes it on literally, and does not render `{{ }}` in it, unless the whole text is one
+    /// binding.
     Script,
     /// The literal path of a script beside the flow. The node receives `{ "path": …, "text": … }`.
     File,
@@ -219,7 +221,7 @@ pub enum MarkKind {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ManifestError {
-    /// The problem, with its place if that is known.
+    /// The mistake in the manifest, with its place if that is known.
     pub message: String,
 }
 

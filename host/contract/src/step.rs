@@ -17,11 +17,11 @@ pub enum Step {
     Pause(Pause),
 }
 
-/// A pause. The first wake ends it, and the host withdraws the others.
+/// A pause. The first wake that occurs ends it, and the host withdraws the other wakes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pause {
-    /// The wakes that end the pause, at least one. `Now`, `Body`, `Each` and `Flow` stand alone; the runner has checked
-    /// both.
+    /// The wakes that end the pause, at least one. `Now`, `Body`, `Each` and `Flow` must be the only wake of their
+    /// pause. The runner has checked both rules.
     pub until: Vec<Wake>,
     /// The state that the node reads again after the pause.
     pub state: Value,
@@ -102,7 +102,7 @@ pub struct FanOut {
     pub items: Value,
     /// The number of concurrent passes. `None`: the host's default.
     pub concurrency: Option<u32>,
-    /// True if the first failing pass ends the others. Otherwise its failure becomes an item of the result.
+    /// True if the first failing pass ends the other passes. False if a failure becomes an item of the result.
     pub stop_on_failure: bool,
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn read(answer: Result<types::Step, types::Failure>, attempt: &Attemp
 struct Reader<'a> {
     attempt: &'a Attempt,
     limits: &'a Limits,
-    /// The bytes that the rest of the answer may have.
+    /// The maximum size in bytes of the parts of the answer that are not read yet.
     room: usize,
 }
 
@@ -156,7 +156,7 @@ fn read_question(question: types::Question) -> Result<Question, Failure> {
     })
 }
 
-/// Returns a part of a value that the attempt received. It shares the value's memory.
+/// Returns a part of a value that the attempt received, such as its input. The part shares the value's memory.
 fn part(name: &str, value: Option<&Value>, path: &str) -> Result<Value, Failure> {
     let value = value.ok_or_else(|| invalid(format!("it refers to `{name}`, which does not exist")))?;
     if path.is_empty() {

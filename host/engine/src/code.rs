@@ -1,5 +1,5 @@
-//! FairScheduler a pack's bytes into linked machine code. Each pack is compiled once, cached on disk, and linked once for each
-//! set of capabilities.
+//! Converts a pack's bytes to linked machine code. Each pack is compiled once, cached on disk, and linked once for
+//! each set of capabilities.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ pub(crate) struct Loaded {
     author: Author,
     /// The component file, dropped once the code is made.
     bytes: Mutex<Option<Bytes>>,
-    /// Held by the thread that makes code. Others wait for it.
+    /// Locked by the thread that makes the code, so that other threads wait for the result.
     making: Mutex<()>,
     component: OnceLock<Component>,
     linked: [OnceLock<Result<Linked, Failure>>; Capabilities::SETS],
@@ -40,7 +40,7 @@ pub(crate) struct Loaded {
 /// Code with its imports resolved.
 pub(crate) struct Linked {
     pub(crate) instance: EverythingPre<Sandbox>,
-    /// The number of slots that one instance takes.
+    /// The number of slots of the instance pool that one instance occupies.
     pub(crate) slots: u32,
 }
 
@@ -69,7 +69,7 @@ impl Loaded {
         self.linked[set.number()].get()
     }
 
-    /// Returns whether an attempt would have to wait for code.
+    /// Returns true if the code of some node type is not linked yet, so that its attempts would wait for it.
     pub(crate) fn is_cold(&self) -> bool {
         self.node_types.values().any(|node_type| self.linked(node_type.capabilities).is_none())
     }
@@ -101,8 +101,8 @@ pub(crate) struct CompileContext {
 }
 
 impl CompileContext {
-    /// Returns the facts of a component. It validates a component from outside this program, unless the cache has its
-    /// facts.
+    /// Returns the [`Facts`] of a component: its manifest, imports, exports and number of core instances. It
+    /// validates a component from outside this program, unless the cache has the facts.
     pub(crate) fn facts(&self, bytes: &[u8], digest: &Digest, author: Author) -> Result<Facts, PackErrorKind> {
         let name = match author {
             Author::Flowcell => format!("{}-{}.facts", digest.0, env!("CARGO_PKG_VERSION")),
@@ -182,7 +182,7 @@ impl CompileContext {
         component.inspect_err(|error| tracing::warn!("cannot load cached code: {error:#}")).ok()
     }
 
-    /// Returns whether a compiler process makes the code of a pack, unless the cache has it.
+    /// Returns true if a compiler process would make the code of this pack. Code in the cache is used instead.
     pub(crate) fn compiles_elsewhere(&self, pack: &Loaded) -> bool {
         self.compiler.is_some() && pack.author == Author::Stranger && pack.component.get().is_none()
     }
@@ -218,7 +218,8 @@ impl CompileContext {
         Ok(component)
     }
 
-    /// Returns the number of slots that an instance takes. Refuses a pack that exceeds the limits or the empty pool.
+    /// Returns the number of slots that an instance occupies. Refuses a pack that exceeds a limit, or that needs more
+    /// slots than the whole pool has.
     fn check_size(&self, pack: &Loaded, component: &Component) -> Result<u32, Failure> {
         let Some(needs) = component.resources_required() else {
             return Err(pack.bad("it imports core modules"));

@@ -19,14 +19,15 @@ use crate::{
     text::{cut, single_line},
 };
 
-/// The number of compilers that run at the same time for attempts. Tenants share them: one alone may have two, and
-/// leaves two for others.
+/// The maximum number of compiler processes that attempts use at the same time. Tenants share them: a single tenant
+/// may use two, so that two stay free for others.
 pub(crate) const COMPILERS: u64 = 4;
-/// The part of a compiler's error output that a message shows, in bytes.
+/// The maximum size in bytes of the compiler's error output in a message.
 const LAST_WORDS: usize = 1 << 10;
-/// Seconds on the clock that a compiler may take for each second of computing, since other processes have priority.
+/// The elapsed seconds that a compiler may take for each second of its limit of computing time. It has a low
+/// priority, so it may have to wait for other processes.
 const COMPILE_WAIT: u64 = 10;
-/// The interval at which the host checks whether a compiler has exited after closing its output.
+/// The interval at which the host checks whether a compiler that has closed its output has exited.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The command of a compiler: a program that runs [`compile`] on its standard input and output.
@@ -53,7 +54,7 @@ pub(crate) enum Uncompiled {
 struct Order {
     /// The stack of the guests, in bytes.
     stack: usize,
-    /// The address space of the compiler, in bytes, beyond the program's own.
+    /// The address space of the compiler in bytes, in addition to what the program itself occupies.
     memory: u64,
     /// The computing time of the compiler, over all its threads, in seconds.
     seconds: u64,
@@ -89,7 +90,7 @@ fn hand_over(mut input: impl Write, order: &Order, component: &[u8]) -> io::Resu
     input.write_all(component)
 }
 
-/// Reads at most this many bytes.
+/// Reads at most `most` bytes.
 fn read_most(from: impl Read, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     // A read error does not matter: the exit status of the compiler decides.
@@ -138,7 +139,7 @@ impl Order {
                 Ok(_) => wait_until(&mut child, deadline),
                 Err(_) => Ok(None),
             };
-            // In every case the process is gone and its pipes are closed.
+            // In every case the process has ended here, and its pipes are closed.
             if !matches!(status, Ok(Some(_))) {
                 let _ = child.kill();
                 child.wait()?;
@@ -164,7 +165,7 @@ impl Order {
         }
     }
 
-    /// Derives the reason from a compiler's exit status and error output.
+    /// Derives the reason of a failure from a compiler's exit status and error output.
     fn why(&self, status: ExitStatus, words: &[u8]) -> Uncompiled {
         let words = String::from_utf8_lossy(words);
         if OUT_OF_MEMORY.iter().any(|said| words.contains(said)) {
@@ -252,7 +253,7 @@ struct Confined {
     sockets: bool,
 }
 
-/// Confines this thread, and all that it starts, as far as the kernel supports it.
+/// Confines this thread, and all threads that it starts, as far as the kernel supports it.
 #[cfg(target_os = "linux")]
 fn confine() -> anyhow::Result<Confined> {
     let files = confine_files()?;

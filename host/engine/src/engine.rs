@@ -38,7 +38,7 @@ pub(crate) struct Inner {
     pub(crate) slots: FairSemaphore,
     /// The bytes of linear memory beyond the part that each slot includes.
     pub(crate) memory: FairSemaphore,
-    /// The places for long schema checks.
+    /// The permits for long schema checks.
     pub(crate) checks: FairSemaphore,
     /// The permits for compiler processes.
     pub(crate) compilers: FairSemaphore,
@@ -147,7 +147,8 @@ impl Engine {
         self.0.memory.bound(tenant, memory);
     }
 
-    /// Adds host computing time to a tenant's account.
+    /// Adds time that the host has computed for a tenant to the tenant's computing time, which the scheduler
+    /// compares.
     pub fn charge(&self, tenant: &Tenant, time: Duration) {
         self.0.scheduler.charge(tenant, time);
     }

@@ -120,7 +120,7 @@ impl<T> RunQueues<T> {
         queue.ready.push_back(ready);
     }
 
-    /// Takes the first entry of the queue whose tenant has computed least.
+    /// Removes and returns the first entry of the queue whose tenant has computed least.
     fn pop(&mut self) -> Option<(Tenant, T)> {
         let waiting = self.of.iter_mut().filter(|(_, queue)| !queue.ready.is_empty());
         let (tenant, queue) = waiting.min_by_key(|(_, queue)| queue.spent)?;

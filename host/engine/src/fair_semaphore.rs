@@ -51,7 +51,7 @@ impl FairSemaphore {
         taken.forget(tenant);
     }
 
-    /// Takes an amount now. Returns `None` if the tenant may not have it.
+    /// Takes `amount` units now. Returns `None` if the tenant may not take them.
     pub fn try_take(&self, tenant: &Tenant, amount: u64) -> Option<Permit> {
         self.0.lock().take(tenant, amount).then(|| self.held(tenant, amount))
     }
@@ -61,7 +61,7 @@ impl FairSemaphore {
         self.0.lock().by.values().map(|share| share.held).sum()
     }
 
-    /// Returns how many more units the tenant may take one by one.
+    /// Returns how many more units the tenant may take, if it takes them one by one.
     pub fn left(&self, tenant: &Tenant) -> u64 {
         let taken = self.0.lock();
         let (held, bound) = taken.of(tenant);
@@ -93,7 +93,7 @@ impl FairSemaphore {
         Permit { semaphore: self.clone(), tenant: tenant.clone(), amount }
     }
 
-    /// Gives parts to waiting callers until none of them may have its amount.
+    /// Serves waiting callers until no waiting caller may take its amount.
     fn serve(&self) {
         // A caller that stopped waiting returns its part here. That takes the lock again, so it happens after the loop.
         let mut gone = Vec::new();
@@ -108,7 +108,7 @@ impl FairSemaphore {
 }
 
 impl Permit {
-    /// Takes more, if the tenant may have it. Returns whether it did.
+    /// Takes `by` more units if the tenant may have them. Returns false if it took none.
     pub(crate) fn grow(&mut self, by: u64) -> bool {
         let grown = self.semaphore.0.lock().take(&self.tenant, by);
         self.amount += if grown { by } else { 0 };
@@ -163,7 +163,8 @@ impl Taken {
         true
     }
 
-    /// Serves one waiting caller: among those whose amount is available, the one whose tenant holds least.
+    /// Returns one waiting caller to serve: among callers whose amount is available, the one whose tenant holds
+    /// least.
     fn next(&mut self) -> Option<(Tenant, u64, oneshot::Sender<Permit>)> {
         let free = self.free;
         let may = |share: &Share| {

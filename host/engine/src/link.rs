@@ -1,4 +1,5 @@
-//! Links components: the capabilities that a node type asks for are live, and all others deny each call.
+//! Links components. Capabilities that a node type asks for are live: their calls reach the runtime. All others deny
+//! each call.
 
 use std::sync::OnceLock;
 

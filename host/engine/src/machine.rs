@@ -39,7 +39,8 @@ const UNKNOWN_MEMORY: u64 = 4 << 30;
 /// for a pool, the engine allocates instances one by one.
 pub(crate) fn build(limits: &Limits, instances: Option<u32>, memory: Option<u64>) -> anyhow::Result<Machine> {
     let slots = slots(instances);
-    // Half of the memory is reserved for the slots. Memory beyond the slots gets half of the rest.
+    // Half of the machine's memory is for the slots. The memory that instances share beyond their slots is another
+    // quarter.
     let memory = memory.unwrap_or_else(|| memory_bytes().unwrap_or(UNKNOWN_MEMORY) / 4);
     match wasmtime::Engine::new(&pooled(limits, slots)) {
         Ok(engine) => Ok(Machine { engine, slots, memory }),

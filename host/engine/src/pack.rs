@@ -94,7 +94,7 @@ pub enum PackErrorKind {
     /// The component does not export the interface of packs.
     #[error("the component does not export `{interface}`", interface = world::NODE)]
     NoNode,
-    /// The component has more parts of one kind than the limit.
+    /// The component has too many parts of some kind, such as core instances.
     #[error("the component has {count} {part}; the limit is {limit}")]
     TooMany {
         /// The kind of the parts.
@@ -125,7 +125,7 @@ pub fn digest(bytes: &[u8]) -> Digest {
     Digest(text.into())
 }
 
-/// Reads the properties of a component file and validates it. Nothing in it runs.
+/// Reads the properties of a component file and validates it. It runs no code of the file.
 pub fn inspect(bytes: &[u8]) -> Result<Inspection, PackErrorKind> {
     let facts = Facts::read(bytes, &Limits::default())?;
     validate(bytes)?;
@@ -148,7 +148,8 @@ pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }
 
-/// The properties that a walk over a component finds. The cache keeps them, so that later starts need no walk.
+/// The properties that a walk over a component finds. These are not the facts of a journal. The cache keeps them, so
+/// that later starts need no walk.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) manifest: Manifest,
@@ -158,7 +159,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts of a component, and checks its imports and exports.
+    /// Reads the properties of a component, and checks its imports and exports.
     pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Facts, PackErrorKind> {
         if bytes.len() > limits.component {
             return Err(PackErrorKind::TooLarge { size: bytes.len(), limit: limits.component });
@@ -178,14 +179,14 @@ impl Facts {
         Ok(Facts { manifest, imports, exports, core_instances })
     }
 
-    /// Reads facts that [`Facts::to_json`] wrote. Returns `None` if they cannot be read.
+    /// Reads properties that [`Facts::to_json`] wrote. Returns `None` if they cannot be read.
     pub(crate) fn from_json(json: &[u8]) -> Option<Facts> {
         let mut facts: Facts = serde_json::from_slice(json).ok()?;
         facts.manifest = facts.manifest.complete().ok()?;
         Some(facts)
     }
 
-    /// Returns the facts as JSON.
+    /// Returns the properties as JSON.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         // Serialising to memory fails only for keys that are not strings, and all keys are strings.
         serde_json::to_vec(self).unwrap_or_default()

@@ -76,7 +76,7 @@ impl Outcome {
     }
 }
 
-/// Counts an attempt of the engine until it is dropped.
+/// Counts one unfinished attempt in `Inner::attempts` until it is dropped.
 struct Counted(Arc<Inner>);
 
 impl Drop for Counted {
@@ -85,8 +85,9 @@ impl Drop for Counted {
     }
 }
 
-/// An attempt that began alone in its engine, and so runs on the caller's thread. It delays no other attempt, and a
-/// switch of threads takes longer than a short call. If it computes for long, it moves to a guest thread.
+/// An attempt that began while its engine had no other attempt, and so runs on the caller's thread. It delays no
+/// other attempt, and a switch of threads takes longer than a short call. If it computes for long, it moves to a
+/// guest thread.
 struct InlineAttempt {
     running: Option<Running>,
     /// True once a tick has interrupted the guest while it computed.
@@ -201,8 +202,8 @@ impl Inner {
         Ok(Admitted { linked, node_type, slots })
     }
 
-    /// Checks a part of an attempt against its schema. A short check runs on this thread, a long one on a thread that
-    /// may block. Tenants share the permits for long checks, and pay for them.
+    /// Checks a part of an attempt against its schema. A short check runs on this thread. A long check runs on a
+    /// thread that may block: it needs one of the permits that tenants share, and its time is charged to the tenant.
     async fn check(
         self: &Arc<Inner>,
         tenant: &Tenant,
@@ -226,8 +227,8 @@ impl Inner {
         checking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("a check was lost: {error}")))?
     }
 
-    /// Links a pack's code for sets of capabilities on a thread that may block, since compiling takes long. A pack that
-    /// may have to be compiled by another process first waits for one of the permits that tenants share.
+    /// Links a pack's code for sets of capabilities on a thread that may block, since compiling takes long. If
+    /// another process may have to compile the pack, the tenant first waits for one of the shared permits.
     async fn link(
         self: &Arc<Inner>,
         tenant: &Tenant,

@@ -40,7 +40,7 @@ pub(crate) struct Sandbox {
     sent: HashSet<u32>,
     /// The service calls that the guest started and that have not ended, with the guest's own ids.
     served: HashMap<u32, String>,
-    /// HTTP answers that `next-event` has announced and the guest has not taken.
+    /// HTTP answers that `next-event` has announced and the guest has not read yet.
     replies: HashMap<u32, Value>,
     /// The file value that the guest read last, with its bytes.
     open_file: Option<(BlobRef, Arc<[u8]>)>,
@@ -99,8 +99,8 @@ impl Sandbox {
         self.calls.call(call).await
     }
 
-    /// Forwards the guest's output to standard output and standard error as log lines. At the `end` a last line without
-    /// a line break counts too.
+    /// Forwards the guest's output to standard output and standard error as log lines. If `end` is true, a last line
+    /// without a line break is forwarded, too.
     pub(crate) async fn forward_output(&mut self, end: bool) {
         for (level, line) in self.stdio.take_lines(end) {
             self.log(level, line).await;

@@ -10,7 +10,7 @@ use crate::text::cut;
 
 /// The maximum number of errors in one message.
 const TOLD: usize = 3;
-/// The maximum length of an error that shows the wrong value, in bytes.
+/// The maximum length in bytes of an error that quotes the wrong value. A longer one is shown without the value.
 const SHOWN_BYTES: usize = 240;
 
 /// A part of an attempt that has its own schema.
@@ -30,7 +30,8 @@ impl Part {
         }
     }
 
-    /// Returns this part's schema. It leaves out fields that the host captures, since the node checks those.
+    /// Returns this part's schema. Fields that are marked as conditions or templates may have any value, since the
+    /// host replaces them and the node checks them.
     fn schema(self, node: &NodeType) -> Schema {
         match self {
             Part::Input => without_captured(&node.input),
@@ -60,8 +61,8 @@ impl Schemas {
         }
     }
 
-    /// Checks a value if that takes at most about a millisecond. Returns `None` otherwise, or if the schema is not
-    /// compiled yet. The caller then calls [`Schemas::check`] on a thread that may block.
+    /// Checks a value if that takes at most about a millisecond. Returns `None` if it takes longer, or if the schema
+    /// is not compiled yet. Then the caller calls [`Schemas::check`] on a thread that may block.
     pub(crate) fn check_shortly(&self, node: &NodeType, part: Part, value: &Json) -> Option<Result<(), Failure>> {
         let ready = match self.of(part).get()? {
             Ok(Some(ready)) => ready,

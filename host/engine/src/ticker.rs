@@ -11,7 +11,8 @@ use std::{
 
 use wasmtime::EngineWeak;
 
-/// The time between two interrupts. An attempt that waits beside spinning guests waits this long at each node.
+/// The time between two interrupts. While other guests compute without a pause, an attempt waits about this long for
+/// its turn.
 const TICK: Duration = Duration::from_millis(2);
 /// The number of idle ticks before the thread parks, so that a stream of short attempts does not wake it again and
 /// again.
@@ -31,7 +32,7 @@ struct Shared {
     closed: AtomicBool,
 }
 
-/// A guard that keeps the ticker running until it is dropped.
+/// Counts a running attempt. The ticker runs while any such value exists.
 pub(crate) struct InFlight(Arc<Shared>);
 
 impl Ticker {
@@ -39,7 +40,7 @@ impl Ticker {
         Ticker { engine: engine.weak(), shared: Arc::default(), thread: OnceLock::new() }
     }
 
-    /// Registers a running attempt until the returned guard is dropped.
+    /// Counts a running attempt until the returned value is dropped.
     pub(crate) fn enter(&self) -> InFlight {
         self.shared.in_flight.fetch_add(1, SeqCst);
         let thread = self.thread.get_or_init(|| self.start());

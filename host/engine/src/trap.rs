@@ -27,7 +27,8 @@ pub(crate) fn from_shortage(error: &wasmtime::Error) -> Option<Failure> {
     Some(Failure::retryable(code::HOST_SHORTAGE, message))
 }
 
-/// The failure of an answer with more bytes than an output may have. It does not give the size: the answer was not read.
+/// The failure of an answer with more bytes than an output may have. The message has no size, since the host has not
+/// read the whole answer.
 pub(crate) fn too_large(limit: usize) -> Failure {
     let message = format!(
         "the node's answer is larger than {limit} bytes; return less, such as one page at a time, or store the \
@@ -46,7 +47,7 @@ pub(crate) fn from_run(error: &wasmtime::Error, last_words: Option<String>, limi
     })
 }
 
-/// Describes an error that stopped the guest's code. Returns `None` if that code was not running.
+/// Describes an error that stopped the guest's code. Returns `None` if the guest's code was not running.
 fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<Failure> {
     if let Some(Stop(failure)) = error.downcast_ref::<Stop>() {
         return Some(failure.clone());
@@ -67,7 +68,7 @@ fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<
         Some(trap) => return Some(trapped(&trap.to_string(), last_words)),
         None => {}
     }
-    // Errors of the border itself carry the guest's frames if the guest was making a call.
+    // An error of the sandbox boundary contains the guest's stack frames only if the guest was making a call.
     error.downcast_ref::<WasmBacktrace>()?;
     if is_out_of_room(error) {
         let message = "the node passed more data in one host call than its limit";
@@ -87,7 +88,7 @@ fn is_from_system(error: &wasmtime::Error) -> bool {
     })
 }
 
-/// Returns whether one call carried more than a call may.
+/// Returns whether one host call, or the answer, had more data than a call may have.
 fn is_out_of_room(error: &wasmtime::Error) -> bool {
     // The type of this error is private to wasmtime, so only its text tells it apart.
     format!("{error:#}").contains("fuel allocated for hostcalls has been exhausted")

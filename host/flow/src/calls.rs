@@ -14,7 +14,8 @@ use crate::{
     yaml::{self, Tree},
 };
 
-/// The reason why a flow cannot be called. Chains list the names of the flows from the caller on.
+/// The reason why a flow cannot be called. A chain lists the names of the flows from the checked flow to the last
+/// called one.
 pub(crate) enum CallError {
     /// No flow has the name.
     Unknown,
@@ -39,7 +40,7 @@ impl<'a> Calls<'a> {
         Calls { catalog, context, root, called: RefCell::default() }
     }
 
-    /// Returns the reason why this flow cannot call another one, if there is one.
+    /// Returns the reason why the checked flow cannot call the flow `name`; `None` if it can.
     pub(crate) fn check(&self, name: &str) -> Option<CallError> {
         if self.calls_of(name).is_none() {
             return Some(CallError::Unknown);
@@ -48,7 +49,8 @@ impl<'a> Calls<'a> {
         self.follow(&mut chain, &mut HashSet::new())
     }
 
-    /// Follows the calls of the last flow in a chain, at most [`limits::FLOW_DEPTH`] levels deep.
+    /// Follows the calls of the last flow in a chain, at most [`limits::FLOW_DEPTH`] levels deep. `sound` has the
+    /// flows whose calls are known to be valid.
     fn follow(&self, chain: &mut Vec<String>, sound: &mut HashSet<String>) -> Option<CallError> {
         let (name, before) = chain.split_last()?;
         if before.contains(name) {
@@ -78,7 +80,8 @@ impl<'a> Calls<'a> {
             return known.clone();
         }
         let source = self.context.flow(name)?;
-        // This bounds the cost of a library of hostile flows; the runtime has its own depth limit.
+        // This limits the time for a library of hostile flows. Beyond the limit, a flow counts as one without calls;
+        // the runtime has its own depth limit.
         if self.called.borrow().len() >= limits::CALLED_FLOWS {
             return Some(Vec::new());
         }

@@ -53,7 +53,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The marked position.
     pub location: Location,
-    /// The marked line; of a long line, the part around the position.
+    /// The line at the position. A long line is cut to 160 characters around the position.
     pub excerpt: String,
     /// One sentence about the mistake.
     pub message: String,
@@ -117,7 +117,7 @@ pub(crate) struct Diagnostics<'a> {
     mode: CheckMode,
     found: Vec<Diagnostic>,
     errors: usize,
-    /// Number of diagnostics beyond the limit, which are only counted.
+    /// Number of diagnostics beyond [`limits::DIAGNOSTICS`], which are only counted.
     more: usize,
     /// Time spent compiling and applying schemas.
     pub(crate) schema_time: Duration,
@@ -178,7 +178,7 @@ impl<'a> Diagnostics<'a> {
         self.add(Severity::Warning, code, span, message.into(), help);
     }
 
-    /// Adds a diagnostic, or counts it if the limit is reached. Returns true if it was added.
+    /// Adds a diagnostic and returns true. If the limit is reached, counts the diagnostic and returns false.
     fn add(
         &mut self,
         severity: Severity,
@@ -216,7 +216,8 @@ impl<'a> Diagnostics<'a> {
         self.errors > 0
     }
 
-    /// Returns all diagnostics in the order of the text.
+    /// Returns the diagnostics in the order of the text. If some are only counted, the last diagnostic gives their
+    /// number.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.found.sort_by_key(|diagnostic| (diagnostic.location.line, diagnostic.location.column));
         self.found.dedup();
@@ -247,7 +248,8 @@ fn excerpt(line: &str, at: usize) -> (String, usize) {
     (format!("{start}{cut}"), at.min(length) - from + start.chars().count())
 }
 
-/// Replaces control characters, and characters that change the direction of the displayed text.
+/// Replaces line breaks and tabs with spaces. Replaces other control characters, and characters that change the
+/// direction of the displayed text, with U+FFFD.
 pub(crate) fn sanitized(text: &str) -> String {
     let replace = |(c, deceptive): (char, bool)| match c {
         '\n' | '\r' | '\t' => ' ',

@@ -219,7 +219,7 @@ fn place_body(graph: &Graph, body: BodyIx, (left, top): Point, layout: &mut Layo
                 let (corner, frame) = ((x + GAP / 2, y + HEIGHT + GAP / 2), layout.frames.len());
                 layout.frames.push((corner, corner));
                 let inside = place_body(graph, inner, (x + GAP, y + HEIGHT + GAP), layout);
-                // The last layer leaves its gap below it.
+                // `inside` includes the gap below the last layer; the frame has only half of it.
                 let end = (inside.0 + GAP / 2, inside.1 - GAP / 2);
                 layout.frames[frame].1 = end;
                 reach = (reach.0.max(end.0), reach.1.max(end.1));
@@ -236,7 +236,8 @@ fn place_body(graph: &Graph, body: BodyIx, (left, top): Point, layout: &mut Layo
 fn layers(graph: &Graph, body: BodyIx) -> Vec<Vec<NodeIx>> {
     let nodes = &graph.body(body).nodes;
     let mut layer = vec![0usize; nodes.len()];
-    // A cycle would push its nodes down without end. As many rounds as nodes suffice for acyclic graphs.
+    // A cycle would move its nodes down without end, so the number of rounds is limited. An acyclic graph needs at
+    // most one round per node; above 64 nodes, the layers may be inexact.
     for _ in 0..nodes.len().min(64) {
         for edge in edges(graph, body) {
             let (from, to) = (graph.node(edge.from).slot as usize, graph.node(edge.to).slot as usize);

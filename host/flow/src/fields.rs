@@ -6,7 +6,7 @@ use crate::{
     yaml::{Entry, Kind, Span, Tree},
 };
 
-/// Shortens a text from the flow, and replaces characters that change the display of the message.
+/// Cuts a text from the flow to 64 characters for a message, and replaces the characters that [`sanitized`] replaces.
 pub(crate) fn shown(text: &str) -> String {
     let mut short = sanitized(&text.chars().take(64).collect::<String>());
     if text.chars().nth(64).is_some() {
@@ -15,7 +15,7 @@ pub(crate) fn shown(text: &str) -> String {
     short
 }
 
-/// Returns the members of a map; reports any other type.
+/// Returns the members of a map. Reports any other type, and returns no members for it.
 pub(crate) fn entries<'t>(tree: &'t Tree, what: &str, diagnostics: &mut Diagnostics<'_>) -> &'t [Entry] {
     match &tree.kind {
         Kind::Map(entries) => entries,
@@ -41,7 +41,7 @@ pub(crate) fn check_keys(entries: &[Entry], allowed: &[&str], diagnostics: &mut 
     check_keys_or(entries, allowed, |_| None, diagnostics);
 }
 
-/// Reports unknown keys. `meant` returns the help text for some of them.
+/// Reports unknown keys. `meant` returns the help text for an unknown key, or `None` for a general one.
 pub(crate) fn check_keys_or(
     entries: &[Entry],
     allowed: &[&str],
@@ -73,7 +73,7 @@ pub(crate) fn is_id(text: &str) -> bool {
     first && text.len() <= 64 && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// Returns a text member and its position; reports any other type.
+/// Returns a text member and its position; `None` if it is missing. Reports any other type.
 pub(crate) fn text(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) -> Option<(String, Span)> {
     let value = tree.member(key)?;
     match value.text() {
@@ -108,7 +108,8 @@ pub(crate) fn present(tree: &Tree, key: &str, what: &str, diagnostics: &mut Diag
     text(tree, key, diagnostics).unwrap_or((String::new(), tree.span))
 }
 
-/// Returns the top-level `name` of a flow. Reports a missing or invalid name, and returns it as it is.
+/// Returns the top-level `name` of a flow. Reports a missing name and returns an empty text for it. Reports an
+/// invalid name and returns it unchanged.
 pub(crate) fn flow_name(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> String {
     let (name, span) = required(tree, "name", "flow", diagnostics);
     if !name.is_empty() && !is_flow_name(&name) {
@@ -118,7 +119,7 @@ pub(crate) fn flow_name(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Strin
     name
 }
 
-/// Returns a map member; reports any other type.
+/// Returns a map member; `None` if it is missing. Reports any other type.
 pub(crate) fn map<'t>(tree: &'t Tree, key: &str, diagnostics: &mut Diagnostics<'_>) -> Option<&'t Tree> {
     let value = tree.member(key)?;
     if !matches!(value.kind, Kind::Map(_)) {
@@ -128,7 +129,7 @@ pub(crate) fn map<'t>(tree: &'t Tree, key: &str, diagnostics: &mut Diagnostics<'
     Some(value)
 }
 
-/// Returns the items of a list member; reports any other type.
+/// Returns the items of a list member; no items if it is missing or null. Reports any other type.
 pub(crate) fn list<'t>(tree: &'t Tree, key: &str, diagnostics: &mut Diagnostics<'_>) -> &'t [Tree] {
     match tree.member(key).map(|value| (&value.kind, value)) {
         Some((Kind::List(items), _)) => items,
@@ -142,7 +143,7 @@ pub(crate) fn list<'t>(tree: &'t Tree, key: &str, diagnostics: &mut Diagnostics<
     }
 }
 
-/// Returns a whole-number member within bounds; reports any other value.
+/// Returns a whole-number member within bounds, both included; `None` if it is missing. Reports any other value.
 pub(crate) fn whole_number(
     tree: &Tree,
     key: &str,
@@ -160,7 +161,7 @@ pub(crate) fn whole_number(
     number
 }
 
-/// Returns a Boolean member; reports any other type.
+/// Returns a Boolean member; `None` if it is missing. Reports any other type.
 pub(crate) fn flag(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) -> Option<bool> {
     let value = tree.member(key)?;
     let flag = value.json().as_bool();

@@ -9,7 +9,7 @@ use crate::{
 /// Keys of other tools that correspond to `nodes`.
 const STEPS: [&str; 4] = ["steps", "tasks", "jobs", "stages"];
 
-/// Returns true if a text is a flow or similar to one; reports an error otherwise.
+/// Returns true if a text is a flow or similar to one. Otherwise reports an error and returns false.
 pub(crate) fn is_flow(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> bool {
     match &tree.kind {
         Kind::Map(top) if !top.is_empty() => match foreign(top) {
@@ -37,7 +37,8 @@ fn not_a_flow(top: &[Entry], keys: &[&Entry], diagnostics: &mut Diagnostics<'_>)
     diagnostics.error("not_a_flow", keys[0].key_span, message, Some(smallest(name_in(top))));
 }
 
-/// Returns the keys in place of `flow` and `nodes`, if neither exists.
+/// Returns the keys that other tools use in place of `flow` and `nodes`: `name` and [`STEPS`]. `None` if `flow` or
+/// `nodes` exists, or if no such key exists.
 fn foreign(top: &[Entry]) -> Option<Vec<&Entry>> {
     if top.iter().any(|entry| matches!(&*entry.key, "flow" | "nodes")) {
         return None;
@@ -62,8 +63,8 @@ fn smallest(name: Option<&str>) -> String {
     format!("write `flow: {{ name: {name} }}`, and on the next line `nodes: [{{ id: first, type: control.noop }}]`")
 }
 
-/// The top-level keys in place of `flow` or `nodes`, if only one of the two is missing. Each key gets one error that
-/// covers the missing key, too.
+/// The top-level keys `name` and [`STEPS`] in a text that lacks `flow` or `nodes`. Each gets one error, which also
+/// reports the missing key.
 pub(crate) struct MisplacedKeys<'t> {
     /// The key in place of `flow`.
     pub(crate) flow: Option<&'t Entry>,

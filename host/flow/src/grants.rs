@@ -1,4 +1,4 @@
-//! Checks a node's grants, and its URL against them.
+//! Checks a node's grants, and that they cover the node's URL.
 
 use flowcell_contract::{BuiltIn, GrantShape, Grants, Json, MarkKind, NodeType, SECRETS};
 use flowcell_expr::Binding;
@@ -12,7 +12,7 @@ use crate::{
     yaml::{Entry, Kind, Span},
 };
 
-/// The capability with grants for URLs.
+/// The capability whose grants are URLs.
 const HTTP: &str = BuiltIn::Http.name();
 
 /// The target URL of a node, as far as it is known before the run.
@@ -33,7 +33,8 @@ enum Known {
     Default,
 }
 
-/// Finds the URL in the field that the node type marks as one.
+/// Returns the URL from the input field that the node type marks as a URL; `None` if the type marks none, or if the
+/// host is not known before the run.
 pub(crate) fn url(raw: &RawNode<'_>, kind: &NodeType, input: &Binding, defaults: &Json) -> Option<Url> {
     let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Url)?;
     let (written, tree) = input::marked_text(raw.input, kind, MarkKind::Url)?;
@@ -119,7 +120,8 @@ fn check_url(url: &Url, grant: &Json, context: &dyn CheckContext, diagnostics: &
     }
 }
 
-/// Checks the form of a grant; the capability reads it when the node calls it. Returns true if it is valid.
+/// Checks the form of a grant, and returns true if it is valid. The capability itself reads the grant when the node
+/// calls the capability.
 fn check(entry: &Entry, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> bool {
     let items = match &entry.value.kind {
         Kind::List(items) if !items.is_empty() => items.as_slice(),

@@ -95,14 +95,15 @@ pub enum Reference {
     /// `nodes`: the recorded outputs of these nodes, by id. They are the nodes that the expression names, or all
     /// visible nodes.
     Nodes(Vec<NodeIx>),
-    /// An owner's variables, by the owner's id: the object that it passed to the current iteration, with `last`. The
-    /// owner's own fields can use it if they are evaluated again for each iteration.
+    /// An owner's variables, by the owner's id: the object that the owner passed to the current iteration, with
+    /// `last`. Fields of the owner itself can use the variables if the host captures the fields again for each
+    /// iteration.
     Owner(NodeIx),
     /// The item of this owner's current iteration, under the name from its `as` field.
     Alias(NodeIx, Arc<str>),
     /// `inbound`: the output or error at the source of the edge that started the node.
     Inbound,
-    /// `inbounds`: the same for every edge that fired, by the id of its source.
+    /// `inbounds`: the outputs or errors at the sources of all edges that fired, by the id of the source.
     Inbounds,
 }
 
@@ -145,7 +146,7 @@ pub struct Node {
     pub slot: u32,
     /// Binding of the input.
     pub input: Bound<Binding>,
-    /// Binding of the host's settings for the node.
+    /// Binding of the config: settings of the node that the host passes on beside the input.
     pub config: Bound<Binding>,
     /// Condition for running the node; a node whose condition is false is skipped.
     pub when: Option<Bound<Condition>>,
@@ -163,9 +164,9 @@ pub struct Node {
     pub outgoing: Vec<EdgeIx>,
     /// True if the node lies on a cycle.
     pub on_cycle: bool,
-    /// True if fields of the input are captured again each time the node wakes.
+    /// True if the host captures the values for the node's input again each time an event wakes the node.
     pub rebinds: bool,
-    /// The output member that lists the results of the body's iterations. Without one, they are not kept.
+    /// The output member that lists the results of the body's iterations. With `None`, the results are not kept.
     pub collects: Option<Arc<str>>,
     /// Data of the dialect for later use. The runtime does not read it.
     pub labels: IndexMap<String, Json>,
@@ -178,15 +179,15 @@ pub struct Edge {
     pub from: NodeIx,
     /// Target of the edge.
     pub to: NodeIx,
-    /// The end of `from` that lets the edge fire.
+    /// The outcome of `from` after which the edge can fire.
     pub on: On,
-    /// Condition for firing after that end.
+    /// An additional condition for firing. The edge fires only if it holds.
     pub when: Option<Bound<Condition>>,
     /// Index of the edge in its body.
     pub slot: u32,
 }
 
-/// The ends of a node that let an edge fire.
+/// The outcomes of a node after which an edge can fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum On {

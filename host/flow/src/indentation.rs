@@ -86,7 +86,8 @@ fn is_item(content: &str) -> bool {
     content == "-" || content.starts_with("- ")
 }
 
-/// Returns the levels of the same kind that are nearest to an indentation; none if one of them matches it.
+/// Returns the levels that are nearest to an indentation, among the list items if `is_item` is true, otherwise among
+/// the keys. Returns none if a level has exactly this indentation.
 fn nearest(levels: &[Level], indent: usize, is_item: bool) -> Vec<Level> {
     let fitting = || levels.iter().filter(|level| level.is_item == is_item);
     let distance = |level: &&Level| level.indent.abs_diff(indent);
@@ -96,7 +97,7 @@ fn nearest(levels: &[Level], indent: usize, is_item: bool) -> Vec<Level> {
     }
 }
 
-/// Returns the levels that are open after some lines, the deepest first.
+/// Returns the levels that are still open after the text `before`, the deepest first.
 fn levels(before: &str) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let mut lowest = usize::MAX;
@@ -114,7 +115,7 @@ fn levels(before: &str) -> Vec<Level> {
     levels
 }
 
-/// Returns the levels that start in a line: items and a key.
+/// Returns the levels that start in a line: its list items, and its key.
 fn begun(line: &str, number: usize) -> Vec<Level> {
     let mut content = line.trim_start();
     let mut begun = Vec::new();

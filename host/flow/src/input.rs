@@ -1,4 +1,6 @@
-//! Compiles a node's input: its bindings, and the fields that the node type marks for capture.
+//! Compiles a node's input. The node type's schema can mark a field with its kind, such as a condition or a script
+//! ([`Mark`]). Conditions and templates are captured: the component evaluates them itself, so the host passes them on
+//! unevaluated, with the values that they read.
 
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ pub(crate) struct Compiled {
 #[derive(Default)]
 pub(crate) struct FieldReads {
     pub(crate) paths: Vec<PathUse>,
-    /// Longer paths that lead into the items of lists. Only their members are checked.
+    /// Longer paths that lead into the items of lists. They are used only to check that the members can exist.
     pub(crate) item_paths: Vec<PathUse>,
     pub(crate) locals: Locals,
     pub(crate) rebind: bool,
@@ -46,13 +48,13 @@ pub(crate) struct PathUse {
     pub(crate) is_tested: bool,
 }
 
-/// The names that a node provides for a field.
+/// The names that a node itself provides when it evaluates a captured field.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Locals {
     pub(crate) names: Vec<Arc<str>>,
-    /// True if other names are possible.
+    /// True if the node may provide any other name, too.
     pub(crate) any: bool,
-    /// True if the names include members of another field.
+    /// True if the names include the members of another field of the input.
     pub(crate) from_input: bool,
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn compile(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Compile
     Compiled { binding, reads }
 }
 
-/// Compiles an input. Marked fields are captured as their mark requires, and files are read.
+/// Compiles an input. Captures marked conditions and templates, checks marked scripts, and reads marked files.
 pub(crate) fn compile_marked(
     tree: &Tree,
     marks: &[Mark],
@@ -101,12 +103,12 @@ pub(crate) fn compile_marked(
     Compiled { binding, reads: compiler.reads }
 }
 
-/// Returns true if the field reaches the node in another form because of its mark.
+/// Returns true if the host passes a field of this kind to the node in another form than an unmarked field.
 fn is_treated(kind: MarkKind) -> bool {
     !matches!(kind, MarkKind::Join | MarkKind::Alias | MarkKind::Flow | MarkKind::Collect | MarkKind::Url)
 }
 
-/// Marks, each with the remaining path to its field.
+/// Marks of fields inside a value. Each has the rest of the path, from the value to the marked field.
 pub(crate) type OpenMarks<'m> = Vec<(&'m Mark, &'m [Arc<str>])>;
 
 struct InputCompiler<'a, 'f> {
@@ -150,7 +152,7 @@ impl InputCompiler<'_, '_> {
     }
 }
 
-/// Returns the marks below one step of the path, with their paths shortened by that step.
+/// Returns the marks of fields inside the member or item `step`, with their paths shortened by this step.
 pub(crate) fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
     let shorten = |(mark, rest): &(&'m Mark, &'m [Arc<str>])| {
         let (first, rest) = rest.split_first()?;
@@ -172,7 +174,7 @@ fn plain(tree: &Tree, reads: &mut Vec<FieldReads>, diagnostics: &mut Diagnostics
 }
 
 /// Compiles a value. Earlier versions ignored some text in expressions. Such text violates a new rule; a flow in a
-/// library is compiled without it, so that its meaning stays the same.
+/// library is compiled without the ignored text, so that its meaning stays the same.
 fn compiled<T>(
     tree: &Tree,
     kind: CapturedKind,
@@ -304,7 +306,8 @@ pub(crate) fn is_bool(tree: &Tree) -> bool {
     tree.json().as_bool().is_some() || matches!(inside(tree), Some("true" | "false"))
 }
 
-/// Warns of a condition that reads nothing. A literal Boolean is allowed, except as a field named `condition`.
+/// Warns of a condition that reads nothing. A literal Boolean is allowed unless `is_question` is true, as for a field
+/// named `condition`.
 pub(crate) fn warn_of_constant(
     tree: &Tree,
     condition: &Condition,
@@ -372,7 +375,8 @@ fn report(tree: &Tree, code: &'static str, errors: Vec<ExprError>, diagnostics: 
     }
 }
 
-/// Returns the literal or default value of the field under a mark.
+/// Returns the text of the field that the node type marks with `kind`, and the field's tree. If the flow does not
+/// have the field, returns the default of its schema without a tree. `None` if the value is not a text.
 pub(crate) fn marked_text<'t>(
     tree: Option<&'t Tree>,
     node_type: &NodeType,

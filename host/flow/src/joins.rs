@@ -1,4 +1,4 @@
-//! Finds joins that can never open: `all` over branches that exclude each other.
+//! Finds joins that can never start their node: joins of kind `all` over branches that exclude each other.
 //!
 //! Each node gets the facts that hold whenever it ends without being skipped: how the nodes before it ended, and the
 //! values that conditions compared. Two branches exclude each other if their facts contradict. Unknown facts
@@ -17,7 +17,7 @@ use crate::{
     yaml::Tree,
 };
 
-/// A fact about a subject: it has a value, or it does not.
+/// A fact about a subject, which is a node or a path: it has a value (`holds`), or it does not have this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Fact {
     subject: usize,

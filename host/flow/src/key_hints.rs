@@ -1,4 +1,4 @@
-//! Suggests Flowcell's keys and node types in place of those of other tools.
+//! Suggests Flowcell's keys and node types in place of the keys and node types of other tools.
 
 use crate::{
     fields::shown,
@@ -92,7 +92,7 @@ pub(crate) fn renamed(entry: &Entry, names: &[(&str, &str)]) -> Option<String> {
     Some(format!("Flowcell calls this key `{name}`"))
 }
 
-/// Returns `retry` with a number of attempts.
+/// Returns the text of a `retry` policy with this number of attempts.
 pub(crate) fn retry(attempts: u64) -> String {
     format!("retry: {{ maxAttempts: {attempts} }}")
 }

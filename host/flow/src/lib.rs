@@ -97,7 +97,7 @@ pub trait CheckContext {
     /// Reads a file. The path is relative to the flow's file. The error is a sentence.
     fn read(&self, path: &str) -> Result<String, String>;
 
-    /// Finds another flow by name.
+    /// Returns the source of another flow; `None` if no flow has the name.
     fn flow(&self, name: &str) -> Option<Source>;
 
     /// Returns true if a flow of this name exists or if its existence is unknown.
@@ -136,7 +136,8 @@ pub trait CheckContext {
         None
     }
 
-    /// Returns the patterns that limit the grants of a capability; `None` if nothing limits them.
+    /// Returns patterns of everything that a flow can be granted for a capability; `None` if nothing limits the
+    /// grants.
     fn most_granted(&self, _capability: &str) -> Option<Vec<String>> {
         None
     }
@@ -175,7 +176,7 @@ pub struct Reach {
     pub covers_url: bool,
 }
 
-/// A context without files.
+/// A context without files, other flows, agents and scripts.
 pub struct NoContext;
 
 impl CheckContext for NoContext {
@@ -191,7 +192,7 @@ impl CheckContext for NoContext {
 /// The result of checking a flow.
 #[derive(Debug)]
 pub struct Checked {
-    /// The graph; `None` if there are errors.
+    /// The graph; `None` if there are diagnostics of severity `error`.
     pub graph: Option<Graph>,
     /// All diagnostics, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
@@ -206,12 +207,12 @@ pub struct PackRef {
     pub location: Location,
 }
 
-/// Checks a flow.
+/// Checks a flow and builds its graph, with default start options.
 pub fn load(source: &Source, catalog: &Catalog, context: &dyn CheckContext) -> Checked {
     load_from(source, catalog, context, &Start::default())
 }
 
-/// Checks a flow. `start` gives the start options of an agentic flow; other dialects ignore it.
+/// Checks a flow and builds its graph. `start` has the start options of an agentic flow; other dialects ignore it.
 pub fn load_from(source: &Source, catalog: &Catalog, context: &dyn CheckContext, start: &Start) -> Checked {
     let mut diagnostics = Diagnostics::new(&source.name, &source.text, context.mode());
     if script::is_script(&source.name) {
@@ -269,7 +270,8 @@ pub struct About {
     pub description: Option<String>,
 }
 
-/// Reads a flow's name and description, even if the flow has errors. Those of a script are known only after a check.
+/// Reads a flow's name and description, even if the flow has errors. The name and description of a script are known
+/// only after a check.
 pub fn about(source: &Source) -> About {
     let Some(tree) = tree(source) else { return About::default() };
     // An agentic flow takes its file's name; its top-level `name` is a title.

@@ -5,7 +5,7 @@ use crate::yaml::Span;
 /// Maximum number of characters of a line in a help text.
 pub(crate) const LINE: usize = 100;
 
-/// Returns "write `…`" with a line in it.
+/// Returns the help text "write `LINE`". The line is cut after [`LINE`] characters.
 pub(crate) fn write(line: &str) -> String {
     format!("write `{}`", line.chars().take(LINE).collect::<String>())
 }

@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 
 use crate::yaml::{Entry, Kind, Span, Tree};
 
-/// Maximum number of braces in one expression; longer rows take several expressions.
+/// Maximum number of braces in one expression; a longer row of braces is split into several expressions.
 const BRACES: usize = 1_000;
 
 /// Escapes a text, so that it renders as itself even if an expression follows it.

@@ -94,8 +94,8 @@ pub(crate) fn lower(
     })
 }
 
-/// Returns the known members of the input: those of its schema, otherwise those of its defaults. A flow with triggers
-/// has one more default.
+/// Returns the known members of the input: those of its schema, otherwise those of its defaults. With triggers, the
+/// defaults include the member `trigger`.
 fn known_input(flow: &RawFlow<'_>) -> KnownInput {
     match (flow.input_schema, flow.input.map(Tree::json)) {
         (Some(schema), _) => KnownInput::Schema(schema.json().to_serde()),
@@ -108,7 +108,8 @@ fn known_input(flow: &RawFlow<'_>) -> KnownInput {
     }
 }
 
-/// Returns the join that the node or the marked field of its type sets.
+/// Returns the join of a node: its `join`, or else the text of the input field that its type marks as the join.
+/// Default: `settled`.
 fn join(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnostics<'_>) -> Join {
     if let Some((join, _)) = node.join {
         return join;
@@ -124,7 +125,8 @@ fn join(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnosti
     })
 }
 
-/// Returns the output member for the results of the iterations, if the marked field asks for it.
+/// Returns the output member for the results of the iterations; `None` if the field marked for it is missing or
+/// false.
 fn collects(node: &RawNode<'_>, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) -> Option<Arc<str>> {
     let member = kind.body.as_ref()?.collects.clone()?;
     let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Collect)?;
@@ -329,7 +331,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Checks that the item alias is a valid, unused identifier.
+    /// Checks each owner's alias, the name for the current item in the body: it must be literal, valid and unused.
     fn check_aliases(&self, diagnostics: &mut Diagnostics<'_>) {
         for (index, raw) in self.flow.nodes.iter().enumerate() {
             let (Some(alias), Some(scope)) = (&self.owners[index].alias, self.shape.owned[index]) else { continue };
@@ -471,7 +473,7 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Returns true if an expression can use the text as a root name without another meaning.
+/// Returns true if an expression can use the text as a root name, and it is not a reserved word.
 fn is_name(text: &str) -> bool {
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     plain && is_id(text) && !RESERVED.contains(&text)

@@ -16,7 +16,7 @@ use crate::{
 const REFERENCES: usize = 16;
 /// Maximum number of members in a help text.
 const LISTED: usize = 12;
-/// Members that other languages and tools use for the number of items.
+/// Names of members with which other languages and tools return the number of items.
 const LENGTHS: [&str; 5] = ["length", "size", "count", "len", "Count"];
 /// Members that the host records for a node that was skipped or cancelled, or failed under `continueOnError`.
 const RECORDED: [&str; 5] = ["skipped", "cancelled", "failed", "error", "attempts"];
@@ -47,7 +47,7 @@ pub(crate) struct MissingMember {
 /// A value that lacks a member.
 #[derive(Clone, Debug, PartialEq)]
 enum Container {
-    /// An object: all of its members, and the members that are lists.
+    /// An object: the names of all of its members, and the names of the members that are lists.
     Object(Vec<String>, Vec<String>),
     List,
     /// A value without members, with the name of its type.
@@ -241,7 +241,7 @@ fn member<'s>(schema: &'s serde_json::Map<String, Value>, key: &str) -> Step<'s>
     }
 }
 
-/// Returns the name of a type whose values have no members.
+/// Returns the container for a JSON Schema type whose values have no members; `None` for other types.
 fn plain(name: &str) -> Option<Container> {
     Some(Container::Plain(match name {
         "string" => "a text",

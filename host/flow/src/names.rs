@@ -16,13 +16,13 @@ use crate::{
     yaml::Span,
 };
 
-/// The names that a node provides, from its type.
+/// The names that an owner provides to its body, as its node type defines them.
 pub(crate) struct OwnerNames {
     /// False if the node's type is unknown, so that its names cannot be checked.
     pub(crate) is_known: bool,
     /// Names of the body's variables.
     pub(crate) variables: Vec<Arc<str>>,
-    /// Alias of the item.
+    /// Alias of the current item, from the field `as`.
     pub(crate) alias: Option<Arc<str>>,
 }
 
@@ -77,7 +77,7 @@ impl NameResolver<'_> {
         for (path, written, span) in &read.braced {
             self.warn_of_braces(path, written, *span, diagnostics);
         }
-        // A field that tests for a value may use the value.
+        // If a field tests for a value in one place, its other uses of the value need no test.
         let tested: HashSet<String> =
             read.paths.iter().filter(|named| named.is_tested).map(|named| named.path.to_string()).collect();
         for PathUse { path, span, .. } in &read.paths {
@@ -152,7 +152,7 @@ impl NameResolver<'_> {
         diagnostics.new_rule("unknown_name", span, format!("unknown name `{}`", shown(root)), Some(help));
     }
 
-    /// Returns true if a root name is known without the node's own names.
+    /// Returns true if a root name is known even without the names that the node itself provides for the field.
     fn knows(&self, root: &str) -> bool {
         let around =
             |owner: usize| self.flow.nodes[owner].id == root || self.owners[owner].alias.as_deref() == Some(root);
@@ -351,7 +351,7 @@ impl NameResolver<'_> {
         Some(Reference::Alias(NodeIx(owner as u32), root.into()))
     }
 
-    /// Returns the owner with this id whose variables are available.
+    /// Returns the owner with this id, if the expression can use the owner's variables.
     fn own_or_around(&self, root: &str) -> Option<usize> {
         let is_meant = |owner: &usize| self.flow.nodes[*owner].id == root;
         self.own.filter(is_meant).or_else(|| self.owners_around().find(is_meant))
@@ -423,7 +423,8 @@ impl NameResolver<'_> {
         Some(help.to_owned())
     }
 
-    /// Resolves a node's id. An unknown name that stands `alone`, without members after it, may be an unquoted text.
+    /// Resolves a node's id. Reports an unknown one. If the name stands `alone`, without members after it, it may be
+    /// an unquoted text.
     fn node(&self, id: &str, alone: bool, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<NodeIx> {
         let Some(node) = self.shape.by_id.get(id).copied() else {
             // It may be the item of an owner with an unknown type, which already has an error.

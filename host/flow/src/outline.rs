@@ -85,7 +85,8 @@ pub(crate) fn inline(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut 
     tree.json()
 }
 
-/// Reads and checks a script that a node refers to by path. An already loaded script stays as it is.
+/// Reads and checks a script that a node refers to by path. A value that is not a text, such as a script that is
+/// already loaded, is returned unchanged.
 pub(crate) fn from_path(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> Json {
     let Some(path) = tree.text() else { return tree.json() };
     if path.contains("{{") {
@@ -107,7 +108,7 @@ pub(crate) fn from_path(tree: &Tree, context: &dyn CheckContext, diagnostics: &m
     }
 }
 
-/// Returns a script in the form that its node receives.
+/// Returns a script in the form that its node receives: `{ path, text }`.
 pub(crate) fn read(source: &Source) -> Json {
     Json::object([("path", Json::from(source.name.as_str())), ("text", Json::from(source.text.as_str()))])
 }

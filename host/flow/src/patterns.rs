@@ -128,7 +128,7 @@ enum Sign {
     Atomic,
 }
 
-/// Returns the first such feature outside of character classes.
+/// Returns the first feature of a pattern that cannot run in linear time. Ignores character classes such as `[…]`.
 fn signs(pattern: &str) -> Option<Sign> {
     let mut in_class = false;
     let mut rest = pattern.chars();

@@ -28,10 +28,11 @@ pub(crate) struct RawFlow<'t> {
     pub(crate) nodes: Vec<RawNode<'t>>,
     /// All edges, including those in bodies, in the order of the file.
     pub(crate) edges: Vec<RawEdge<'t>>,
-    /// True if the flow was generated from an agentic flow. That dialect checks its own names. It allows cycles,
-    /// because a node ignores later arrivals.
+    /// True if the flow was generated from an agentic flow. The agentic dialect checks its own names. It allows
+    /// cycles, because a node that has started ignores further edges that fire.
     pub(crate) of_agents: bool,
-    /// References of another dialect, by the places of the bindings that were made from them. Messages show them.
+    /// References of the steps dialect, by the positions of the bindings that replaced them. Messages show the
+    /// references. `None` for other dialects.
     pub(crate) references: Option<&'t HashMap<Span, String>>,
     pub(crate) head: Span,
 }

@@ -21,7 +21,7 @@ use crate::{
 
 /// Maximum number of characters of a validator's message.
 const MESSAGE: usize = 200;
-/// Maximum time for all schemas of one flow.
+/// Maximum time for compiling and applying all schemas of one flow.
 pub(crate) const SCHEMA_TIME: Duration = Duration::from_secs(10);
 
 /// The reason why a schema cannot be used.
@@ -59,7 +59,8 @@ fn report_cost(what: &str, error: &dyn std::fmt::Display, span: Span, diagnostic
     diagnostics.new_rule("schema_too_costly", span, message, help);
 }
 
-/// Runs `work` unless the flow has used up its [`SCHEMA_TIME`]. The excess is reported once.
+/// Runs `work` and adds its time to the flow's schema time. Reports once that the time exceeds [`SCHEMA_TIME`]; after
+/// that, returns `None` without running `work`.
 fn timed<T>(span: Span, diagnostics: &mut Diagnostics<'_>, work: impl FnOnce(&mut Diagnostics<'_>) -> T) -> Option<T> {
     if diagnostics.schema_time > SCHEMA_TIME {
         return None;
@@ -315,7 +316,8 @@ fn report_patterns(pattern_errors: Vec<PatternError>, schema: &Tree, diagnostics
     }
 }
 
-/// Compiles a schema in a flow. Reports an unusable one; `what` names the schema in the message.
+/// Compiles a schema in a flow. Reports an unusable schema and returns `None` for it. `what` names the schema in the
+/// message.
 pub(crate) fn check_schema(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) -> Option<Schema> {
     timed(schema.span, diagnostics, |diagnostics| check_schema_now(schema, what, diagnostics)).flatten()
 }

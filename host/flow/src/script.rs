@@ -1,8 +1,8 @@
 //! The script dialect: a file `NAME.flow.js`, or [`document`] as `{ name, script }`. Its graph is one node that runs the
 //! script.
 //!
-//! The script exports data in `setup(flow)`. They become the flow's description and the schema of its input. The flow's
-//! outputs are the node's: `{ "result", "outputs" }`.
+//! The script exports data in `setup(flow)`. The data become the flow's description and the schema of its input. The
+//! flow has the outputs of the node: `{ "result", "outputs" }`.
 
 pub(crate) mod document;
 
@@ -21,7 +21,7 @@ use crate::{
 
 /// File extension of the dialect.
 pub const ENDING: &str = ".flow.js";
-/// The label of a script flow, with the data that the script exports.
+/// The name of the graph label that holds the data which the script exports.
 const LABEL: &str = "script";
 /// Id of the flow's only node.
 const NODE: &str = "script";
@@ -94,7 +94,7 @@ fn grants(context: &dyn CheckContext) -> Json {
     Json::object([(SERVICES, Json::array(services.into_iter().map(Json::from)))])
 }
 
-/// Returns the flow's name: the file's name without its extension.
+/// Returns the flow's name: the file's name without `.flow.js`. Reports an invalid name and returns `None` for it.
 fn name(source: &Source, start: Span, diagnostics: &mut Diagnostics<'_>) -> Option<String> {
     let file = source.name.rsplit(['/', '\\']).next().unwrap_or_default();
     let name = file.strip_suffix(ENDING).unwrap_or(file);

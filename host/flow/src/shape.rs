@@ -138,7 +138,8 @@ impl Shape {
     }
 
     /// Reports cycles. A node runs once, so a cycle repeats nothing: without an `any` join it never starts, and with
-    /// one its last edge fires without effect. Agentic flows may have cycles that `any` joins open.
+    /// one its last edge fires without effect. An agentic flow may have a cycle if an edge from outside starts it
+    /// through an `any` join.
     pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], diagnostics: &mut Diagnostics<'_>) {
         let waits = |node: &usize| joins[*node] != Join::Any;
         let successors = |node: usize| self.successors(node).filter(waits).collect();
@@ -165,7 +166,7 @@ impl Shape {
                     format!("{} on a cycle without an edge from outside, so it never starts", lie(flow, ring));
                 let help = match flow.of_agents {
                     true => "add an edge to it from a node outside the cycle".to_owned(),
-                    // With such an edge a graph still has the cycle.
+                    // An edge from outside would not help here: outside of agentic flows, a cycle is an error, too.
                     false => loop_for(flow, ring),
                 };
                 diagnostics.error("unreachable", span, message, Some(help));
@@ -224,7 +225,7 @@ pub(crate) fn by_id<'i>(
     first.into_iter().map(|(id, (index, _))| (id.to_owned(), index)).collect()
 }
 
-/// Returns the owner of the body of each node.
+/// Returns for each node the owner of the body that contains the node; `None` for a node outside of bodies.
 fn parents(
     flow: &RawFlow<'_>,
     by_id: &BTreeMap<String, usize>,

@@ -1,4 +1,5 @@
-//! The steps dialect: tool calls in sequence. Their parameters refer to inputs and to earlier results.
+//! The steps dialect: tool calls in sequence. The parameters of a call refer to the flow's inputs and to earlier
+//! results.
 //!
 //! Each step becomes a node, with an edge to the next one. `$inputs.x` and `$ctx.y` become bindings if they are a whole
 //! value. All other texts are literal, including `{{`.

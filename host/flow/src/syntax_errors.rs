@@ -39,7 +39,7 @@ pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
     slip.unwrap_or_else(|| SyntaxError { help: advice(text, at, &error.message), ..error })
 }
 
-/// Returns a help text for an error whose message is clear.
+/// Returns a help text for a parser error whose message needs no other words; `None` for other errors.
 fn advice(text: &str, at: usize, told: &str) -> Option<String> {
     let sign = text[at..].chars().next().unwrap_or(' ');
     if told.starts_with("simple key expected ':'") {
@@ -84,8 +84,8 @@ fn rest_of_line(text: &str, at: usize) -> &str {
     text[at..].lines().next().unwrap_or_default().trim_end()
 }
 
-/// Returns the bracket that is open before a byte. Brackets in texts count too, because they are usually closed in the
-/// same text.
+/// Returns the innermost bracket that is open before a byte, and its byte offset. Brackets in texts count too,
+/// because they are usually closed in the same text.
 fn enclosing(text: &str, at: usize) -> Option<(usize, char)> {
     let mut closed = 0usize;
     for (at, sign) in text[..at].char_indices().rev() {

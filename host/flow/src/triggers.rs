@@ -14,7 +14,7 @@ use crate::{
     yaml::{self, Kind, Span, Tree},
 };
 
-/// The member of a run's input that describes the trigger.
+/// The member of a run's input that describes the trigger which started the run.
 pub const MEMBER: &str = "trigger";
 
 /// A trigger of a flow.
@@ -295,8 +295,8 @@ fn read_webhook(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagn
     }
 }
 
-/// Checks the secrets of a webhook. During a rotation some may be missing; with none left the webhook rejects every
-/// post.
+/// Checks the secrets of a webhook. During a rotation some may be missing, so this is a warning. If all are missing,
+/// the webhook rejects every post.
 fn check_secrets(names: &[(String, Span)], context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
     let refused = |(name, span): &(String, Span)| Some((*span, context.check_signing_secret(name).err()?));
     let refused: Vec<_> = names.iter().filter_map(refused).collect();

@@ -14,7 +14,7 @@ use crate::{
 /// Maximum number of types in a help text.
 const SHOWN_TYPES: usize = 4;
 
-/// Looks up the type of a node; reports an unknown one.
+/// Looks up the type of a node. Reports an unknown type and returns `None` for it.
 pub(crate) fn node_type(
     node: &RawNode<'_>,
     catalog: &Catalog,

@@ -158,14 +158,14 @@ fn is_bare_binding(text: &str, span: Span) -> bool {
     around.contains("{{") && before % 2 == 0
 }
 
-/// Returns the text of a scalar that YAML read as a number.
+/// Returns the text, as the document has it, of a scalar that YAML read as a number.
 fn written_number<'t>(tree: &Tree, text: &'t str) -> &'t str {
     let written = text.get(tree.span.start..).unwrap_or_default();
     let length = written.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '+' | '-' | '.'));
     &written[..length.unwrap_or(written.len())]
 }
 
-/// Collects whole numbers with too many digits to be exact.
+/// Collects the whole numbers that have more digits than a number can store exactly, with their text in the document.
 pub(crate) fn long_numbers<'t>(tree: &Tree, text: &'t str, found: &mut Vec<(Span, &'t str)>) {
     match &tree.kind {
         Kind::Scalar(Json::Number(number)) if number.is_f64() => {
@@ -182,7 +182,8 @@ pub(crate) fn long_numbers<'t>(tree: &Tree, text: &'t str, found: &mut Vec<(Span
     }
 }
 
-/// Collects numbers that other YAML parsers may read differently, with the value that this parser read.
+/// Collects the numbers that other YAML parsers may read differently, with their text in the document and the value
+/// that this parser read.
 pub(crate) fn ambiguous_numbers<'t>(tree: &'t Tree, text: &'t str, found: &mut Vec<(Span, &'t str, String)>) {
     match &tree.kind {
         Kind::Scalar(Json::Number(number)) => {

@@ -2,7 +2,8 @@
 
 use std::{env, path::PathBuf};
 
-/// Returns `$FLOWCELL_CACHE`, or `flowcell` in the platform's cache folder. It is `None` if the user has neither.
+/// Returns `$FLOWCELL_CACHE`, or `flowcell` in the platform's cache folder. Returns `None` if the environment names
+/// neither.
 pub(crate) fn of_the_user() -> Option<PathBuf> {
     let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || folder("HOME");

@@ -34,20 +34,21 @@ use crate::{
     tenants::{Tenants, operation::Operation},
 };
 
-/// Maximum bytes of a request line. It leaves room for the largest input.
+/// Maximum size of a request line in bytes: the largest input, and some room for the other members.
 const MAX_BYTES: u64 = 72 * 1024 * 1024;
 /// Time that a client has to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time for which a command is retried while this process has the run open without driving it, and the pause between
-/// tries.
+/// Maximum time for which a command is retried while another thread of this process has the run open, but does not
+/// drive it yet.
 const OPENING: Duration = Duration::from_secs(2);
+/// Pause between two tries of such a command.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// A request to the owner of the store.
+/// A request that another process sends to the process that owns the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Ask {
-    /// Sends a run's events from the first, and the live ones, until the run ends or the client disconnects.
+    /// Sends all recorded events of a run and then its live events, until the run ends or the client disconnects.
     Watch {
         /// The watched run.
         run: RunId,
@@ -62,17 +63,17 @@ pub enum Ask {
         run: Option<RunId>,
         /// Overrides the flow's total timeout, in milliseconds.
         total_timeout_ms: Option<u64>,
-        /// Answers to later questions, by address.
+        /// Answers to questions that the run will ask, by the addresses of the gates.
         #[serde(default)]
         answers: BTreeMap<String, Json>,
         /// The access that the caller grants its runs.
         #[serde(default)]
         reach: Reach,
-        /// Set when the caller follows the run, which is then driven at once.
+        /// True if the caller follows the run's events. The owner then drives the run at once, or refuses it.
         #[serde(default)]
         follow: bool,
     },
-    /// Starts a run of an agentic flow under a prefix, or continues from the state that its previous run left.
+    /// Starts a run of an agentic flow under a prefix, or continues from the steps that the previous run left.
     Flow {
         /// The flow's file, relative to the root folder.
         flow: PathBuf,
@@ -106,7 +107,7 @@ pub enum Ask {
         keep_answers: bool,
         /// The new run's id. Default: a generated id.
         new: Option<RunId>,
-        /// Answers to later questions, by address.
+        /// Answers to questions that the new run will ask, by the addresses of the gates.
         #[serde(default)]
         answers: BTreeMap<String, Json>,
         /// The access that the caller grants its runs.

@@ -1,6 +1,6 @@
 //! Starts runs and drives them.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | [`supervisor`] | drives every run that is ready |
 //! | [`triggers`] | starts flows by themselves |

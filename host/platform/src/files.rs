@@ -23,19 +23,19 @@ use crate::{
     operate::documents::{DocumentError, Documents},
 };
 
-/// Maximum bytes of a file.
+/// Maximum size in bytes of a file.
 pub const MAX_FILE: usize = 32 << 20;
-/// Maximum bytes of all files of a tenant.
+/// Maximum size in bytes of all files of a tenant.
 pub const MAX_TOTAL: u64 = 1 << 30;
 /// Maximum number of files of a tenant.
 pub const MAX_FILES: usize = 10_000;
-/// Maximum bytes of a name.
+/// Maximum size in bytes of a name.
 const MAX_NAME: usize = 255;
-/// Maximum bytes of a media type.
+/// Maximum size in bytes of a media type.
 const MAX_MIME: usize = 255;
-/// Maximum bytes of a file's metadata, as JSON.
+/// Maximum size in bytes of a file's metadata, as JSON.
 const MAX_METADATA: usize = 4 << 10;
-/// Maximum retries of a write after conflicts.
+/// Maximum number of tries of a write after conflicts.
 const TRIES: usize = 100;
 
 const FILE: &str = "file";
@@ -78,7 +78,7 @@ fn file_value(file_id: &str, size: u64, mime: &str, name: &str) -> Json {
 pub struct NewFile {
     /// The file's name.
     pub name: String,
-    /// Its media type. Default: derived from its content or its name.
+    /// The media type of the file. Default: derived from its content or its name.
     pub mime: Option<String>,
     /// The user's metadata, an object. `null` means an empty one.
     pub metadata: Json,
@@ -158,7 +158,8 @@ impl Host {
         TenantFiles { host: self }
     }
 
-    /// Stores bytes for a new run without listing them, and returns the file value.
+    /// Stores bytes for a new run, and returns the file value. The file does not appear in the tenant's list of
+    /// files.
     pub fn keep_file(&self, name: &str, bytes: Vec<u8>) -> Result<Json, FileError> {
         check_name(name)?;
         check_size(&bytes)?;

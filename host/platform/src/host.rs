@@ -124,7 +124,7 @@ struct Shared {
     /// The runs that other processes watch.
     watched: Watched,
     egress: Egress,
-    /// The secrets of all tenants, with those of the operator's file.
+    /// The secrets of all tenants, from the vault and from the operator's file.
     secrets: Secrets,
     vault: Arc<Vault>,
     /// The store, if this process owns one.
@@ -185,8 +185,8 @@ impl Host {
         &self.shared.catalog
     }
 
-    /// Prepares a run. The input must fit the flow's `inputSchema`. If the store already has a run with the session id
-    /// of the options, that run continues.
+    /// Prepares a run. The input must fit the flow's `inputSchema`. If the store already has a run with the id in the
+    /// options, that run continues.
     pub fn runner(&self, flow: &LoadedFlow, mut options: RunOptions) -> Result<FlowRunner, StartError> {
         flow.check_enabled()?;
         let input = self.check_input(flow, std::mem::take(&mut options.input))?;
@@ -211,7 +211,8 @@ impl Host {
         self.computing(flow.graph(), || flow.check_input(input))
     }
 
-    /// Runs work that uses a flow's `inputSchema` when the tenant gets a permit.
+    /// Runs work that may check against a flow's `inputSchema`. If the flow has one, the work waits for a permit of
+    /// the tenant.
     pub(crate) fn computing<T>(&self, flow: &Graph, work: impl FnOnce() -> T) -> T {
         let Shared { inputs, engine, .. } = &*self.shared;
         match &flow.input_schema {
@@ -299,7 +300,8 @@ impl Host {
         Ok(self.pinned(&record.pin).map_err(OpenError::Pin)?)
     }
 
-    /// Returns how a run ended, or `None` if it has not. `next` is the number of its next event.
+    /// Returns the end of a run with its outputs, or `None` if the run has not ended. `next` is the number of its
+    /// next event.
     pub fn end_of(&self, run: &RunId, next: u64) -> Result<Option<RunEnd>, StartError> {
         let units = self.shared.journal.read(&self.tenant, run, next.saturating_sub(1), READ_UNITS);
         let units = units.map_err(OpenError::Store)?;
@@ -361,7 +363,7 @@ impl Host {
         &self.shared.metrics
     }
 
-    /// Attaches the metrics, trace and log observers to a run, from its next event on.
+    /// Attaches the observers for metrics, traces and logs to a run. They receive its events from now on.
     pub fn watch(&self, runner: &mut FlowRunner) {
         let watch = Watch::new(self.shared.observers.clone(), runner.run_id().clone(), runner.flow());
         runner.attach(Arc::new(watch));
@@ -416,7 +418,8 @@ impl Host {
         }
     }
 
-    /// Accepts commands of other processes for the runs of a shared store, until the caller drops the returned world.
+    /// Lets this process handle commands of other processes for its runs in a shared store, until the caller drops
+    /// the returned world.
     pub fn serve(&self) -> Result<Arc<World>, StartError> {
         let world = self.world(Library::new(self.clone(), self.unpinned_home()));
         if let Some(store) = self.shared() {
@@ -463,7 +466,7 @@ impl Host {
         })
     }
 
-    /// Creates a webhook for this URL, behind the host's egress guard.
+    /// Creates a webhook for this URL. Its requests pass the host's egress guard.
     pub fn webhook(&self, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
         Webhook::new(Client::new(self.shared.egress.clone()), url, key)
     }

@@ -29,7 +29,7 @@
 //! A [`Channel`] receives every [`Event`] of a run in order. The [`Hub`] accepts answers, messages and named events,
 //! and cancels the run. A [`Host`] is cheap to clone and may run many flows concurrently.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | [`host`] | the engine, the catalog, and flows: loaded, pinned, run |
 //! | [`operate`] | the operator's data: callers, policies, quotas, secrets |

@@ -6,8 +6,9 @@
 //! | `.versions/<name>/<n>.json` | version `n` of the flow |
 //! | `.versions/.lock`, `.versions/.new`, `.versions/.size` | the lock of a change; the file during a write; bytes of all versions |
 //!
-//! Users may add or edit files in the folder directly. An edited file gets the version after the kept ones. A file is
-//! replaced atomically. If two callers create the same name, one of them wins, also across processes.
+//! Users may add or edit files in the folder directly. An edited file gets the version number after the highest
+//! stored one. A file is replaced atomically. If two callers create the same name, one of them wins, also across
+//! processes.
 
 mod error;
 mod files;
@@ -31,16 +32,16 @@ use crate::host::{
     loaded::LoadedFlow,
 };
 
-/// Maximum older versions of a flow. Beyond it the oldest are removed.
+/// Maximum number of older versions of a flow. Beyond it the oldest are removed.
 pub const OLDER_VERSIONS: usize = 1_000;
-/// Maximum bytes of a flow's text.
+/// Maximum size in bytes of a flow's text.
 pub const FLOW_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum flows of a library.
+/// Maximum number of flows of a library.
 pub const FLOWS: usize = 10_000;
-/// Maximum bytes of a library's flows with all their versions. Each version counts as at least one disk block.
+/// Maximum size in bytes of a library's flows with all their versions. Each version counts as at least one disk block.
 pub const LIBRARY_BYTES: u64 = 1 << 30;
 
-/// The flows of a folder. The library does not know which tenant owns it.
+/// The flows of a folder. A `FlowLibrary` does not know which tenant owns the folder.
 #[derive(Clone, Debug)]
 pub struct FlowLibrary {
     folder: PathBuf,
@@ -84,8 +85,8 @@ impl FlowLibrary {
         FlowLibrary { folder: folder.into() }
     }
 
-    /// Opens the flows of a tenant in the folder of a server. Those of `local` are in it, and those of other tenants
-    /// are below its `.tenants`.
+    /// Opens the flows of a tenant in the folder of a server. The flows of `local` are directly in that folder. The
+    /// flows of another tenant are in `.tenants/NAME/flows` below it.
     pub fn of_tenant(folder: &Path, tenant: &Tenant) -> FlowLibrary {
         FlowLibrary::open(library_of(folder, tenant))
     }
@@ -100,7 +101,8 @@ impl FlowLibrary {
         Ok(self.page(None, |_| true)?.0)
     }
 
-    /// Returns the sorted flows after a name while `fits` accepts them, and whether there are more.
+    /// Returns the flows whose names come after `after`, sorted by name, until `fits` refuses one. Also returns
+    /// whether there are more flows.
     pub fn page(
         &self,
         after: Option<&str>,
@@ -161,7 +163,7 @@ impl FlowLibrary {
         self.create_as(host, &own_name(text)?, text)
     }
 
-    /// Adds a flow under a name. A name in its text must be the same.
+    /// Adds a flow under a name. If the text has a name, it must be the same.
     pub fn create_as(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
         self.add(host, name, Ending::of(text), text)
     }
@@ -194,7 +196,7 @@ impl FlowLibrary {
         self.append_as(host, &own_name(text)?, text)
     }
 
-    /// Appends a version to a flow. A name in its text must be the same.
+    /// Appends a version to a flow. If the text has a name, it must be the name of the flow.
     pub fn append_as(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
         let ending = Ending::of(text);
         self.check(host, name, ending, text)?;
@@ -223,7 +225,7 @@ impl FlowLibrary {
         Ok(self.stored(name, before.version + 1, ending, text.to_owned()))
     }
 
-    /// Removes a flow with all its versions. Its runs continue, since they have pinned their content.
+    /// Removes a flow with all its versions. Runs of the flow continue, since they have pinned its content.
     pub fn delete(&self, name: &str) -> Result<(), LibraryError> {
         let (files, _) = self.found(name)?;
         let _lock = self.io(files.lock())?;
@@ -233,8 +235,8 @@ impl FlowLibrary {
         self.io(files.forget(name))
     }
 
-    /// Checks a version of a flow, or its newest one, for a run by a host. The flow is stored, so violations of newer
-    /// rules are only warnings.
+    /// Loads a version of a flow for a run by a host. `None` means the newest version. The flow is stored, so a
+    /// violation of a rule that is newer than the flow is only a warning.
     pub fn load(&self, host: &Host, name: &str, version: Option<u32>) -> Result<LoadedFlow, LibraryError> {
         let source = match version {
             Some(_) => {
@@ -248,8 +250,8 @@ impl FlowLibrary {
         checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))
     }
 
-    /// Returns the newest version of a flow, if the host has a remembered result that is still valid. It only reads
-    /// the flow's file.
+    /// Returns the newest version of a flow, if the host remembers its check and the result is still valid. This
+    /// reads no file but the flow's. Returns `None` otherwise.
     pub fn checked_before(&self, host: &Host, name: &str) -> Result<Option<LoadedFlow>, LibraryError> {
         let Some(source) = self.newest(name)? else { return Ok(None) };
         let checked = host.checked_before(&source, &self.surroundings(&source, CheckMode::Stored));
@@ -320,13 +322,13 @@ impl FlowLibrary {
         StoredFlow { name: name.to_owned(), version, file: self.folder.join(ending.file(name)), text }
     }
 
-    /// Returns the folder that a flow may read: the files beside it.
+    /// Returns the folder that a flow may read: the folder of the flow's own file.
     fn surroundings(&self, source: &Source, rules: CheckMode) -> Folder {
         let file = self.folder.join(&source.name);
         Folder::library(file.parent().map(Path::to_path_buf).unwrap_or_default()).with_mode(rules)
     }
 
-    /// Returns the size of the library with another text. It fails if the library is full.
+    /// Returns the size of the library after a text is added. It fails if the library would exceed its limit.
     fn size_with(&self, files: &LibraryFiles, text: &str) -> Result<Size, LibraryError> {
         let noted = self.io(files.size())?.with(text);
         // The recorded size still includes deleted versions.
@@ -346,7 +348,8 @@ impl FlowLibrary {
     }
 }
 
-/// Builds a source with the plain file name. Readers of diagnostics need not know the folder.
+/// Builds a source whose name is the file's name without its folder, since readers of diagnostics need not know the
+/// folder.
 fn source(name: &str, ending: Ending, text: String) -> Source {
     Source { name: ending.file(name), text }
 }

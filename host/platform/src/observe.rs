@@ -1,6 +1,6 @@
 //! Observes a process: metrics, traces and logs.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | observed | the spans of runs, derived from their events |
 //! | [`metrics`] | metrics of a process |

@@ -1,6 +1,6 @@
 //! The operator's decisions, and the data of tenants.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | [`identity`] | callers and their scopes |
 //! | [`policy`] | the operator's policy for a tenant |

@@ -4,7 +4,7 @@
 //! Installing a pack reads it and neither runs nor compiles its code. The lock records the digest of each pack, the
 //! capabilities that it requests, and its signer. Every user of a lock gets the same bytes or an error.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | id | a pack's name and version |
 //! | lock | `flowcell.lock` |
@@ -50,7 +50,7 @@ pub use self::{
 pub const LOCK_FILE: &str = "flowcell.lock";
 /// The file with the trusted signers, beside the lock.
 pub const TRUST_FILE: &str = "flowcell.trust.yaml";
-/// Maximum bytes of a lock or a file with trusted signers.
+/// Maximum size in bytes of a lock or a file with trusted signers.
 pub const MAX_FILE: u64 = 4 << 20;
-/// Maximum bytes of a signature in a file.
+/// Maximum size in bytes of a signature in a file.
 pub const MAX_SIGNATURE: usize = 1_024;

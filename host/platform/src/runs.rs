@@ -1,6 +1,6 @@
 //! The data of runs.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | [`tree`] | a run as a tree of its tasks |
 //! | [`inputs`] | the inputs of tasks |

@@ -16,7 +16,8 @@ use croner::{
 use flowcell_flow::triggers::Missed;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-/// With `missed: all`, the maximum number of missed times that are made up for. They are the latest ones.
+/// With `missed: all`, the maximum number of missed times that are made up for. If more were missed, the latest ones
+/// are.
 pub const MADE_UP: usize = 100;
 /// With `missed: skip`, a time counts as missed after this many milliseconds.
 pub const GRACE_MS: u64 = 60_000;
@@ -36,8 +37,8 @@ impl Schedule {
         Ok(Schedule { cron: read_cron(cron)?, zone: read_zone(time_zone)? })
     }
 
-    /// Returns the sorted times after `since` and up to `now`, in milliseconds since 1970. It is empty if the clock
-    /// has gone back.
+    /// Returns the sorted due times after `since` and up to `now`, in milliseconds since 1970, as `missed` allows.
+    /// The list is empty if the clock has gone back.
     pub fn due(&self, since: u64, now: u64, missed: Missed) -> Vec<u64> {
         let (since, most) = match missed {
             Missed::Skip => (since.max(now.saturating_sub(GRACE_MS)), MADE_UP),
@@ -49,12 +50,12 @@ impl Schedule {
         slots
     }
 
-    /// Returns the first due time after a time.
+    /// Returns the first due time after a time, both in milliseconds since 1970. Returns `None` if there is none.
     pub fn next(&self, after: u64) -> Option<u64> {
         self.cron.find_next_occurrence(&self.zoned(after)?, false).ok().as_ref().and_then(millis)
     }
 
-    /// Iterates over the due times up to a time, from the latest on.
+    /// Returns the due times up to a time, from the latest to the earliest.
     fn before(&self, now: u64) -> impl Iterator<Item = u64> {
         let mut from = self.zoned(now).map(|now| (now, true));
         std::iter::from_fn(move || {
@@ -66,7 +67,7 @@ impl Schedule {
         })
     }
 
-    /// Rounds a time down to a second in the zone.
+    /// Converts milliseconds since 1970 to a time in the zone, rounded down to a second.
     fn zoned(&self, at: u64) -> Option<Zoned> {
         let second = Timestamp::from_second((at / 1_000) as i64).ok()?;
         Some(second.to_zoned(self.zone.clone()))
@@ -112,7 +113,7 @@ fn read_cron(cron: &str) -> Result<Cron, String> {
     })
 }
 
-/// Describes the first field that is wrong by itself, in a sentence.
+/// Describes the first field that is invalid on its own, in a sentence. Returns `None` if there is none.
 fn wrong_field(cron: &str, is_right: impl Fn(&str) -> bool) -> Option<String> {
     let fields: Vec<&str> = cron.split_whitespace().collect();
     if cron.trim_start().starts_with('@') {

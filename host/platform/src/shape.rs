@@ -61,7 +61,7 @@ pub fn outcome(graph: &Graph, result: &RunResult) -> Value {
     object
 }
 
-/// Returns a wait of a run as JSON.
+/// Returns a wait of a run, such as an open question, as JSON.
 pub fn waiting(waiting: &Waiting) -> Value {
     match waiting {
         Waiting::Answer { address, question, asked } => {

@@ -1,6 +1,6 @@
 //! The tenants of a server, their tokens, and their audit logs.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | [`token`] | tokens: shown once, stored as hashes |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
@@ -44,9 +44,9 @@ const OPERATOR: &str = "operator";
 /// The actor in audit entries of rejected tokens.
 const NOBODY: &str = "nobody";
 const TOKEN: &str = "token";
-/// Entries of an audit log that are read at a time.
+/// Number of entries of an audit log that are read at a time.
 const PAGE: usize = 500;
-/// Maximum characters of a tenant's name.
+/// Maximum number of characters of a tenant's name.
 const MAX_NAME: usize = 64;
 
 /// An error of an operation on tenants.
@@ -112,10 +112,10 @@ impl TenantError {
 
 /// Minimum milliseconds between two audit entries about the same rejected token.
 const REFUSALS: u64 = 60_000;
-/// Size of the cache of rejected tokens.
+/// Maximum number of rejected tokens whose last audit entry is remembered.
 const REFUSED: usize = 1_000;
 
-/// The time of the last audit entry about each rejected token.
+/// The time of the last audit entry about each rejected token, in milliseconds since 1970.
 #[derive(Default)]
 struct Refusals(Mutex<HashMap<Box<str>, u64>>);
 
@@ -152,7 +152,7 @@ pub struct TenantRow {
     pub name: String,
     /// The time of its creation, in milliseconds since 1970.
     pub created: u64,
-    /// Set while its tokens are rejected and none of its runs starts or continues.
+    /// True while the tenant's tokens are rejected, and none of its runs starts or continues.
     pub disabled: bool,
 }
 
@@ -213,7 +213,7 @@ impl Tenants {
         AuthError::Unknown
     }
 
-    /// Returns an existing tenant. `local` always exists.
+    /// Returns a tenant, or an error if it does not exist. `local` always exists.
     fn known(&self, name: &str) -> Result<Tenant, TenantError> {
         let tenant = Tenant::from(name);
         if tenant != Tenant::local() {
@@ -222,7 +222,7 @@ impl Tenants {
         Ok(tenant)
     }
 
-    /// Returns all tenants that may have secrets.
+    /// Returns `local` and all other tenants, since each may have secrets.
     fn owners(&self) -> Result<Vec<Tenant>, TenantError> {
         let others = self.list()?.into_iter().map(|row| Tenant::from(row.name)).filter(|name| *name != Tenant::local());
         Ok(std::iter::once(Tenant::local()).chain(others).collect())
@@ -313,7 +313,7 @@ impl Identify for Tenants {
 
     fn tenants(&self) -> Vec<Tenant> {
         let rows = self.list().unwrap_or_default();
-        // The operator's own runs beside the server also continue.
+        // If `local` was not created as a tenant, the operator's own runs continue beside those of the tenants.
         let local = rows.iter().all(|row| row.name != Tenant::local().as_str()).then(Tenant::local);
         let enabled = rows.into_iter().filter(|row| !row.disabled).map(|row| Tenant::from(row.name));
         local.into_iter().chain(enabled).collect()

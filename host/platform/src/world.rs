@@ -1,6 +1,6 @@
 //! The tools and services that runs use outside their flow, and their stand-ins in tests.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | tools | the tools that an agent may call |
 //! | services | the operator's named services for flows |

@@ -16,10 +16,11 @@ use crate::{
 /// The agent runs of one task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Agents {
-    /// The number of reports of this attempt, and the number at its last checkpoint.
+    /// Number of reports on agent runs by this attempt: now (`marks`), and at its last checkpoint (`marks_before`).
     pub(crate) marks: u32,
     pub(crate) marks_before: u32,
-    /// The number of agent runs of this attempt, and the number at its last checkpoint.
+    /// Number of agent runs that this attempt has opened: now (`opened`), and at its last checkpoint
+    /// (`opened_before`).
     pub(crate) opened: u32,
     pub(crate) opened_before: u32,
     /// The agent runs that are open, or were open at the last checkpoint.
@@ -32,21 +33,21 @@ pub(crate) struct Agents {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AgentRun {
     pub(crate) id: Arc<str>,
-    /// The number of messages that may wait. `None`: the agent run takes no messages.
+    /// Maximum number of messages that may wait in the inbox. `None`: the agent run accepts no messages.
     pub(crate) capacity: Option<u32>,
     opened: u32,
     closed: Option<u32>,
-    /// True after a request to finish.
+    /// True after a command has asked the agent run to finish.
     pub(crate) closing: bool,
-    /// The ids of the latest messages.
+    /// The ids of the latest [`REMEMBERED_MESSAGES`] messages, by which a repeated message is recognised.
     seen: Vec<Arc<str>>,
 }
 
-/// A message to an agent run, or its closing.
+/// An entry of an agent run's inbox: a message, or the request to finish.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct InboxMessage {
     pub(crate) run: Arc<str>,
-    /// The id of the message. `None`: no more messages follow.
+    /// The id of the message. `None`: the entry is the request to finish, and no messages follow.
     pub(crate) id: Option<Arc<str>>,
     pub(crate) value: Value,
     pub(crate) applied: bool,
@@ -84,7 +85,8 @@ impl Agents {
         self.inbox.iter().filter(|entry| !entry.applied).map(|entry| entry.value.text().len()).sum()
     }
 
-    /// Marks a checkpoint: the attempt continues with another instance.
+    /// Records a checkpoint: the attempt continues with another instance, which does not repeat its earlier steps.
+    /// Forgets closed agent runs and applied messages.
     pub(crate) fn checkpoint(&mut self) {
         self.marks_before = self.marks;
         self.opened_before = self.opened;

@@ -1,7 +1,7 @@
 //! The fold: the effect of each fact on the state. It evaluates no expressions and makes no choices.
 //!
-//! A fact that does not fit the state is a bug of the deciders or a corrupt journal. The fact then names an item that
-//! does not exist, and the fold panics. To continue would invent history.
+//! If a fact names an item that does not exist in the state, a decider has a bug or the journal is corrupt. The fold
+//! then panics, because continuing would invent history.
 
 use std::sync::Arc;
 
@@ -154,7 +154,8 @@ impl RunState {
         self.scopes.insert(ScopeId::ROOT, new_scope(&self.graph, BodyIx::ROOT));
     }
 
-    /// Begins the running attempts again. The time since the process died does not count as theirs.
+    /// Counts the resumption, and restarts the clocks of the running attempts: the time during which no process drove
+    /// the run does not count as their running time. Calls in progress count a lost process.
     fn run_resumed(&mut self, by_hand: bool, alone: bool, ts: u64) {
         self.restored &= !by_hand;
         let busy = self.is_busy(ts);
@@ -183,7 +184,8 @@ impl RunState {
         self.running = 0;
     }
 
-    /// Moves a task to another phase and keeps the counts that depend on it.
+    /// Moves a task to another phase. Updates the scope's counts, the number of running tasks and the queue
+    /// accordingly.
     fn set_phase(&mut self, key: TaskKey, phase: Phase) {
         let task = self.task_mut(key);
         let before = std::mem::replace(&mut task.phase, phase);
@@ -215,8 +217,8 @@ impl RunState {
         }
     }
 
-    /// Takes a permit for an attempt that waited for people and now continues, even if all permits are in use. It
-    /// held none while it waited.
+    /// Ends the idle time of an attempt: it waited only for people, and now continues. An idle attempt holds no
+    /// permit. Here it gets one again even if all permits are in use.
     fn go_on_from(&mut self, key: TaskKey, ts: u64) {
         let task = self.task_mut(key);
         if std::mem::take(&mut task.idle) {
@@ -323,8 +325,8 @@ impl RunState {
         task.calls = None;
         task.agents = None;
         task.blocked = None;
-        // The captured values are needed only until the task ends. Outputs are shared, but captures would hold whole
-        // histories.
+        // No expression reads the captured values after the task has ended. Kept, they would hold every earlier
+        // version of the referenced values in memory.
         task.captured = None;
     }
 

@@ -2,8 +2,8 @@
 //!
 //! After a crash the same attempt runs again from its last checkpoint. It observes the same as before, in the same
 //! order: the answers of the host, the ends of calls, and the timeouts of its waits. A call with a recorded reply is
-//! not made again. The observations of an attempt are recorded only with its next call, since nothing follows from
-//! them before.
+//! not made again. An attempt's observations are recorded together with its next call, because before that call
+//! nothing outside the run depends on them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +20,8 @@ pub(crate) type Reply = Result<Value, Box<Failure>>;
 pub(crate) const ALLOW: &str = "allow";
 pub(crate) const DENY: &str = "deny";
 
-/// Returns the question whether a call may leave the host.
+/// Returns the question that asks a person whether a call may leave the host, with the choices [`ALLOW`] and
+/// [`DENY`].
 pub(crate) fn permission(prompt: String) -> Question {
     let choice = |value: &str| Choice { value: value.into(), label: None };
     Question { prompt, choices: vec![choice(ALLOW), choice(DENY)], ..Question::default() }
@@ -31,21 +32,22 @@ pub(crate) fn permission(prompt: String) -> Question {
 pub(crate) struct CallLog {
     /// Number of calls begun in this attempt.
     pub(crate) begun: u32,
-    /// Number of requests with this digest by this attempt, up to its last checkpoint.
+    /// By digest: the number of calls that this attempt had begun up to its last checkpoint.
     pub(crate) asked: HashMap<CallDigest, u32>,
     /// The steps of this attempt since its last checkpoint, in order.
     pub(crate) steps: Vec<LogStep>,
     /// The ends of calls since the last checkpoint, in order.
     pub(crate) ended: Vec<Ended>,
-    /// Replies of `once` calls of all attempts, by key.
+    /// Replies of `once` calls of all attempts, by idempotency key.
     pub(crate) once: HashMap<Arc<str>, Reply>,
-    /// Calls of this attempt that needed approval, by number; true if a person answered in time.
+    /// Calls of this attempt whose approval was decided, by number. True if a person answered; false if the time to
+    /// answer ended.
     pub(crate) decided: BTreeMap<u32, bool>,
-    /// Calls in progress, and calls with an unknown end, by attempt and ordinal.
+    /// Calls without a final reply, by attempt and ordinal. [`Way`] has the state of each.
     open: BTreeMap<(u32, u32), Open>,
 }
 
-/// One step of an attempt.
+/// One recorded step of an attempt: an observation or the beginning of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LogStep {
     Observed(Observed),
@@ -89,7 +91,8 @@ enum Way {
 }
 
 impl CallLog {
-    /// Starts a new attempt, or ends the task's calls. Only `once` calls are kept.
+    /// Prepares the log for a new attempt, or for the end of the task. Keeps the replies of `once` calls, and the
+    /// open `once` calls that do not wait for approval.
     pub(crate) fn new_attempt(&mut self) {
         self.checkpoint();
         self.begun = 0;
@@ -98,7 +101,7 @@ impl CallLog {
         self.open.retain(|_, open| open.effect == Effect::Once && !matches!(open.way, Way::Asked(_)));
     }
 
-    /// Marks a checkpoint: the attempt continues with another instance.
+    /// Records a checkpoint: the attempt continues with another instance, which does not repeat its earlier steps.
     pub(crate) fn checkpoint(&mut self) {
         for step in self.steps.drain(..) {
             if let LogStep::Begun { digest, .. } = step {
@@ -151,7 +154,8 @@ impl CallLog {
         }
     }
 
-    /// Notes the end of the process that made the calls. Does not count `once` calls, because these become questions.
+    /// Counts a lost process for every call in progress. Skips `once` calls, because a person is asked about them
+    /// instead.
     pub(crate) fn lose(&mut self) {
         let lost = self.open.values_mut().filter(|open| open.way == Way::Out && open.effect != Effect::Once);
         lost.for_each(|open| open.lost += 1);
@@ -162,7 +166,8 @@ impl CallLog {
         self.open.get(&call).map_or(0, |open| open.lost)
     }
 
-    /// Records the statement of a person that a call has not happened. The attempt that made it makes it again.
+    /// Records that a call did not happen, as a person said. A call of the current attempt is made again. A call of
+    /// an earlier attempt is forgotten.
     pub(crate) fn repeat(&mut self, current: u32, call: (u32, u32)) {
         if call.0 != current {
             self.open.remove(&call);
@@ -178,7 +183,8 @@ impl CallLog {
         }
     }
 
-    /// Records the decision of a person about a call, or the end of the time to decide.
+    /// Records whether a call may leave the host. `answered`: true if a person decided, false if the time to decide
+    /// ended.
     pub(crate) fn decide(&mut self, call: (u32, u32), allowed: bool, answered: bool) {
         self.decided.insert(call.1, answered);
         if allowed {
@@ -238,7 +244,7 @@ impl CallLog {
     }
 }
 
-/// Returns true if the end of the call is unknown.
+/// Returns true if the reply is the failure `ambiguous`: it is unknown whether the call happened.
 pub(crate) fn is_ambiguous(reply: &Reply) -> bool {
     reply.as_ref().is_err_and(|failure| failure.code == code::AMBIGUOUS)
 }

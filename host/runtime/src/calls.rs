@@ -1,5 +1,5 @@
-//! The only gate between an attempt and the outside world. It answers state, cache, logs and metrics itself. It
-//! records other calls before they leave the host. A call with a recorded reply is not made again.
+//! The only way from an attempt to the outside world. [`AttemptCalls`] answers calls of state, cache, logs and
+//! metrics itself. It records other calls before they leave the host. A call with a recorded reply is not made again.
 
 mod agents;
 mod inside;
@@ -27,7 +27,7 @@ use crate::{
 };
 use progress::{Progress, Submitted};
 
-/// The part that the calls of all attempts of a run share.
+/// The context that the calls of all attempts of one run share.
 pub(crate) struct CallSite {
     pub(crate) tenant: Tenant,
     pub(crate) run_id: RunId,
@@ -43,7 +43,7 @@ pub(crate) struct CallSite {
     pub(crate) commands: mpsc::Sender<Command>,
 }
 
-/// The attempt of an [`AttemptCalls`].
+/// Identifies the attempt of an [`AttemptCalls`], with its time and its config.
 pub(crate) struct Attempting {
     pub(crate) task: TaskKey,
     pub(crate) scope: ScopePath,
@@ -70,7 +70,8 @@ pub(crate) struct AttemptCalls {
 }
 
 impl AttemptCalls {
-    /// Creates the calls of an attempt. `writes` are the writes before its pause.
+    /// Creates the calls of an attempt. `writes` are the state writes that the task had buffered before its last
+    /// pause.
     pub(crate) fn new(
         site: Arc<CallSite>,
         attempting: Attempting,
@@ -107,7 +108,8 @@ impl AttemptCalls {
         self.arrived.notify_waiters();
     }
 
-    /// Sets the end of the wait that the repeated attempt was in.
+    /// Sets the deadline (milliseconds since 1970) of the wait in which an earlier instance of the attempt was
+    /// dropped. `None`: that instance was not in a wait with a deadline.
     pub(crate) fn wait_until(&self, due: Option<u64>) {
         self.progress.lock().wait_until = due;
     }
@@ -117,7 +119,7 @@ impl AttemptCalls {
         self.progress.lock().blocked
     }
 
-    /// Notes that a call has left the host after a person allowed it.
+    /// Records that a person has allowed a call, and that it has left the host.
     pub(crate) fn allowed(&self, ordinal: u32) {
         let mut progress = self.progress.lock();
         progress.hear();
@@ -129,7 +131,8 @@ impl AttemptCalls {
         self.progress.lock().heard
     }
 
-    /// Waits until the ends of the attempt's `once` calls are recorded, because they must precede its answer.
+    /// Waits until the ends of the attempt's `once` calls are recorded, because they must precede its answer. If the
+    /// attempt succeeded without repeating all of its recorded steps, reports that it diverged and never returns.
     pub(crate) async fn finish(&self, result: &StepResult) {
         let ahead = self.progress.lock().told();
         if ahead.is_some() && result.is_ok() {
@@ -173,7 +176,7 @@ impl AttemptCalls {
         }
     }
 
-    /// Submits a call and returns its number.
+    /// Submits a call and returns its number. `listen`: the attempt receives the end of the call through `next`.
     async fn submit(&self, call: Call, listen: bool) -> Result<u32, Failure> {
         let capability = self.site.capabilities.get(&call.interface).ok_or_else(|| unknown(&call))?;
         let caller = self.caller();
@@ -268,7 +271,8 @@ impl AttemptCalls {
         let _ = self.site.commands.send(command).await;
     }
 
-    /// Returns the receivers of partial replies: the watchers of the agent run that made the call.
+    /// Returns the receiver of partial replies. It sends them to the watchers of the agent run that makes the call.
+    /// For a call without an agent run it discards them.
     fn watched(&self, agent: Option<&ForAgent>) -> Watched {
         let Some(agent) = agent else { return Watched::default() };
         let (agent_run, commands, task) = (agent.agent_run.clone(), self.site.commands.clone(), self.attempting.task);
@@ -277,13 +281,14 @@ impl AttemptCalls {
             let mut told = vec![("agentRunId".into(), Json::from(agent_run.clone()))];
             told.extend(tool_use.iter().map(|id| ("toolUseId".into(), Json::from(id.clone()))));
             told.extend(members.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
-            // If the queue is full, the piece is dropped: the whole reply is recorded in any case.
+            // If the queue is full, the partial reply is dropped: the whole reply is recorded in any case.
             let _ = commands.try_send(Command::Live { task, kind: kind.into(), members: Json::object(told) });
         })
     }
 
-    /// Reports that the attempt waits only for people, unless `ready` says that the event has arrived. The driver may
-    /// then drop the attempt.
+    /// Reports to the driver that the attempt waits only for people, until `due` at the latest. The driver may drop
+    /// such an attempt. Reports nothing if the attempt waits for something else, or if `ready` returns true: then the
+    /// awaited event has arrived.
     async fn idle(&self, due: Option<u64>, ready: impl Fn(&Progress) -> bool) {
         let waits = self.progress.lock().waits_for_people(ready);
         if let Some(heard) = waits {
@@ -361,7 +366,8 @@ impl AttemptCalls {
         }
     }
 
-    /// Takes a message to an agent run from the inbox.
+    /// Takes the first inbox entry that `meant` accepts. Returns the observation to record, and the event for the
+    /// component.
     fn hand_over(&self, meant: impl Fn(&InboxMessage) -> bool) -> Option<(Observed, Arrival)> {
         let InboxMessage { run: agent_run, id, value, .. } = self.progress.lock().take_message(meant)?;
         Some(match id {

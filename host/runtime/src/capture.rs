@@ -1,4 +1,7 @@
 //! The values of references in expressions: recorded outputs, looked up in the state.
+//!
+//! When a task becomes ready, all values that its input and config refer to are *captured*: looked up and kept until
+//! the task ends. So later attempts of the task see the same values.
 
 use std::sync::Arc;
 
@@ -12,7 +15,7 @@ use crate::{
     turn::evaluate,
 };
 
-/// Looks up the current values of everything that a task's input and config name.
+/// Looks up the current values of all references in a task's input and config. `None`: there are no references.
 pub(crate) fn capture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
     let node = state.graph.node(key.node);
     if node.input.references.is_empty() && node.config.references.is_empty() {
@@ -23,7 +26,8 @@ pub(crate) fn capture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
     Some(Arc::new(Captured { input: look(&node.input.references), config: look(&node.config.references) }))
 }
 
-/// Looks up the node's own variables again, and keeps the other captured values.
+/// Captures again for a node that owns a body: looks up the node's own variables, and keeps the other captured
+/// values.
 pub(crate) fn recapture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
     let node = state.graph.node(key.node);
     let captured = state.task(key).captured.as_deref()?;
@@ -57,7 +61,7 @@ fn failed(code: &str, place: &str, error: &ExprError) -> Failure {
     Failure::new(code, format!("{place}: {}{hint}", error.message))
 }
 
-/// Renders those members of a task's input that can be rendered.
+/// Renders a task's input, without the members whose rendering fails.
 pub(crate) fn render_members(state: &RunState, key: TaskKey) -> Json {
     let input = &state.graph.node(key.node).input;
     let values = state.task(key).captured.as_deref().map_or(&[][..], |captured| &captured.input);
@@ -65,8 +69,8 @@ pub(crate) fn render_members(state: &RunState, key: TaskKey) -> Json {
     evaluate(|| Ok(input.expr.render_members(&roots))).unwrap_or_default()
 }
 
-/// Evaluates a condition from the viewpoint of a task: `inbound` refers to its edges. `place` is the place of the
-/// condition.
+/// Evaluates a condition from the viewpoint of a task: `inbound` refers to the task's incoming edges. `place` names
+/// the condition in error messages.
 pub(crate) fn holds(
     state: &RunState,
     task: TaskKey,
@@ -90,7 +94,8 @@ pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Bindin
     fits(value, "the value of the output")
 }
 
-/// Returns a failure for a value that is too large or too deep to be written as text, also because of shared parts.
+/// Returns the value, or the failure `output_too_large`. Its JSON text may have [`VALUE_BYTES`] bytes and a limited
+/// depth. A part that the value contains several times counts each time, although memory holds it once.
 pub(crate) fn fits(value: Json, what: &str) -> Result<Json, Failure> {
     match value.measure(VALUE_BYTES) {
         Ok(_) => Ok(value),
@@ -98,7 +103,7 @@ pub(crate) fn fits(value: Json, what: &str) -> Result<Json, Failure> {
     }
 }
 
-/// The values of root names, taken from captured values.
+/// Resolves the root names (first identifiers) of an expression from captured values.
 struct Named<'a> {
     graph: &'a Graph,
     references: &'a [Reference],
@@ -116,7 +121,7 @@ impl Roots for Named<'_> {
     }
 }
 
-/// The values of root names, taken directly from the state.
+/// Resolves the root names (first identifiers) of an expression directly from the state.
 struct Live<'a> {
     viewpoint: Viewpoint<'a>,
     references: &'a [Reference],
@@ -134,7 +139,7 @@ impl Roots for Live<'_> {
     }
 }
 
-/// Returns true if the reference belongs to this root name.
+/// Returns true if expressions reach the reference by this root name.
 fn names(graph: &Graph, reference: &Reference, name: &str) -> bool {
     match reference {
         Reference::Flow => name == "flow",
@@ -146,7 +151,7 @@ fn names(graph: &Graph, reference: &Reference, name: &str) -> bool {
     }
 }
 
-/// The position in the run at the start of a lookup of references.
+/// The scope, and possibly the task, from which references are looked up.
 struct Viewpoint<'a> {
     state: &'a RunState,
     scope: ScopeId,
@@ -154,7 +159,7 @@ struct Viewpoint<'a> {
 }
 
 impl Viewpoint<'_> {
-    /// Returns the value of a reference. A missing value is null, unless the flow is strict.
+    /// Returns the value of a reference. If there is none, returns null, or `None` in a strict flow.
     fn value(&self, reference: &Reference) -> Option<Json> {
         let state = self.state;
         let value = match reference {
@@ -180,8 +185,8 @@ impl Viewpoint<'_> {
         self.state.task(TaskKey { scope, node }).output.clone()
     }
 
-    /// Returns the variables of the owner's pass around this scope. For the owner itself, these are the variables of
-    /// its latest pass.
+    /// Returns the variables of the owner's pass that contains this scope. If the task is the owner itself, returns
+    /// the variables of its latest pass.
     fn owner(&self, owner: flowcell_flow::graph::NodeIx) -> Option<Json> {
         if let Some(key) = self.task.filter(|key| key.node == owner) {
             let details = self.state.task(key).details.as_ref();

@@ -1,7 +1,7 @@
 //! Commands to a run, and the reasons to refuse them.
 //!
-//! One enum serves every interface. Its own names are those of the control socket; front ends, the HTTP interface and
-//! MCP tools use the aliases. [`Stored`] is the form in the inbox of a shared store.
+//! One enum serves every interface. The control socket uses the names of its variants and fields. Front ends, the
+//! HTTP interface and MCP tools use the aliases. [`Stored`] is the form in the inbox of a shared store.
 
 use flowcell_contract::{Json, Value};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -101,7 +101,8 @@ impl RunCommand {
         bytes > MAX_REQUEST_BYTES
     }
 
-    /// Returns the task that called the child, and the command to the child, if the command is for a child.
+    /// Splits the address at its first `/`. Returns the address of the task that called a child, and the command to
+    /// that child with the remaining address. `None`: the command is for this run.
     pub(crate) fn below(&self) -> Option<(String, RunCommand)> {
         let mut command = self.clone();
         let (RunCommand::Reply { gate: address, .. }
@@ -117,7 +118,7 @@ impl RunCommand {
         Some((task, command))
     }
 
-    /// Returns the refusal of a command whose address leads to no child.
+    /// Returns the refusal of a command whose address leads to no child run.
     pub(crate) fn unmet(&self) -> HubError {
         match self {
             RunCommand::Resolve { .. } => HubError::NotBlocked,
@@ -144,7 +145,7 @@ fn reply<'de, D: Deserializer<'de>>(from: D) -> Result<(String, Json, QuestionRe
     Ok((gate, whole(answer), question))
 }
 
-/// Makes a text the `content` of an answer.
+/// Converts a plain text to `{ "content": text }`. Returns any other answer unchanged.
 fn whole(answer: Json) -> Json {
     if answer.as_str().is_some() { Json::object([("content", answer)]) } else { answer }
 }
@@ -192,7 +193,7 @@ pub enum HubError {
     SessionNotStarted,
     /// The run has ended.
     RunEnded,
-    /// No such question is open. A process of an older version does not give the reason.
+    /// No such question is open, and the reason is unknown: a process of an older version has refused the command.
     GateClosed,
     /// No such question is open, for this reason.
     NotOpen(Closed),

@@ -32,7 +32,7 @@ use crate::{
 pub enum Input {
     /// Begins the run.
     Start {
-        /// The caller's members, completed by the defaults.
+        /// The input of the flow: the caller's members, and defaults for missing ones.
         input: Json,
         /// The seed of the run's random numbers.
         seed: u64,
@@ -44,9 +44,9 @@ pub enum Input {
         /// True if the process drives no other run.
         alone: bool,
     },
-    /// The process now drives other runs too.
+    /// The process has begun to drive other runs besides this one.
     Accompanied,
-    /// Tasks may begin, after the resumption of the run.
+    /// The resumption of the run is durable, so its tasks may begin.
     Proceed,
     /// Parks the run until an event wakes it.
     Park {
@@ -103,7 +103,7 @@ pub enum Input {
         task: TaskKey,
         /// The attempt and its number of resumes.
         attempt: (u32, u32),
-        /// The latest end of the wait.
+        /// The time at which the wait ends at the latest (milliseconds since 1970). `None`: no limit.
         due: Option<u64>,
     },
     /// The attempt's wait has reached its end.

@@ -18,12 +18,12 @@
 //! **Nothing acknowledged is lost.** The driver appends facts before it acts on them, and the journal makes them
 //! durable in the order of the appends. So the durable facts are always a prefix of the run's facts.
 //!
-//! Everything that leaves the run waits in the [`durability`] queue until the facts behind it are durable: events for
-//! subscribers, acknowledgements, the result, and calls that leave the host. A process that resumes the run from a
-//! durable prefix therefore contradicts nothing that was seen outside. A crash loses only facts that nothing outside
-//! depends on. Their attempts had effects through the queue alone, so running them again has no effect outside. The
-//! driver *forces* the journal only where a caller waits: when a run is accepted, parks or ends; before a question or
-//! a wait is shown; before a request is acknowledged; before a call leaves.
+//! Everything that leaves the run waits in the [`durability`] queue until all facts recorded before it are durable:
+//! events for subscribers, acknowledgements, the result, and calls that leave the host. A process that resumes the
+//! run from a durable prefix therefore contradicts nothing that was seen outside. A crash loses only facts that
+//! nothing outside depends on. Running the attempts of such facts again has no effect outside, because they act
+//! through the queue alone. The driver *forces* the journal only where a caller waits: when a run is accepted, parks
+//! or ends; before a question or a wait is shown; before a request is acknowledged; before a call leaves.
 //!
 //! **Nothing is done twice.** A call is a fact before it leaves, and its end is a fact before the attempt gets it. A
 //! repeated attempt gets the answers that it got before its last recorded call, in the same order
@@ -129,7 +129,7 @@ enum Incoming {
 }
 
 impl Driver {
-    /// Returns a driver for a run without facts, and its hub. The first unit carries the record.
+    /// Returns a driver for a run without facts, and its hub. The journal gets `record` with the first unit.
     pub(crate) fn new(world: &Arc<World>, run_id: RunId, graph: Arc<Graph>, record: Record) -> (Driver, Hub) {
         let (sender, commands) = mpsc::channel::<Command>(COMMAND_QUEUE);
         let identity = Identity::new(world.tenant.clone(), run_id, &record);
@@ -180,7 +180,7 @@ impl Driver {
         self.children.has_place()
     }
 
-    /// Takes the run's live permit.
+    /// Stores the run's live permit in the driver.
     pub(crate) fn take(&mut self, place: LivePermit) {
         self.children.take(place);
     }
@@ -194,7 +194,7 @@ impl Driver {
         })
     }
 
-    /// Returns whether the store refuses all further units of this driver.
+    /// Returns true if the store refuses all further units of this driver.
     pub(crate) fn is_refused(&self) -> bool {
         self.outbox.is_refused()
     }
@@ -203,7 +203,7 @@ impl Driver {
         self.has_called
     }
 
-    /// Returns the run that the task at an address has called.
+    /// Returns the run that the task at an address has called. `None`: the task does not wait for a child.
     pub(crate) fn child_of(&self, task: &str) -> Option<RunId> {
         let key = self.state.task_at(task)?;
         let attempt = self.state.task(key).attempt;
@@ -227,7 +227,7 @@ impl Driver {
         idle::waiting(&self.state, &self.children)
     }
 
-    /// Folds the durable facts into the state. Returns how the drive begins. `None`: the run is new.
+    /// Folds the durable facts into the state. Returns the start for [`Driver::drive`]. `None`: there are no facts.
     pub(crate) fn recover(&mut self, by_hand: bool) -> Result<Option<Begin>, StoreError> {
         self.has_called = true;
         let (journal, identity) = (&*self.world.journal, &self.identity);
@@ -317,12 +317,12 @@ impl Driver {
         self.flush().await;
     }
 
-    /// Gives no further permits to attempts.
+    /// Stops starting attempts: sets the number of permits to 0.
     fn stop_admission(&mut self) {
         self.state.policy.max_concurrency = 0;
     }
 
-    /// Begins a shutdown, or ends its wait.
+    /// Begins a shutdown. A call after the grace period ends the wait for calls and children.
     fn stop(&mut self) {
         let Some(until) = self.shutdown.request(self.clock.now()) else { return };
         self.stop_admission();
@@ -338,7 +338,7 @@ impl Driver {
         }
     }
 
-    /// Returns whether a shutdown is complete, except for parking the run.
+    /// Returns true if a shutdown is complete, except for parking the run.
     fn has_stopped(&self) -> bool {
         self.shutdown.is_complete(|| self.calls.is_quiet() && self.children.all_idle())
     }
@@ -352,7 +352,8 @@ impl Driver {
         }
     }
 
-    /// Returns the idle state if only people, events from outside, or timers beyond the patience continue the run.
+    /// Returns the idle state if only people, events from outside, or late timers continue the run. A timer is late
+    /// if it is due after the time for which the driver waits for timers ([`DriveOptions::patience_ms`]).
     fn idle_state(&self) -> Option<Idle> {
         let waits = |task| self.state.find(task).is_some_and(|task| task.idle);
         let is_idle = self.attempts.tasks().all(waits)
@@ -373,7 +374,7 @@ impl Driver {
         Some(Idle { waiting: self.waiting(), due })
     }
 
-    /// Waits until all facts of the run and its children are durable, and their effects are performed.
+    /// Waits until all facts of the run and its children are durable, and the effects of these facts are performed.
     pub(crate) async fn flush(&mut self) {
         while !self.outbox.queue().is_empty() && !self.is_refused() {
             self.force_journal();
@@ -388,7 +389,7 @@ impl Driver {
         }
     }
 
-    /// Gives an input to the deciders, and records and performs the facts.
+    /// Passes an input to the deciders. Records the facts that they return, and performs their effects.
     fn apply_input(&mut self, input: Input) -> Result<(), HubError> {
         let now = self.clock.now();
         if let Some(budget) = &self.world.budget {

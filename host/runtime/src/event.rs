@@ -3,7 +3,7 @@
 use flowcell_contract::{Json, RunId, Tenant};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// The version of the shape of events.
+/// The version of the JSON form of events, in the member `v`.
 pub const EVENT_VERSION: u32 = 1;
 
 /// One event of a run. As JSON it is flat: `{ "v", "seq", "ts", "tenant", "runId", "type", … }`.

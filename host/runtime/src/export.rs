@@ -19,7 +19,7 @@ use crate::{
     world::Flows,
 };
 
-/// The version of the shape of documents.
+/// The version of the form of the document, in the member `v`.
 pub const EXPORT_VERSION: u32 = 1;
 
 /// An error of [`export`].

@@ -57,7 +57,7 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         alone: bool,
     },
-    /// A process that drove only this run began other runs.
+    /// The process of the run, which had driven only this run, began to drive other runs.
     RunAccompanied,
     /// The driver parked the run until an event wakes it.
     RunParked {
@@ -155,7 +155,7 @@ pub enum Fact {
         task: TaskKey,
         /// The reason for the failure.
         failure: Box<Failure>,
-        /// The input of the task, if an edge may carry it on.
+        /// The input of the task, if an outgoing edge may carry it.
         input: Option<Json>,
         /// The digest of the input, or [`Received::Nothing`]. `None`: an older version wrote the fact, or the attempt
         /// was lost.
@@ -258,7 +258,8 @@ pub enum Fact {
         /// All variables of the owner in this pass, as an object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         variables: Option<Json>,
-        /// The variables without `last`, which is the output of the previous pass.
+        /// The variables without `last`. The fold adds `last`, the output of the previous pass. The fact has either
+        /// `own` or `variables`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         own: Option<Json>,
     },
@@ -423,7 +424,7 @@ pub enum CancelReason {
     Requested,
     /// The run exceeded `totalTimeoutMs` of the flow.
     TotalTimeout,
-    /// The run has more events than allowed, or larger ones.
+    /// The events of the run exceed their maximum number or their maximum bytes.
     TooLarge,
 }
 

@@ -55,13 +55,13 @@ pub(crate) enum Command {
         /// The number of events that had arrived for the attempt by then.
         heard: u64,
     },
-    /// A piece of a reply that is still in progress.
+    /// A part of a reply whose call is still in progress, for watchers.
     Live {
         task: TaskKey,
         kind: Box<str>,
         members: Json,
     },
-    /// Attaches a channel. `to_child`: the parent run passes on its own channel.
+    /// Attaches a channel. `to_child`: the parent run passes on one of its channels, which has started already.
     Attach {
         channel: Arc<dyn Channel>,
         to_child: bool,
@@ -90,8 +90,8 @@ pub(crate) enum Command {
     },
 }
 
-/// A front end of a run. The driver calls its methods in order, and they must be quick. A panic or an error in them
-/// does not affect the run.
+/// A front end of a run. The driver calls its methods in order and waits for them, so they must return quickly. A
+/// panic or an error in them does not affect the run.
 pub trait Channel: Send + Sync {
     /// Notes that the run is about to begin.
     fn on_start(&self, _hub: &Hub) {}
@@ -99,7 +99,7 @@ pub trait Channel: Send + Sync {
     /// Receives an event of this run or of a child.
     fn on_event(&self, event: &Event);
 
-    /// Receives a piece of a result in progress, such as text of a model. Pieces are never recorded and never
+    /// Receives a part of a result in progress, such as text of a model. Such parts are never recorded and never
     /// repeated.
     fn on_live(&self, _event: &LiveEvent) {}
 
@@ -152,8 +152,8 @@ impl Hub {
         Hub { run_id, commands, session: Arc::default() }
     }
 
-    /// Creates the hub of a run that another process drives. The returned future passes each command to `ask`. It
-    /// ends when all hubs are dropped, or at a request to stop.
+    /// Creates the hub of a run that another process drives. The returned future passes each command to `ask`, which
+    /// sends it to that process. The future ends when all hubs are dropped, or at a request to stop.
     pub fn remote<F: Future<Output = Result<(), HubError>>>(
         run_id: RunId,
         ask: impl Fn(RunCommand) -> F,
@@ -279,7 +279,7 @@ impl Hub {
         let _ = self.commands.send(Command::Unattended).await;
     }
 
-    /// Notes that other runs begin in the process of a run that was [tried alone](crate::FlowRunner::try_alone).
+    /// Tells a run that was [tried alone](crate::FlowRunner::try_alone) that its process begins to drive other runs.
     pub async fn accompany(&self) {
         // A run that has ended needs no note.
         let _ = self.commands.send(Command::Input(Box::new(Input::Accompanied))).await;

@@ -62,7 +62,7 @@ pub struct MadeCall {
     pub error: Option<Json>,
 }
 
-/// An attempt up to its end or its next pause.
+/// One attempt, in its state at its end or at its next pause.
 pub struct Visited<'a> {
     state: &'a RunState,
     key: TaskKey,
@@ -162,7 +162,7 @@ pub fn each_attempt(
         let Some(last) = units.last() else { break };
         from = last.next_seq();
         for unit in units.iter().filter(|unit| unit.first_seq < end) {
-            // The fold panics on facts that do not fit, because to continue would invent history.
+            // The fold panics on facts that do not fit the state. The panic becomes an error of this run alone.
             let folded = panic::catch_unwind(AssertUnwindSafe(|| walk.unit(unit)));
             match folded {
                 Ok(ControlFlow::Continue(())) => {}

@@ -6,7 +6,7 @@
 //! | [`RunState`] | the state that results from the facts so far; `apply` adds one fact |
 //! | [`decide`](mod@decide) | the next facts, from the state and an input |
 //! | [`outstanding`] | the items that were begun and not answered |
-//! | driver | performs decisions and brings back their results |
+//! | driver | performs decisions and returns their results to the deciders |
 //! | [`ports`] | the traits through which a driver uses a store and the clock |
 //! | [`memory`], [`sqlite`], [`sql`] | the stores: in memory, in a file, and on a server that processes share |
 //! | [`rows`] | the common part of the stores that keep rows |
@@ -20,7 +20,7 @@
 //! | [`live`] | permits for the runs that a process drives, and for their child runs |
 //! | [`world`] | the services that runs share |
 //! | [`run`], [`result`] | starting runs, and their results |
-//! | turn | long computations of expressions, in turns |
+//! | turn | divides long computations of expressions into turns of their tenant |
 //! | sabotage | switches that break guarantees, for tests that must detect it |
 
 mod agents;

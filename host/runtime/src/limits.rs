@@ -18,17 +18,18 @@ pub const MAX_DEPTH: u32 = 16;
 pub const MAX_TREE_CHILDREN: u64 = 256;
 /// Maximum number of runs that may begin below a root run while a process drives it.
 pub const MAX_TREE_RUNS: u64 = 100_000;
-/// Maximum number of concurrent runs below root runs in a process, shared by its tenants. A tenant gets at most as
-/// many as remain free after that, but at least 16.
+/// Maximum number of concurrent runs below root runs in a process, shared by its tenants. A tenant with 16 or more
+/// such runs gets another one only if afterwards more than its number remain free.
 pub const MAX_LIVE_CHILDREN: u64 = 1_024;
-/// Maximum number of retries of retries among which a driver searches for the flow that was called at a place.
+/// Maximum length of a chain of retries, each of which repeats the run before. A driver looks no further back for the
+/// flow that a task had called.
 pub const MAX_REPEATS: u32 = 16;
 /// Maximum number of commands that wait for a run's driver. Beyond this senders wait.
 pub const COMMAND_QUEUE: usize = 1_024;
-/// Maximum number of automatic resumptions of a run without progress. After that a process tries the run alone.
+/// Maximum number of automatic resumptions of a run without progress. After that, a process drives the run alone.
 pub const MAX_IDLE_RESUMES: u32 = 2;
-/// Maximum number of deaths of a process that drives only a run without progress. Then the run is parked until a
-/// person intervenes.
+/// Maximum number of times that a process may die while it drives only this run, and the run makes no progress. Then
+/// the run is parked until a person intervenes.
 pub const MAX_LONE_DEATHS: u32 = 2;
 /// Maximum number of concurrent calls of one attempt.
 pub const MAX_OPEN_CALLS: usize = 64;
@@ -44,7 +45,7 @@ pub const TURN_WORK: u64 = 4 << 20;
 /// Maximum work of all expressions of one place in a flow together: a node's input, its config, a condition, or the
 /// outputs.
 pub const PLACE_WORK: u64 = 64 * flowcell_expr::limits::WORK as u64;
-/// Maximum work of all expressions between two waits of a driver.
+/// Maximum work of all expressions in one step of a driver, between two times at which it waits for input.
 pub const STEP_WORK: u64 = 512 * flowcell_expr::limits::WORK as u64;
 /// Maximum bytes, as JSON text, of an answer, an event or a message from outside.
 pub const MAX_REQUEST_BYTES: usize = 1 << 20;
@@ -71,18 +72,18 @@ pub const EXPORTED_INPUT_BYTES: u64 = 16 << 20;
 pub const READ_UNITS: usize = 1_000;
 /// Milliseconds after which the store writes facts if no caller waits for them.
 pub const FLUSH_MS: u64 = 50;
-/// Approximate bytes, as JSON text, of the item that a failure inside a body shows. A larger item is replaced with a
-/// remark.
+/// Approximate maximum bytes, as JSON text, of the item that a failure inside a body shows. A larger item is replaced
+/// with a remark.
 pub const FAILED_ITEM_BYTES: u64 = 1_024;
 /// Milliseconds after which a waiting timer reads the wall clock again. A clock that was set ahead, or a suspended
 /// machine, delays the timer by at most this time.
 pub const CLOCK_LOOK_MS: u64 = 1_000;
-/// Number of facts at which the store writes them without further delay.
+/// Number of waiting facts at which the store writes them before [`FLUSH_MS`] have passed.
 pub const FLUSH_FACTS: usize = 256;
 /// Maximum bytes of a value's text in a row of the store. Larger values are stored beside the row, once for each
 /// content.
 pub const INLINE_BYTES: usize = 64 << 10;
-/// Minimum bytes of a value's text for storing it only once if a row repeats it.
+/// Minimum bytes of a value's text for which a row with several copies of the value stores it once.
 pub const REPEATED_BYTES: usize = 1 << 10;
 /// Maximum bytes of units in one read, large values included. One unit is read even if it is larger.
 pub const READ_BYTES: usize = 16 << 20;

@@ -52,25 +52,25 @@ impl LiveRuns {
         self.change(|table| table.bound(tenant, most.map(u64::from)));
     }
 
-    /// Returns the number of driven runs that other runs called, of one tenant.
+    /// Returns the number of a tenant's driven runs that other runs called.
     pub fn children(&self, tenant: &Tenant) -> u64 {
         self.table.lock().children(tenant)
     }
 
-    /// Returns the number of driven runs that other runs called, of all tenants.
+    /// Returns the number of driven runs of all tenants that other runs called.
     pub fn all_children(&self) -> u64 {
         self.table.lock().all_children()
     }
 
-    /// Takes a permit for a run without waiting. The run is the root of a tree, or a run below one that only has to
-    /// end.
+    /// Returns a permit for a run without waiting. The run is the root of a tree, or a run below a root that is
+    /// driven only to end it.
     pub(crate) fn enter(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> LivePermit {
         let key = self.table.lock().enter(tenant, run);
         LivePermit { live: self.clone(), key, rests: false }
     }
 
-    /// Waits for a permit for a run below a parent, which has the given id. A run whose parent is not driven in this
-    /// process is a root.
+    /// Waits for a permit for a run below the run `parent`. If this process does not drive the parent, the run counts
+    /// as a root and gets its permit at once.
     pub(crate) fn enter_below(self: &Arc<LiveRuns>, tenant: &Tenant, parent: &RunId, run: &RunId) -> Waiting {
         let parent = self.table.lock().find(tenant, parent);
         match parent {
@@ -85,8 +85,8 @@ impl LiveRuns {
         Waiting { live: self.clone(), place, answer: Answer::Later(answer) }
     }
 
-    /// Counts a run as started until the caller drops the returned value: from the check of a quota until a store
-    /// lists the run.
+    /// Counts a run as started until the caller drops the returned value. The caller keeps the value from the check
+    /// of a quota until a store lists the run.
     pub fn start(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> Starting {
         let mut starting = self.starting.lock();
         let number = starting.last().map_or(0, |(last, ..)| last + 1);
@@ -116,7 +116,7 @@ impl LivePermit {
         self.live.wait(self.key, run)
     }
 
-    /// Notes whether only people, events or timers continue the run.
+    /// Sets whether the run is idle: only people, events or timers continue it.
     pub(crate) fn rests(&mut self, rests: bool) {
         if self.rests != rests {
             self.rests = rests;

@@ -19,7 +19,7 @@ pub(crate) fn failed(failure: &Failure, attempts: u32) -> Json {
     Json::object([("failed", Json::from(true)), ("error", failure.to_json()), ("attempts", Json::from(attempts))])
 }
 
-/// Returns the item of a collecting fan-out whose pass failed.
+/// Returns the list item for a failed pass of a collecting fan-out: `{ "failed": true, "error": … }`.
 pub(crate) fn failed_item(failure: &Failure) -> Json {
     Json::object([("failed", Json::from(true)), ("error", failure.to_json())])
 }

@@ -1,7 +1,7 @@
 //! The items that were begun, or are due, and have not been answered yet.
 //!
-//! Recovery is `apply`* and then [`RunState::outstanding`]. A property test checks at every fact that this equals the
-//! set that the driver keeps.
+//! Recovery applies all facts and then calls [`RunState::outstanding`]. A property test checks at every fact that the
+//! result equals the set of items in the driver.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub enum Timer {
         /// The task with the time limit.
         task: TaskKey,
     },
-    /// The time that an ended task waits for its calls.
+    /// The maximum time that a closing task waits for the ends of its calls.
     Grace {
         /// The task that is closing.
         task: TaskKey,
@@ -251,7 +251,8 @@ impl RunState {
         found
     }
 
-    /// Returns true if the run does more than wait for people, for events, or for timers that are not due.
+    /// Returns true if work of the run is in progress or due: attempts, calls, child runs or due timers. Returns
+    /// false if the run only waits for people, events or later timers.
     pub(crate) fn is_busy(&self, now: u64) -> bool {
         let due = |owed: &Outstanding| match owed {
             Outstanding::Timer(_, due) => *due <= now,

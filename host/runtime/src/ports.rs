@@ -5,7 +5,7 @@
 //! | `units` | the units of runs, and the metadata of runs |
 //! | `runs` | lists of runs |
 //! | `state` | values of flows that outlive runs |
-//! | `blobs` | bytes by their content |
+//! | `blobs` | bytes, stored under the digest of their content |
 //! | `inbox` | messages to runs that another process drives |
 //! | `documents` | records of operators |
 //! | `sessions` | sessions and the states of steps |

@@ -24,7 +24,7 @@ use crate::{
 /// The phase that every run has.
 pub const DEFAULT_PHASE: &str = "Run Flow";
 
-/// The capability whose calls have events of their own names.
+/// The capability whose calls have events of their own: `service:…` instead of `call:…`.
 const SERVICES: &str = BuiltIn::Services.name();
 
 /// Turns the facts of one run into events, in order.

@@ -105,7 +105,7 @@ impl QuestionRef {
         QuestionRef { attempt: Some(attempt), digest: Some(digest.0) }
     }
 
-    /// Refuses an open question that this reference does not name.
+    /// Returns an error if this reference names another attempt or another question than the open one.
     pub fn check(&self, open: &QuestionRef) -> Result<(), Closed> {
         if let (Some(named), Some(current)) = (self.attempt, open.attempt)
             && named != current
@@ -122,7 +122,8 @@ impl QuestionRef {
 }
 
 impl RunState {
-    /// Returns whether a question may still open at an address. Its task, or the task above it, must not have ended.
+    /// Returns true if a question may still open at an address: its task has not ended. If the task has not begun,
+    /// the innermost task around it that has begun must not have ended.
     pub(crate) fn may_ask(&self, address: &str) -> bool {
         let here = address.split(['/', '#']).next().unwrap_or(address);
         let mut path = Some(here);

@@ -20,7 +20,7 @@ pub enum RunStatus {
     Failed,
     /// A person or a program cancelled it.
     Cancelled,
-    /// A person has to decide about a call that must not be repeated.
+    /// A person has to decide about a blocked task.
     NeedsAttention,
 }
 
@@ -94,7 +94,7 @@ pub enum Waiting {
 pub(crate) struct Idle {
     /// The people and events that the run waits for.
     pub(crate) waiting: Vec<Waiting>,
-    /// The time at which the run's next timer is due.
+    /// The time at which the run's next timer is due (milliseconds since 1970). `None`: no timer.
     pub(crate) due: Option<u64>,
 }
 

@@ -27,13 +27,13 @@ pub(crate) struct UnitPosition {
 }
 
 impl UnitPosition {
-    /// Checks that a journal without further units ends at this position.
+    /// Checks that a journal whose last unit ends at this position ends at `end`. Otherwise units are missing.
     #[cfg(feature = "shared-stores")]
     pub(crate) fn check_end(self, end: UnitPosition, run: &RunId) -> Result<(), StoreError> {
         if self == end { Ok(()) } else { Err(self.lost(run)) }
     }
 
-    /// Checks that a journal without further units had no fact of this number.
+    /// Checks that a journal whose last unit ends at this position has every fact before the number `least`.
     pub(crate) fn check_reaches(self, least: u64, run: &RunId) -> Result<(), StoreError> {
         if self.next_seq >= least { Ok(()) } else { Err(self.lost(run)) }
     }
@@ -72,7 +72,8 @@ impl UnitRow {
         UnitPosition { next_seq: self.first_seq + self.facts, checksum: self.checksum }
     }
 
-    /// Returns the unit and the size of its text. `body` has its large values back in place.
+    /// Returns the unit and the size of its text in bytes. `body` is the text of the row with its large values put
+    /// back.
     pub(crate) fn whole(self, body: Result<String, String>, run: &RunId) -> Result<(Unit, usize), StoreError> {
         let body = body.map_err(|why| damaged(run, &format!("at event {}: {why}", self.first_seq)))?;
         // A value may be nested as deeply as JSON allows, and a fact holds it some levels further down.

@@ -304,15 +304,15 @@ impl FlowRunner {
         matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.deaths.resumed > 0
     }
 
-    /// Returns the order of suspects; the least is tried first. It is a run whose process has died while the run was
-    /// alone, then the run that was tried less often. So each suspect is tried, independent of the others.
+    /// Returns the sort key of suspect runs; the least is tried first. Runs that were alone when their process died
+    /// come first, then runs that were tried less often. So every suspect is tried at some time.
     pub fn suspicion(&self) -> (Reverse<u32>, u32) {
         let deaths = self.driver.state.deaths;
         // A death of the process while the run was alone is counted at the next resumption.
         (Reverse(deaths.lone + u32::from(deaths.alone)), deaths.tried)
     }
 
-    /// Notes with the resumption that the process drives no other run. While this holds, deaths of the process are
+    /// Records with the resumption that the process drives no other run. While this holds, deaths of the process are
     /// evidence against the run. [`Hub::accompany`] ends it.
     pub fn try_alone(&mut self) {
         self.driver.options.alone = true;
@@ -375,7 +375,7 @@ impl FlowRunner {
         Ok(())
     }
 
-    /// Returns true if the run is made for another one.
+    /// Returns true if the run has a parent run.
     pub fn is_below(&self) -> bool {
         self.identity.parent.is_some()
     }
@@ -385,7 +385,7 @@ impl FlowRunner {
         self.driver.count_as(starting);
     }
 
-    /// Waits for a live permit for a run that is made for another one. A run that is refused has not begun.
+    /// Waits for a live permit if the run has a parent run. If the permit is refused, the run has not begun.
     pub async fn enter(&mut self) -> Result<(), Failure> {
         if let (Some(parent), false) = (&self.identity.parent, self.driver.has_place()) {
             let Identity { tenant, run_id, .. } = &self.identity;

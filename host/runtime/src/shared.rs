@@ -32,14 +32,14 @@ pub trait SharedRuns: Runs {
     /// Waits until all earlier writes are durable or refused.
     fn settle(&self) -> Result<(), StoreError>;
 
-    /// Keeps bytes whose SHA-256 the caller knows, in hexadecimal.
+    /// Stores a blob. The caller passes the SHA-256 of its bytes, in hexadecimal.
     fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str);
 
     /// Writes all queued items, and releases all runs of this process. A process calls this when it ends without
     /// dropping the store.
     fn retire(&self);
 
-    /// Delivers messages of other processes to the runs of this one, and records those to runs without a driver.
-    /// Continues as long as the world exists.
+    /// Delivers messages of other processes to the runs of this one. Records messages to runs without a driver in
+    /// their journals. Continues as long as the world exists.
     fn serve(&self, world: &Arc<World>) -> Result<(), StoreError>;
 }

@@ -133,8 +133,8 @@ struct Shared {
     claims: Claims,
     queue: Queue,
     visible: Mutex<Visible>,
-    /// The lock of a task that has found the lease expired, held until this process is an owner again. A second task
-    /// that finds the same then keeps the claims made since.
+    /// Held by a task that has found the lease expired, until this process is an owner again. A second task that has
+    /// found the same then sees the new lease, and keeps the claims made under it.
     entering: tokio::sync::Mutex<()>,
     options: Options,
 }
@@ -144,8 +144,8 @@ impl Shared {
         self.visible.lock()
     }
 
-    /// Drops the staged state of a flow that was not written, and gives up the runs that may have read it. Returns
-    /// whether there were any.
+    /// Drops the staged state of a flow whose write was refused, and gives up the runs that may have read this state.
+    /// Returns true if there were such runs.
     fn distrust(&self, tenant: &Tenant, flow: &str) -> bool {
         self.visible().state.retain(|(whose, of, _), _| whose != tenant || **of != *flow);
         self.claims.lose_flow(tenant, flow)
@@ -168,7 +168,8 @@ impl Visible {
         let Some(staged) = &entry.writes else { return };
         for (write, version) in &staged.writes {
             let key = (entry.tenant.clone(), staged.flow.clone(), write.key.clone());
-            // A later write of the same key is not durable yet. After a refused write it never becomes durable.
+            // The value of a later write stays, because it is not durable yet. After a refused write, a later one
+            // never becomes durable, so its value is also dropped.
             if !written || self.state.get(&key).is_some_and(|(_, latest)| latest == version) {
                 self.state.remove(&key);
             }
@@ -256,7 +257,7 @@ async fn attend(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
     });
     let _ = writer.await;
     if shared.queue.is_closed() {
-        // Otherwise other processes take the runs when the lease ends.
+        // Releases the runs at once. Otherwise other processes could claim them only after the lease has ended.
         if let Ok(mut connection) = shared.connections.acquire(shared.options.patience).await {
             let _ = heartbeat::leave(&mut connection, shared.claims.owner()).await;
         }

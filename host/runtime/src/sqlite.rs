@@ -207,7 +207,7 @@ impl SqliteStore {
         self.writer.lock().epoch.held
     }
 
-    /// Returns the reader of the durable prefix.
+    /// Returns the reader, which shows only durable data.
     pub fn reader(&self) -> &Reader {
         &self.reader
     }

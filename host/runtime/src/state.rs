@@ -20,11 +20,11 @@ use crate::{
 pub(crate) struct Deaths {
     /// Number of automatic resumptions of the run while it had work to do.
     pub(crate) resumed: u32,
-    /// Number of these resumptions at which the process drove no other run.
+    /// Number of these resumptions before which the process that died had driven no other run.
     pub(crate) lone: u32,
-    /// Number of resumptions of the run alone.
+    /// Number of resumptions in a process without other runs, including those of an idle run.
     pub(crate) tried: u32,
-    /// True if the process drives no other run now.
+    /// True if the run had work to do at its last resumption, and its process has driven no other run since.
     pub(crate) alone: bool,
 }
 
@@ -53,11 +53,11 @@ pub struct RunState {
     pub(crate) queue: VecDeque<TaskKey>,
     /// Number of attempts that hold a permit.
     pub(crate) running: u32,
-    /// Paused tasks, for events and for finding questions.
+    /// Paused tasks, to find those that wait for an event or ask a question.
     pub(crate) paused: BTreeSet<TaskKey>,
     /// Named events that no task waited for, oldest first.
     pub(crate) kept: VecDeque<(Box<str>, Value)>,
-    /// The reason why the run is being cancelled.
+    /// The reason why the run is being cancelled. `None`: it is not.
     pub(crate) cancel: Option<CancelReason>,
     /// The deaths of the run's process since its last progress.
     pub(crate) deaths: Deaths,
@@ -73,7 +73,7 @@ pub struct RunState {
     pub(crate) bytes: u64,
     /// Maximum bytes of the events.
     pub(crate) max_bytes: u64,
-    /// True if the limits are the rest of a budget that several runs share.
+    /// True if `max_bytes` depends on a memory budget that several runs share.
     pub(crate) shares_budget: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Scope {
     pub(crate) variables: Json,
     pub(crate) tasks: Vec<Task>,
     pub(crate) edges: Vec<EdgeState>,
-    /// Number of tasks that are ready, running, paused, delayed or closing.
+    /// Number of tasks that neither wait for their join nor have ended.
     pub(crate) active: u32,
     /// Number of tasks that wait for their join.
     pub(crate) waiting: u32,
@@ -132,7 +132,7 @@ pub(crate) struct Task {
     pub(crate) answered: Option<bool>,
     /// True if the task waits only for people.
     pub(crate) idle: bool,
-    /// The end of the last wait of the task's attempt (milliseconds since 1970).
+    /// The time at which the last wait of the task's attempt ends at the latest (milliseconds since 1970).
     pub(crate) wait_until: Option<u64>,
     /// The agent runs of the task.
     pub(crate) agents: Option<Box<Agents>>,
@@ -156,7 +156,7 @@ pub(crate) struct TaskDetails {
     pub(crate) collected: Vec<Json>,
     /// The state that the component kept in its pause.
     pub(crate) state: Option<Value>,
-    /// The durable state that the component had written by then.
+    /// The state writes of the attempt before its pause. Other runs do not see them yet.
     pub(crate) writes: Box<[Write]>,
     /// The wake that ended the pause.
     pub(crate) woken: Option<Value>,
@@ -170,7 +170,7 @@ pub(crate) struct TaskDetails {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Each {
     pub(crate) fan_out: FanOut,
-    /// The next item to begin with.
+    /// The index of the next item for which a pass begins.
     pub(crate) next: u32,
     pub(crate) done: u32,
     pub(crate) results: Vec<Option<Json>>,
@@ -178,8 +178,8 @@ pub(crate) struct Each {
     pub(crate) failure: Option<Failure>,
 }
 
-/// The values to which a task's input and config refer, as of the moment when the task became ready. In a strict flow
-/// they may be missing.
+/// The values to which a task's input and config refer, as of the moment when the task became ready. `None`: the
+/// value is missing, in a strict flow.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Captured {
     pub(crate) input: Box<[Option<Json>]>,
@@ -258,7 +258,7 @@ impl RunState {
         self.flow_root.get("input")
     }
 
-    /// Returns the duration of the run in milliseconds, after it has ended. It equals that of its last event.
+    /// Returns the duration of the run in milliseconds, after it has ended. The last event shows the same duration.
     pub(crate) fn took(&self) -> Option<u64> {
         self.ended.map(|ended| ended.saturating_sub(self.began))
     }
@@ -302,8 +302,8 @@ impl RunState {
         self.find(key).is_some_and(running)
     }
 
-    /// Returns the reason why no driver continues the run automatically: its process died while it drove only this
-    /// run, or its past is not known.
+    /// Returns the reason why no driver resumes the run automatically: processes that drove only this run died too
+    /// often, or the store was restored from an older copy. `None`: a driver may resume it.
     pub(crate) fn held(&self) -> Option<ParkReason> {
         match self.restored {
             true => Some(ParkReason::Restored),

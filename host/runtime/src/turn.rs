@@ -1,7 +1,8 @@
-//! The turns of drivers at the threads of a runtime, and expressions that take longer than a turn.
+//! Limits the time for which the expressions of one driver occupy a thread of the runtime.
 //!
-//! A driver evaluates expressions between two of its waits. Small evaluations happen at once. A large evaluation is
-//! repeated at a place where it delays no other run, when its tenant has its turn to compute.
+//! A turn is one poll of a driver, between two times at which it waits. Small evaluations happen at once, on the
+//! driver's thread. If an evaluation exceeds the work of its turn, [`Compute`] repeats it. It does so at a place
+//! where no other run is delayed, when the scheduler gives computing time to the tenant.
 
 use std::{cell::Cell, future::poll_fn, pin::pin, sync::Arc};
 
@@ -10,7 +11,8 @@ use flowcell_expr::{ExprError, metered};
 
 use crate::limits::{PLACE_WORK, STEP_WORK, TURN_WORK};
 
-/// Does work that computes for long, or fails without doing it.
+/// Runs a long computation at a place where it delays no other run. Fails without running it if too many are in
+/// progress.
 pub(crate) type Compute = Arc<dyn Fn(&mut dyn FnMut()) -> Result<(), Failure> + Send + Sync>;
 
 thread_local! {
@@ -21,13 +23,13 @@ thread_local! {
 /// The work that remains for the expressions of one turn.
 struct Turn {
     compute: Compute,
-    /// The work that remains in place, without `compute`.
+    /// The work that expressions may still do on the driver's thread, without `compute`.
     here: u64,
-    /// The work that remains in total.
+    /// The work that expressions may still do in total.
     left: u64,
 }
 
-/// Drives a run in turns.
+/// Polls a future that drives a run. Each poll is a turn, with new limits of work.
 pub(crate) async fn in_turns<T>(compute: Compute, drive: impl Future<Output = T>) -> T {
     /// Restores the previous turn, also when the driver panics.
     struct Before(Option<Turn>);
@@ -45,7 +47,7 @@ pub(crate) async fn in_turns<T>(compute: Compute, drive: impl Future<Output = T>
     .await
 }
 
-/// Evaluates the expressions of one place of a flow.
+/// Evaluates the expressions of one place of a flow: a node's input, its config, a condition, or the outputs.
 pub(crate) fn evaluate<T>(work: impl Fn() -> Result<T, ExprError>) -> Result<T, ExprError> {
     let Some(mut turn) = TURN.take() else { return metered(PLACE_WORK, work).result };
     let first = metered(turn.here, &work);

@@ -141,7 +141,7 @@ impl MemoryBudget {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Takes bytes that a run now keeps.
+    /// Subtracts bytes that a run now keeps. The budget does not become negative.
     pub fn take(&self, bytes: u64) {
         let less = |left: u64| Some(left.saturating_sub(bytes));
         // The update always has a next value, so it cannot fail.

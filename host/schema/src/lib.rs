@@ -1,9 +1,12 @@
 //! JSON Schema with bounded cost. The host builds validators only in this crate.
 //!
-//! Schemas come from tenants, packs and tool servers. Even a small schema can be arbitrarily expensive: unfolded
+//! Schemas come from tenants, packs and tool servers. Even a small schema can be arbitrarily expensive: its
 //! references lead to 2^40 visits, a pattern needs a minute for one text, and cyclic references overflow the stack.
-//! Every schema is therefore measured before it is compiled. Every check counts its visits, and stops if it exceeds its
-//! visits, its time or its stack.
+//! Every schema is therefore measured before it is compiled. A check validates one value against one schema. It
+//! counts its visits, and stops with [`TooCostly`] if it exceeds its limit of visits, of time or of stack.
+//!
+//! A visit is one access of the validator to a part of the value: a list, an object, a member, a number or up to 256
+//! bytes of text. To unfold a schema means to put the target in the place of each reference.
 //!
 //! | module | content |
 //! |---|---|
@@ -32,22 +35,25 @@ use serde_json::Value;
 pub use self::meter::TooCostly;
 use self::tree::Tree;
 
-/// Maximum number of schemas in a new schema, with references unfolded.
+/// Maximum number of subschemas in a new schema, counted after unfolding.
 pub const NODES: u64 = 10_000;
-/// Maximum number of parts, and of schemas with references unfolded, in a schema of a flow or pack that is already
-/// stored.
+/// Maximum cost of measuring a schema: 1 for each JSON value in it, 1 for each subschema after unfolding, and 1 for
+/// every 16 bytes of its patterns. It is larger than [`NODES`], so that flows and packs that are already stored stay
+/// usable.
 pub const MOST_NODES: u64 = 200_000;
 /// Maximum nesting depth of schemas, references included. It bounds the stack that the compiler needs.
 pub const DEPTH: usize = 128;
-/// Maximum number of visits in one check. A large value may have 16 visits per part instead, if that is more.
+/// Maximum number of visits in one check with [`Budget::FULL`]. A large value may have 16 visits per part instead, if
+/// that is more.
 pub const VISITS: u64 = 1_000_000;
 /// Maximum wall-clock time of one check, and of compiling one schema.
 pub const TIME: Duration = Duration::from_secs(1);
 /// Maximum size of a compiled pattern in bytes.
 pub const PATTERN_BYTES: usize = 1 << 20;
-/// Maximum of a text's bytes times the positions of a pattern that is matched against it.
+/// Maximum product of a text's length in bytes and the number of positions of the pattern for it. A position is a
+/// state of the pattern that may be active while one byte is read.
 pub const PATTERN_STEPS: u64 = 200_000_000;
-/// Visits per part of a large value.
+/// Number of visits that a check may make for each part of a large value.
 const VISITS_PER_PART: u64 = 16;
 
 /// Limits of one check.
@@ -87,7 +93,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Measures and compiles a schema within [`Budget::FULL`]. May block for [`TIME`].
+    /// Measures and compiles a schema. Measuring may block for [`TIME`], and so may compiling.
     pub fn compile(schema: &Value) -> Result<Schema, SchemaError> {
         let budget = Budget { visits: MOST_NODES, time: TIME };
         let measured = meter::within(budget, 0, || measure::measure(schema));
@@ -102,7 +108,8 @@ impl Schema {
         Ok(Schema { validator, nodes, key_positions, lost })
     }
 
-    /// Returns the number of schemas with references unfolded. Schemas on a cycle count once per path into it.
+    /// Returns the number of subschemas after unfolding. A schema inside itself counts once more, but is not unfolded
+    /// again.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
@@ -121,8 +128,8 @@ impl Schema {
         self.within(value, budget, || self.validator.is_valid(value))
     }
 
-    /// Returns the errors of a value; only the first one if collecting all exceeds the budget. Errors show at most 1
-    /// KiB of the value.
+    /// Returns the errors of a value; none if it is valid. If collecting all errors exceeds the budget, returns only
+    /// the first one. An error shows at most 1 KiB of the value.
     pub fn errors<'v>(&'v self, value: &'v Json, budget: Budget) -> Result<Vec<ValidationError<'v>>, TooCostly> {
         if self.is_valid(value, budget)? {
             return Ok(Vec::new());
@@ -131,7 +138,8 @@ impl Schema {
         all.or_else(|_| self.within(value, budget, || self.validator.validate(value).err().into_iter().collect()))
     }
 
-    /// Runs a check within a budget, which is raised for a large value.
+    /// Runs a check within a budget. If the visits of [`Budget::FULL`] are too few, runs it again with
+    /// [`VISITS_PER_PART`] visits for each part of the value.
     fn within<T>(&self, value: &Json, budget: Budget, check: impl Fn() -> T) -> Result<T, TooCostly> {
         let done = meter::within(budget, self.key_positions, &check);
         if !matches!(done, Err(TooCostly::Visits)) || budget != Budget::FULL {

@@ -1,4 +1,5 @@
-//! Measures a schema before it is compiled.
+//! Measures a schema before it is compiled: the number of its subschemas after unfolding, and the sizes of its
+//! patterns.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::{DEPTH, SchemaError, meter, meter::TooCostly, pattern};
 
-/// Keywords with a schema, a list of schemas, or either.
+/// Keywords whose value is a schema or a list of schemas.
 const SCHEMAS: [&str; 17] = [
     "additionalItems",
     "additionalProperties",
@@ -27,26 +28,26 @@ const SCHEMAS: [&str; 17] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// Keywords with schemas by name.
+/// Keywords whose value is an object with a schema for each name.
 const NAMED: [&str; 4] = ["dependencies", "dependentSchemas", "patternProperties", "properties"];
-/// Keywords that refer to schemas.
+/// Keywords whose value is a reference to a schema.
 const REFERENCES: [&str; 3] = ["$dynamicRef", "$recursiveRef", "$ref"];
-/// Maximum memory of all patterns of a schema, in units of [`pattern::Size::weight`].
+/// Maximum sum of the weights of a schema's patterns, in units of [`pattern::Size::weight`].
 const WEIGHT: u64 = 1_000_000;
-/// Maximum weight of a single pattern. A heavier pattern does not compile.
+/// Maximum weight that one pattern adds to the sum. A heavier pattern fails when it is compiled.
 const WEIGHT_OF_ONE: u64 = 40_000;
 
 /// The size of a schema.
 pub(crate) struct Measured {
-    /// Number of schemas, with references unfolded.
+    /// Number of subschemas after unfolding.
     pub(crate) nodes: u64,
-    /// Positions of the largest pattern for keys.
+    /// Number of positions of the largest pattern in `patternProperties`; 0 if there is none.
     pub(crate) key_positions: u64,
-    /// A reference without a target.
+    /// The first reference without a target in the schema; `None` if every reference has one.
     pub(crate) lost: Option<String>,
 }
 
-/// Measures a schema. Each part counts as a visit.
+/// Measures a schema. Each JSON value in it and each subschema after unfolding costs one visit of the current budget.
 pub(crate) fn measure(schema: &Value) -> Result<Measured, SchemaError> {
     let mut document = Document::default();
     document.read(schema, 0)?;
@@ -88,7 +89,8 @@ impl<'s> Document<'s> {
         }
     }
 
-    /// Records the anchor, id or patterns in a member of a possible schema.
+    /// Records the anchor, the id or the patterns in a member of an object. The object may be a schema or another
+    /// value.
     fn note(&mut self, key: &str, member: &'s Value, schema: &'s Value) -> Result<(), TooCostly> {
         match (key, member) {
             ("$anchor" | "$dynamicAnchor", Value::String(name)) => {
@@ -112,7 +114,7 @@ impl<'s> Document<'s> {
         Ok(())
     }
 
-    /// Adds the weight of a pattern and returns its positions.
+    /// Adds the weight of a pattern to the sum. Returns the number of its positions; 0 if it cannot be parsed.
     fn weigh(&mut self, source: &str) -> Result<u64, TooCostly> {
         meter::spend(1 + source.len() as u64 / 16);
         let size = pattern::size(source).unwrap_or_default();
@@ -120,7 +122,8 @@ impl<'s> Document<'s> {
         if self.weight > WEIGHT { Err(TooCostly::Patterns) } else { Ok(size.positions) }
     }
 
-    /// Returns the possible targets of a reference.
+    /// Returns the schemas that a reference may mean; empty if there is none. `root` is the nearest enclosing schema
+    /// with an id, `whole` is the outermost schema.
     fn targets(&self, reference: &str, root: &'s Value, whole: &'s Value) -> Vec<&'s Value> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = percent_decode_str(fragment).decode_utf8_lossy();
@@ -137,7 +140,8 @@ impl<'s> Document<'s> {
     }
 }
 
-/// Returns true if a relative or absolute reference may refer to an id.
+/// Returns true if the base of a reference may mean an id. It compares only the last segments of the two paths,
+/// because one of them may be relative and the other absolute.
 fn is_same(id: &str, base: &str) -> bool {
     let last = |text: &str| text.trim_end_matches('#').rsplit('/').next().map(str::to_owned);
     last(id) == last(base)
@@ -146,16 +150,17 @@ fn is_same(id: &str, base: &str) -> bool {
 struct Unfolding<'d, 's> {
     document: &'d Document<'s>,
     whole: &'s Value,
-    /// The targets of references, by reference and base schema.
+    /// The targets of the references so far, by reference and nearest enclosing schema with an id.
     followed: HashMap<(&'s str, *const Value), Rc<[&'s Value]>>,
-    /// The schemas around the current one.
+    /// The schemas that enclose the current one, the outermost first.
     path: Vec<&'s Value>,
     nodes: u64,
     lost: Option<String>,
 }
 
 impl<'s> Unfolding<'_, 's> {
-    /// Unfolds a schema. A schema inside itself is a cycle; the validator follows it only as deep as the value.
+    /// Counts a schema, and then all schemas that it contains or refers to. A schema inside itself is a cycle and is
+    /// not followed. The validator follows a cycle only as deep as the value is nested.
     fn unfold(&mut self, schema: &'s Value, root: &'s Value) -> Result<(), TooCostly> {
         meter::spend(1);
         self.nodes += 1;

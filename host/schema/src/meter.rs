@@ -1,7 +1,7 @@
 //! Enforces the budget of the current check on a thread.
 //!
-//! The validator accesses the value through [`tree`](crate::tree), which counts each visit. A check that exceeds its budget
-//! stops by unwinding, because the validator has no other exit; no panic hook runs.
+//! The validator accesses the value through [`tree`](crate::tree), which counts each visit. A check that exceeds its
+//! budget stops by unwinding, because the validator has no other exit. No panic hook runs.
 
 use std::{
     cell::Cell,
@@ -21,27 +21,27 @@ const STEPS_PER_VISIT: u64 = 256;
 /// The limit that a schema, or a check against it, exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooCostly {
-    /// Too many visits to parts of the value.
+    /// The check needs more visits than its budget has.
     #[error("the check needs more visits to the value than its budget allows; use fewer overlapping alternatives")]
     Visits,
-    /// Too much time.
+    /// Checking or compiling takes longer than [`TIME`], or than the time of the budget.
     #[error("the schema takes more than {} s; simplify it", TIME.as_secs())]
     Time,
-    /// Too much stack.
+    /// The check needs more than 512 KiB of stack.
     #[error("the schema refers to itself too deeply for this value; use fewer references between its parts")]
     Stack,
-    /// The size of a text times the size of a pattern for it.
+    /// The product of a text's bytes and its pattern's positions exceeds [`PATTERN_STEPS`].
     #[error(
         "the size of a text times the size of its pattern exceeds {PATTERN_STEPS}; use fewer repetitions in the pattern, or set `maxLength`"
     )]
     Pattern,
-    /// The total size of a schema's patterns.
+    /// The patterns of the schema are too large in total.
     #[error("the total size of its patterns is too large; use fewer repetitions in them")]
     Patterns,
-    /// Too many schemas, with references unfolded.
+    /// The schema has too many subschemas after unfolding.
     #[error("it has more than {NODES} parts with unfolded references; refer to fewer schemas, or to `true`")]
     Nodes,
-    /// Too many nested schemas, references included.
+    /// The schemas are nested too deeply, references included.
     #[error("it is nested deeper than {DEPTH}, including its references")]
     Depth,
 }
@@ -62,7 +62,8 @@ thread_local! {
 /// The panic payload that carries the exceeded limit through the validator.
 struct Stop(TooCostly);
 
-/// Runs `work` within a budget. `key_positions` is the size of the largest pattern for keys.
+/// Runs `work` within a budget. `key_positions` is the number of positions of the largest pattern in
+/// `patternProperties`.
 pub(crate) fn within<T>(budget: Budget, key_positions: u64, work: impl FnOnce() -> T) -> Result<T, TooCostly> {
     METER.with(|meter| {
         meter.left.set(budget.visits);
@@ -106,7 +107,8 @@ fn look(meter: &Meter) {
     }
 }
 
-/// Counts the match of a text against a pattern. Call it before the match, which cannot be interrupted.
+/// Subtracts the cost of matching a text against a pattern from the budget. Call it before the match, because a match
+/// cannot be interrupted.
 pub(crate) fn spend_match(bytes: usize, positions: u64) {
     let steps = (bytes as u64).saturating_mul(positions);
     if steps > PATTERN_STEPS {
@@ -115,7 +117,8 @@ pub(crate) fn spend_match(bytes: usize, positions: u64) {
     spend(1 + steps / STEPS_PER_VISIT);
 }
 
-/// Counts a key of an object, which the validator may match against patterns.
+/// Subtracts the cost of an object's key from the budget. The validator may match the key against
+/// `patternProperties`.
 pub(crate) fn spend_key(bytes: usize) {
     spend_match(bytes, METER.with(|meter| meter.key_positions.get()).max(1));
 }

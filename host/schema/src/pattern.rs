@@ -1,4 +1,5 @@
-//! Regular expressions. A match takes linear time, but the factor may be tens of thousands.
+//! The keyword `pattern`. A match takes time proportional to the text, but the factor is the number of the pattern's
+//! positions, which may be tens of thousands.
 
 use jsonschema::{Keyword, ValidationError, json::Node, paths::Location};
 use regex::{Regex, RegexBuilder};
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{PATTERN_BYTES, meter, tree::Tree};
 
-/// Maximum number of bytes of a text in an error message.
+/// Maximum size in bytes of a text that an error message quotes. A longer text is left out.
 const SHOWN: usize = 120;
 
 /// The size of a pattern.
@@ -51,7 +52,8 @@ struct Pattern {
     regex: Regex,
     source: Box<str>,
     positions: u64,
-    /// The schema's `maxLength`, which reports longer texts.
+    /// The value of `maxLength` in the same schema, or the largest number without it. That keyword reports longer
+    /// texts.
     max_length: usize,
 }
 
@@ -82,7 +84,7 @@ impl<'i> Keyword<'i, Tree> for Pattern {
     }
 }
 
-/// Compiles a `pattern`.
+/// Compiles the value of a `pattern`. `parent` is the schema with this keyword.
 pub(crate) fn compile<'a>(
     parent: &'a Map<String, Value>,
     pattern: &'a Value,

@@ -58,7 +58,7 @@ fn costly(schema: Value, value: Value) -> TooCostly {
     }
 }
 
-/// Creates `$defs` from `part(0)` to `part(count - 1)`, then `last`.
+/// Creates `$defs` with `count` parts and then `last`. Each part gets the reference to the next one.
 fn chain(count: usize, part: impl Fn(String) -> Value, last: Value) -> Value {
     let name = |index: usize| format!("a{index}");
     let defs = (0..count).map(|index| (name(index), part(format!("#/$defs/{}", name(index + 1)))));
@@ -103,7 +103,7 @@ fn y3_ambiguous_references_stop_on_a_deep_value() {
     for keyword in ["anyOf", "oneOf", "allOf"] {
         let schema =
             json!({ "$ref": "#/$defs/t", "$defs": { "t": { keyword: [either("x"), either("x"), either("x")] } } });
-        // The result may be any; only the time matters.
+        // Any result is correct; only the time matters.
         outcome(schema, nested(100, json!({ "x": 1 })));
     }
     let scalar = json!({ "$ref": "#/$defs/a", "$defs": {

@@ -1,4 +1,4 @@
-//! Gives the validator access to [`Json`] without a copy, and counts each access.
+//! Lets the validator read [`Json`] without a copy, and counts each access as a visit.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::meter;
 
 /// Number of text bytes that count as one visit.
 const BYTES: u64 = 256;
-/// Visits per error, which copies a part of the value.
+/// Number of visits that an error costs, because it copies a part of the value.
 const ERROR: u64 = 64;
 /// Approximate number of bytes of the value that an error copies.
 const EXCERPT: usize = 1024;
@@ -24,7 +24,7 @@ pub(crate) struct Tree;
 
 type Members = IndexMap<Arc<str>, Json>;
 
-/// Returns the number of visits for one access to each part of a value.
+/// Returns the number of visits that reading each part of a value once costs.
 pub(crate) fn visits(value: &Json) -> u64 {
     match value {
         Json::String(text) => text_visits(text),
@@ -44,7 +44,7 @@ fn copy(value: &Json) -> Value {
     value.to_serde()
 }
 
-/// Copies the beginning of a value, up to `room` bytes.
+/// Copies the beginning of a value, about `room` bytes, and subtracts their number from `room`.
 fn excerpt(value: &Json, room: &mut usize) -> Value {
     *room = room.saturating_sub(4);
     match value {

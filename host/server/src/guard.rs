@@ -1,5 +1,5 @@
-//! Protection against requests that a web page makes a browser send. It checks for a foreign `Host` (DNS rebinding),
-//! and for an `Origin` other than the server's own.
+//! Protection against requests that a foreign web page makes a browser send. Requests with a foreign `Host` (DNS
+//! rebinding) or with an `Origin` other than the server's own get 403.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Names {
     /// The port that the server listens on.
     port: u16,
-    /// Additional host names from the operator, in lowercase.
+    /// Additional host names that the operator has listed, in lowercase and without ports.
     listed: Arc<[String]>,
     /// True if the server listens on a loopback address.
     loopback: bool,
@@ -42,8 +42,9 @@ impl Names {
         if self.listed.contains(&name) {
             return true;
         }
-        // A server for other machines requires tokens, and browsers do not send them to foreign names. So it accepts any
-        // name, unless the operator has listed names.
+        // A server that other machines can reach requires tokens, and browsers do not send a server's token under a
+        // foreign name. So it accepts any host name if the operator has listed none, and otherwise only the listed
+        // ones.
         if !self.loopback {
             return self.listed.is_empty();
         }
@@ -63,8 +64,8 @@ pub(super) async fn guard(State(names): State<Names>, request: Request, next: Ne
     if is_steps_api {
         answer = steps_api::enveloped(answer);
     }
-    // A request with chunks may also have had a `Content-Length`, and a proxy may have trusted it. The connection is
-    // closed so that remaining bytes are not read as a request.
+    // A chunked request may also have had a `Content-Length`, and a proxy in front may have trusted that length. The
+    // connection is closed so that bytes after the body are not read as the next request.
     if chunked {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

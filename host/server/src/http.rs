@@ -1,15 +1,16 @@
-//! The routes under `/v1`.
+//! The HTTP routes, under `/v1` and for operators, and the limits and formats that they share.
 //!
 //! | room | content |
 //! |---|---|
 //! | connection, seats | limits of connections and of idle time; the choice of the connection to close |
-//! | proxies, failures | trusted proxies; the limit of failed tokens |
+//! | proxies, auth_rate_limiter | trusted proxies; the rate limit for unknown tokens |
 //! | app | the state that requests share |
+//! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
-//! | health, catalog, flows, library, runs, tasks, secrets, start, steer, events, socket, usage | the routes |
+//! | health, catalog, flows, library, files, runs, tasks, secrets, start, steer, events, socket, usage | the routes |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
-//! | metrics | the metrics and the log of the server |
+//! | metrics | the route `/metrics`, and the log of requests |
 //! | limits | the limits of connections |
 
 pub(crate) mod api_error;

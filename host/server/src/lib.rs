@@ -1,7 +1,7 @@
 //! The HTTP server: the versioned API under `/v1`, live events, health, and the OpenAPI document.
 //!
-//! A server owns its store, as `flowcell drive` does. It drives new runs and every stored run that can move. The server
-//! does not know how tokens are stored: an [`Identify`] identifies the caller.
+//! A server owns its store, as `flowcell drive` does. It drives new runs and every stored run that is ready. The
+//! server does not know how tokens are stored: an [`Identify`] identifies the caller of each request.
 //!
 //! | room | content |
 //! |---|---|
@@ -63,9 +63,10 @@ pub struct Settings {
     pub identity: Arc<dyn Identify>,
     /// The folder with the flows of the tenant `local`. The flows of other tenants are in its subfolder `.tenants`.
     pub flows: PathBuf,
-    /// Host names that the server accepts in `Host`, besides its own address.
+    /// Host names that the server accepts in the header `Host`, besides its own address.
     pub names: Vec<String>,
-    /// Trusted proxies in front of the server. Only these may state the address of a caller.
+    /// Trusted proxies in front of the server. Only they may state the address of a caller, in `Forwarded` or
+    /// `X-Forwarded-For`.
     pub proxies: Vec<AddressRange>,
     /// Limits of connections, requests and streams.
     pub limits: Limits,
@@ -151,15 +152,15 @@ impl Server {
         self.address
     }
 
-    /// Returns the queue for new runs. Other terminals hand their runs over here, too.
+    /// Returns the queue for new runs. Commands in other terminals hand their runs over through this queue, too.
     pub fn admission(&self) -> AdmissionQueue {
         self.drive.admission()
     }
 
     /// Serves requests and drives runs until `stop` is ready.
     ///
-    /// Then the server refuses new runs and stops driving the others, which another driver can continue. Answers in
-    /// progress have a few seconds to finish. Returns an error if the store cannot be read.
+    /// Then the server refuses new runs and parks those that it drives, so that another driver can continue them.
+    /// Answers in progress have 5 s to finish. Returns an error if the store cannot be read.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
         let Server { listener, router, limits, proxies, app, drive, .. } = self;
         let ends = app.ends.subscribe();
@@ -178,11 +179,11 @@ impl Server {
             }
         };
         app.drain();
-        // A start that is aborted here is found again later.
+        // If this aborts the start of a run by a trigger, a later check of the triggers finds the missing start again.
         starting.abort();
         drive.stop().await;
         app.ends.send_replace(true);
-        // If the task of the server has panicked, there is nothing left to stop.
+        // If the task that serves connections has panicked, it needs no stop.
         let _ = serving.await;
         settling.shutdown().await;
         app.host.stop_telemetry().await;
@@ -192,8 +193,8 @@ impl Server {
 
 /// Drives runs until the sender of `halted` is dropped or the store cannot be read.
 ///
-/// On a runtime with many threads the driver is a task beside the requests. So no thread has to wake another one for
-/// each run.
+/// On a runtime with many threads the driver is a task of its own, like those of the requests. So a request that
+/// starts a run need not wake another thread.
 fn driving(
     mut drive: Supervisor,
     mut halted: oneshot::Receiver<()>,
@@ -245,12 +246,14 @@ fn router(app: &Arc<App>, names: Names) -> Router {
     router.layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
 }
 
-/// Connects the runs that this server drives to their subscribers and triggers.
+/// Observes the runs that this server drives: attaches them to their subscribers, and reports their ends to event
+/// triggers.
 struct Driven {
     directory: Arc<TenantDirectory>,
     broadcasts: Arc<Broadcasts>,
     triggers: Arc<Triggers>,
-    /// One per tenant: each receives the commands of other processes.
+    /// The world of each tenant. While it is kept, the server receives the commands of other processes for the
+    /// tenant's runs.
     worlds: Mutex<HashMap<Tenant, Arc<World>>>,
 }
 
@@ -262,7 +265,7 @@ impl Driven {
             if worlds.contains_key(tenant) {
                 continue;
             }
-            // This host has the tenant's policy, so the limits hold before the first of its runs continues.
+            // This host has the tenant's policy, so its limits apply before the first of the tenant's runs continues.
             if let Some(host) = TriggerTenants::host(&*self.directory, tenant) {
                 worlds.insert(tenant.clone(), host.serve()?);
             }

@@ -67,7 +67,7 @@ pub(super) const SCOPE: Scope = Scope::FlowRead;
 pub(crate) const SESSIONS: usize = 100;
 /// The time after which an idle session ends.
 pub(crate) const IDLE: Duration = Duration::from_secs(30 * 60);
-/// The time that answers in progress have when the server ends.
+/// The time that MCP answers in progress have to finish when the server ends.
 const LAST: Duration = Duration::from_secs(1);
 /// The first version of the protocol without sessions.
 const WITHOUT_SESSIONS: &str = "2026-07-28";
@@ -149,8 +149,8 @@ impl Door {
     }
 }
 
-/// Returns true if a request with these headers starts a session. It has no session id, and its protocol version still
-/// has sessions.
+/// Returns true if a request with these headers starts a session: it has no session id, and its version of the
+/// protocol has sessions. A missing version counts as one with sessions.
 fn begins_session(headers: &HeaderMap) -> bool {
     let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
     !headers.contains_key("mcp-session-id") && version.is_none_or(|version| version < WITHOUT_SESSIONS)

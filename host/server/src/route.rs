@@ -45,7 +45,7 @@ use crate::{
     mcp, steps_api,
 };
 
-/// The time that a handler has to begin its answer. It is longer than the longest wait for a run.
+/// The time that a handler has to begin its answer. It is longer than `start::WAIT`, the longest wait for a run.
 pub(crate) const ANSWER: Duration = Duration::from_secs(90);
 
 /// The access that a route needs.
@@ -55,7 +55,7 @@ pub enum Access {
     Open,
     /// A token with this scope.
     Needs(Scope),
-    /// A body that is signed with a key of the trigger in the path. Tokens do not count here.
+    /// A body that is signed with a key of the trigger in the path. A token has no effect.
     Signed,
 }
 
@@ -222,7 +222,8 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
             None => in_time(next.run(request)).await,
             Some(deed) => in_time(finish(deed.done(next.run(request), app.clone()))).await,
         };
-        // After the audit log is written, since the response to a change may wait here.
+        // The audit log is already written, because the response to a change may block here until the tenant has free
+        // bytes.
         if let Some(permit) = permit {
             response = in_time(permit.hold(&method, &app.responses, response)).await;
         }
@@ -249,7 +250,8 @@ struct Deed {
 }
 
 impl Deed {
-    /// Returns the action of a request, if it is one for the audit log. Only routes with the scope `flow:write` are.
+    /// Returns the action of a request to a route with the scope `flow:write`. Returns `None` for all other routes,
+    /// which are not logged here.
     fn of(caller: &Caller, scope: Scope, request: &Request) -> Option<Deed> {
         let route = request.extensions().get::<MatchedPath>().filter(|_| scope == Scope::FlowWrite)?;
         let action = format!("{} {}", request.method(), route.as_str());
@@ -263,7 +265,8 @@ impl Deed {
         Deed { subject, ..self }
     }
 
-    /// Does the action, and writes it to the audit log if it has succeeded.
+    /// Waits for the response of the action. If it is a success, writes the action to the audit log. If that fails,
+    /// returns the error in place of the response.
     async fn done(self, response: impl Future<Output = Response>, app: Arc<App>) -> Response {
         let response = response.await;
         if !response.status().is_success() {
@@ -277,10 +280,10 @@ impl Deed {
     }
 }
 
-/// Identifies the caller of a request, checks its scope, and takes one of its tenant's permits for requests.
+/// Identifies the caller of a request, checks its scope, and takes a permit for a request of the caller's tenant.
 ///
-/// Returns 401 or 403 if the caller may not do this. Returns 429 if too many tokens from this address have failed, or
-/// if the tenant has too many requests.
+/// Returns 401 for an unknown token, and 403 if the token does not have the scope. Returns 429 if too many tokens from
+/// this address were unknown, or if the tenant has too many open requests.
 async fn caller(
     app: &App,
     bearer: Option<&str>,
@@ -315,7 +318,7 @@ async fn caller(
     Ok((caller, place.ok_or_else(full)?))
 }
 
-/// Returns the address of a request as the holder of permits.
+/// Returns the client address of a post to a trigger in the form of a tenant, under which the post takes its permits.
 fn address(request: &Request) -> Tenant {
     let address = request.extensions().get().map(|ClientAddr(from)| bucket(*from).to_string());
     address.unwrap_or_default().as_str().into()

@@ -1,4 +1,4 @@
-//! The routes `/api/…` for flows by name. They behave exactly as those of the earlier flow engine.
+//! The routes `/api/…` for flows by name. They behave exactly as the routes of the earlier flow engine.
 //!
 //! Every answer is `{ "success", "data", "error": { "code", "message" } | null }`.
 //!
@@ -10,7 +10,8 @@
 //! | `GET /api/flow/<name>` | `{ "flow" }` | `NOT_FOUND` |
 //! | `GET /api/flow_runs/<name>?limit=20` | `{ "runs" }` | `BAD_REQUEST`, `NOT_FOUND` |
 //!
-//! Errors of the server itself have the code `INTERNAL_ERROR`.
+//! Errors of the server itself have the code `INTERNAL_ERROR`. A flow file that is a link out of its folder gets
+//! `LINK_REFUSED`. Errors that arise before a route, such as an unknown token, have their usual code in capitals.
 
 mod envelope;
 
@@ -54,7 +55,7 @@ use flowcell_platform::{
     library::service::{FLOW_RUNS, FlowError, FlowService},
 };
 
-/// The default number of log lines in an answer.
+/// The default number of log lines in the answer to `GET /api/flow_runs/<name>`.
 const LINES: usize = 20;
 
 /// The flow service of the caller's tenant.
@@ -160,7 +161,8 @@ pub(super) async fn run_flow(
     run.await.map_err(|error| ErrorResponse::internal(&error))?
 }
 
-/// Hands a run to the server's driver, as `POST /v1/runs` does, and waits for its end.
+/// Hands a run to the server's supervisor, as `POST /v1/runs` does, and waits until the run ends or only a person or
+/// an event can continue it.
 async fn driven(
     request: app::Request,
     flows: Arc<FlowService>,
@@ -183,17 +185,18 @@ async fn driven(
             tokio::time::sleep(LOOK).await;
         }
     };
-    // The log records a run only while its first driver has it. Steps from after a restart are added here.
+    // The channel that logs steps is attached to `runner`. If the run began later with another runner, its steps are
+    // logged here.
     if !began.0.load(Ordering::Acquire) {
         offload(&request, move || flows.log_missing(&name, graph, &run)).await?.map_err(not_run)?;
     }
     view_of(&view)
 }
 
-/// The interval between two checks of a run that only a timer continues.
+/// The interval between two checks of a parked run that waits for a timer.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Records whether the run starts with the currently attached channels.
+/// A channel that records whether the run has started with the runner to which it is attached.
 #[derive(Default)]
 struct Began(AtomicBool);
 
@@ -293,7 +296,7 @@ pub(super) async fn flow_runs(
     Ok(success(StatusCode::OK, "runs", &runs))
 }
 
-/// Runs blocking file access on a thread for it. The request keeps its permit until the work is done.
+/// Runs work that accesses files on a thread that it may block. The request keeps its permits until the work is done.
 async fn offload<T: Send + 'static>(
     request: &app::Request,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,8 +1,9 @@
 //! HTTP/1.1 over guarded connections.
 //!
-//! [`Client::send`] takes a [`Destination`], which only the egress guard creates. It returns once the head of the
-//! answer has arrived; the caller reads the body piece by piece. The client follows no redirects, decodes nothing, and
-//! neither retries nor caches. It limits only the time for connecting; other time limits are up to the caller.
+//! [`Client::send`] makes one exchange: a request and its answer. It takes a [`Destination`], which only the egress
+//! guard ([`egress`](crate::egress)) creates. It returns once the head of the answer has arrived; the caller reads
+//! the body piece by piece. The client follows no redirects, decodes nothing, and neither retries nor caches. It
+//! limits only the time for connecting; the caller sets all other time limits.
 //!
 //! A connection is reused for the same tenant and the same origin, for one exchange at a time. Its address was
 //! validated when it was opened. Later changes of the name's addresses do not affect it.
@@ -13,7 +14,7 @@
 //! | idle connections | 4 s, 8 for one tenant and origin, 64 in all |
 //! | connecting | [`CONNECT_TIMEOUT`](crate::egress::CONNECT_TIMEOUT) |
 //!
-//! Failures: those of the guard, and `http_protocol`.
+//! Failures: those of the egress guard, and `http_protocol`.
 
 mod connection;
 mod pool;
@@ -38,7 +39,7 @@ use crate::{
     egress::{Destination, Egress},
 };
 
-/// An HTTP client whose every connection passed the guard. Clones share their connections.
+/// An HTTP client whose connections all pass the egress guard. Clones share their connections.
 #[derive(Clone)]
 pub struct Client {
     egress: Egress,
@@ -59,7 +60,7 @@ pub struct Message {
     pub reuse: bool,
 }
 
-/// The progress of an exchange. It stays readable after an exchange was abandoned.
+/// The progress of an exchange. The caller owns it, and can read it after dropping the future of the exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
     /// Certainly no byte was sent.
@@ -81,8 +82,8 @@ pub struct Answer {
     pub body: Body,
 }
 
-/// The body of an answer. Its connection is reused once the body was read to its end, and closed if the body is dropped
-/// before.
+/// The body of an answer. Reading it to its end makes the connection reusable; dropping it before closes the
+/// connection.
 pub struct Body {
     incoming: Incoming,
     lease: Option<(Key, Connection)>,
@@ -90,12 +91,12 @@ pub struct Body {
 }
 
 impl Client {
-    /// Creates a client behind this guard.
+    /// Creates a client whose connections pass this egress guard.
     pub fn new(egress: Egress) -> Client {
         Client { egress, pool: Arc::default() }
     }
 
-    /// Returns the guard.
+    /// Returns the egress guard of the client.
     pub fn egress(&self) -> &Egress {
         &self.egress
     }
@@ -200,7 +201,7 @@ pub(crate) fn encodings(headers: &HeaderMap) -> String {
     [named(CONTENT_ENCODING, "identity"), named(TRANSFER_ENCODING, "chunked")].concat().join(", ")
 }
 
-/// Headers about the transfer, which only the host sets. `proxy-*` is refused too.
+/// Headers about the transfer, which only the host sets. [`is_of_the_host`] includes `proxy-*` too.
 const FORBIDDEN: [&str; 10] = [
     "connection",
     "content-length",

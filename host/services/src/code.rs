@@ -75,5 +75,5 @@ pub const REGISTRY_DENIED: &str = "registry_denied";
 pub const REGISTRY_NOT_FOUND: &str = "registry_not_found";
 /// A registry, or another server, gives an unexpected answer.
 pub const REGISTRY_REFUSED: &str = "registry_refused";
-/// The received content differs from the announced one.
+/// The digest of the received content differs from the announced digest.
 pub const PACK_CHANGED: &str = "pack_changed";

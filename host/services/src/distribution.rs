@@ -6,11 +6,11 @@
 //! * [`Credentials`] are for one registry alone.
 //! * [`download`] gets a file by its URL.
 //!
-//! All requests pass the [guard](crate::egress). A host that the user names may have a private address, because the
-//! user chose it. Redirects, token servers and upload locations may have a private address only at the same host.
-//! Loopback is reached without TLS, every other host with it. Credentials go to the origin of the registry, and to a
-//! token server at that origin or in the list of [`Realm`]s. A registry that names another token server is refused
-//! (`registry_denied`).
+//! All requests pass the [egress guard](crate::egress). A host that the user names may have a private address,
+//! because the user chose it. Redirects, token servers and upload locations may have a private address only at the
+//! same host. Loopback is reached without TLS, every other host with it. Credentials go to the origin of the
+//! registry, and to a token server at that origin or in the list of [`Realm`]s. A registry that names another token
+//! server is refused (`registry_denied`).
 //!
 //! | subject | limit |
 //! |---|---|
@@ -20,7 +20,7 @@
 //! | redirects | [`MAX_REDIRECTS`] |
 //! | versions of a repository | [`MAX_PAGES`] pages of [`PAGE`] |
 //!
-//! Further failures, beside those of the guard and of HTTP: `registry_denied`, `registry_not_found`,
+//! Further failures, beside those of the egress guard and of HTTP: `registry_denied`, `registry_not_found`,
 //! `registry_refused`, `pack_changed`.
 
 mod access;

@@ -19,10 +19,11 @@
 //! Failures: `denied`, `invalid_input` (not a URL), `http_connect`, `http_timeout`, `http_tls`. After each of them it
 //! is certain that nothing was sent.
 //!
-//! Only global unicast addresses are public. Private are loopback, private, link-local and shared networks, multicast,
-//! reserved and documentation addresses, service addresses of clouds, and IPv6 addresses that map to any of these. The
-//! operator lists exceptions in [`EgressPolicy::allow_private`]. The app decides who the operator is: on the command
-//! line, only the person at the terminal can list exceptions.
+//! Only global unicast addresses are public. All others are private: loopback, private, link-local and shared
+//! networks, multicast, reserved and documentation addresses, and service addresses of clouds. An IPv6 address that
+//! contains an IPv4 address is judged by the IPv4 address. The operator lists exceptions in
+//! [`EgressPolicy::allow_private`]. The app decides who the operator is: on the command line, only the person at the
+//! terminal can list exceptions.
 
 mod address;
 mod connect;
@@ -57,7 +58,7 @@ pub const MAX_URL: usize = 8 * 1024;
 /// Time limit of connecting, including resolution and TLS.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum addresses of one name that are tried.
+/// Maximum number of addresses of one name that a connection tries.
 const TRIED_ADDRESSES: usize = 8;
 
 /// The operator's settings of the guard.
@@ -69,7 +70,7 @@ pub struct EgressPolicy {
     pub extra_roots: Vec<CertificateDer<'static>>,
 }
 
-/// The guard. Clones share everything.
+/// The egress guard. Clones share its settings and its resolver.
 #[derive(Clone)]
 pub struct Egress {
     allow_private: Arc<[AddressRange]>,
@@ -109,7 +110,7 @@ impl Egress {
         Egress { resolver, ..self }
     }
 
-    /// Returns the same guard, which also permits connections to these addresses.
+    /// Returns the same guard, which also permits connections to the private addresses in these ranges.
     pub fn also_private(self, ranges: &[AddressRange]) -> Egress {
         Egress { allow_private: self.allow_private.iter().chain(ranges).copied().collect(), ..self }
     }
@@ -132,14 +133,15 @@ impl Egress {
         Ok(Destination { url: parsed, origin })
     }
 
-    /// Returns true if the way is safe for secrets: TLS, or a private address that the operator has listed.
+    /// Returns true if secrets may be sent to a destination: over TLS, or to a private address in the URL that the
+    /// operator has listed.
     pub(crate) fn keeps_secrets(&self, to: &Destination) -> bool {
         to.origin.scheme == Scheme::Https
             || literal(&to.origin.host).is_some_and(|address| address::not_public(address).is_some())
     }
 
-    /// Connects to a destination for a tenant, if all its addresses are public or listed. Fails after
-    /// [`CONNECT_TIMEOUT`].
+    /// Connects to a destination for a tenant. Fails with `denied` unless all addresses of its host are public or
+    /// listed by the operator, and with `http_timeout` after [`CONNECT_TIMEOUT`].
     pub async fn connect(&self, tenant: &Tenant, to: &Destination) -> Result<Connection, Failure> {
         let origin = &to.origin;
         let connecting = async {
@@ -153,7 +155,7 @@ impl Egress {
         tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(too_slow(origin)))
     }
 
-    /// Returns every address of a host, all of them validated.
+    /// Validates every address of a host, and returns the first [`TRIED_ADDRESSES`] of them.
     async fn addresses(&self, tenant: &Tenant, origin: &Origin) -> Result<Vec<SocketAddr>, Failure> {
         let addresses = match (&origin.host, literal(&origin.host)) {
             (Host::Domain(name), _) => self.resolve(tenant, origin, name).await?,

@@ -1,4 +1,4 @@
-//! The address of an operator's provider and its key; the profiles of models and of images share this.
+//! The members of a profile about the provider's address and key. The profiles of models and of images share them.
 
 use std::{
     collections::BTreeMap,
@@ -63,7 +63,8 @@ pub(crate) struct Endpoint {
 }
 
 impl Parts<'_> {
-    /// Checks the members. Relative files start at `folder`. The key is not read yet.
+    /// Checks the members. A relative file name starts at `folder`. The key is not read yet. The error names the
+    /// member.
     pub(crate) fn read(&self, folder: &Path) -> Result<Endpoint, String> {
         let key = self.key(folder)?;
         let base = self.base_url.ok_or("`baseUrl` is missing")?;
@@ -100,7 +101,7 @@ impl Parts<'_> {
 }
 
 impl Auth {
-    /// Adds the header with the key. The error gives the reason if the key does not fit.
+    /// Adds the header with the key to `headers`. The error says why the key cannot be sent.
     pub(crate) fn show(&self, key: &Key, headers: &mut HeaderMap) -> Result<(), &'static str> {
         let (name, prefix) = match self {
             Auth::Bearer => (AUTHORIZATION, "Bearer "),

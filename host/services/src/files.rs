@@ -12,8 +12,8 @@
 //! name of a path in the folder before it, without following links. So no path, link or rename leads out of the folder,
 //! or around a grant. Files are replaced atomically: the content is on stable storage before the file gets its name.
 //!
-//! The tenant `local` has the folder itself, every other tenant a folder in `.flowcell-tenants`. Names that begin with
-//! `.flowcell` belong to the host; nodes cannot use them.
+//! The tenant `local` has the folder itself, every other tenant a folder in `.flowcell-tenants`. Names that begin
+//! with `.flowcell` belong to the host, and so do `.tenants` and `.versions`; nodes cannot use them.
 //!
 //! Every call is idempotent: reads change nothing, and a repeated write has the same effect.
 //!
@@ -79,7 +79,7 @@ impl FilesCapability {
         FilesCapability { limits, ..self }
     }
 
-    /// Reads the request of a call, and refuses it if it is not granted.
+    /// Reads the request of a call. Fails with `denied` if the node's grants do not cover it.
     fn request(&self, call: &Call, caller: &Caller) -> Result<(Request, FileGrants), Failure> {
         let request = Request::read(call)?;
         let grants = match caller.grants.0.get(INTERFACE) {
@@ -108,7 +108,7 @@ impl FilesCapability {
         Ok((request, grants))
     }
 
-    /// Opens the folder of a tenant.
+    /// Opens the folder of a tenant. Fails with `denied` if the operator has set no folder for files.
     async fn open(&self, tenant: &Tenant) -> Result<Access, Failure> {
         let root = self.root.clone().ok_or_else(no_folder)?;
         let (tenant, limits) = (tenant.clone(), self.limits.clone());

@@ -1,6 +1,7 @@
 //! The capability `http`: one request, one answer.
 //!
-//! Functions: `send` and `start-send`, which differ only in how a node waits. Arguments and reply:
+//! Functions: `send` and `start-send`. `send` returns the reply. `start-send` returns the id of the call at once, and
+//! the reply arrives as an event of the node's queue. Arguments and reply:
 //!
 //! ```json
 //! { "method": "POST", "url": "https://api.example.com/v1?q=1", "headers": [["accept", "application/json"]],
@@ -17,9 +18,9 @@
 //!   MiB (3.5 MiB as JSON),
 //! * otherwise a file.
 //!
-//! The host accepts gzip at most. It decompresses such a body, and removes `content-encoding` and `content-length`. It
-//! refuses a body with any other content or transfer encoding (`http_protocol`). A node that sends its own
-//! `accept-encoding`, and no secrets, gets the body unchanged.
+//! The host requests gzip or no encoding. It decompresses a gzip body, and removes `content-encoding` and
+//! `content-length`. It refuses a body with any other content or transfer encoding (`http_protocol`). A node that
+//! sends its own `accept-encoding`, and no secrets, gets the body unchanged.
 //!
 //! **A status of 400 or more is an answer, not a failure, and so is a redirect:** the host follows none. A node that
 //! follows a redirect makes a second call, which the host checks like the first.
@@ -89,11 +90,11 @@ pub const INTERFACE: &str = BuiltIn::Http.name();
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Bytes of a URL that the summary shows.
+/// Maximum size in bytes of a URL in the summary of a request.
 const SHOWN_URL: usize = 200;
-/// Characters of a query that the preview shows.
+/// Maximum number of characters of a query in the preview of a request.
 const SHOWN_QUERY: usize = 2_000;
-/// Characters of a body that the preview shows.
+/// Maximum number of characters of a body in the preview of a request.
 const SHOWN_BODY: usize = 1_000;
 
 /// The capability `http`. Clones share their connections.
@@ -132,7 +133,8 @@ impl HttpCapability {
         self.client.egress().admit(&request.url, &grants)
     }
 
-    /// Returns the grants of the secrets that a request carries.
+    /// Returns the grants of the secrets that the host adds to a request. Fails if the destination is not safe for
+    /// secrets, or if the request itself sets a header of a secret.
     fn granted(&self, request: &Request, caller: &Caller, to: &Destination) -> Result<Vec<SecretGrant>, Failure> {
         let Some(grant) = caller.grants.0.get(secrets::GRANT) else { return Ok(Vec::new()) };
         let denied = |why: String| Failure::new(codes::DENIED, format!("grants.secrets: {why}"));
@@ -151,8 +153,8 @@ impl HttpCapability {
         }
     }
 
-    /// Sends the request and reads the reply, without a time limit. `progress` shows how much was sent. The reply has
-    /// secrets redacted.
+    /// Sends the request and reads the reply, without a time limit. `progress` shows if bytes were sent. Secrets in
+    /// the reply are redacted.
     async fn exchange(&self, outgoing: &Outgoing, request: Request, progress: &mut Progress) -> Result<Value, Failure> {
         let caller = &outgoing.caller;
         let to = self.destination(&request, caller)?;
@@ -261,7 +263,8 @@ impl Capability for HttpCapability {
     }
 }
 
-/// Returns the summary of a request that is shown everywhere. It omits the query, since queries may carry keys.
+/// Returns the summary of a request for people: its method, its URL and the names of its secrets. It omits the query,
+/// since queries may carry keys.
 fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
     let mut url = format!("{}{}", to.origin(), to.url().path());
     if url.len() > SHOWN_URL {
@@ -276,7 +279,8 @@ fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
     Json::object(about)
 }
 
-/// Returns the preview of a request: its query and its body. It omits headers, since headers may carry keys.
+/// Returns the preview of a request: its query and its body, or null without both. It omits headers, since headers
+/// may carry keys.
 fn preview(request: &Request, to: &Destination) -> Json {
     let query = to.url().query().map(|query| ("query", Json::from(cut(query, SHOWN_QUERY).as_ref())));
     let body = match &request.content {

@@ -1,8 +1,8 @@
 //! Images from an endpoint with OpenAI's image interface. A prompt alone goes to `POST {baseUrl}/images/generations` as
 //! JSON. A prompt with images goes to `POST {baseUrl}/images/edits` as a form.
 //!
-//! The host keeps each image, sent as base64 or behind a URL, as a file. It loads a URL through the guard, without the
-//! key: over `https`, or from the endpoint itself.
+//! The answer contains each image as base64, or a URL to load it from. The host stores each image as a file. It loads
+//! a URL through the egress guard, without the key: over `https`, or from the endpoint itself.
 //!
 //! | subject | limit |
 //! |---|---|
@@ -45,7 +45,7 @@ use crate::{
     secret,
 };
 
-/// The member with the cost of an image, in its `meta` or in the details of a failure.
+/// The member with a cost in USD: of an image, in its `meta`; of failed attempts, in the details of a failure.
 const COST_USD: &str = "costUsd";
 
 /// An endpoint that makes images. Clones share their connections.
@@ -60,7 +60,7 @@ pub struct Images {
 }
 
 impl Images {
-    /// Creates the endpoint. Requests pass the guard of `client`; images are files of `blobs`.
+    /// Creates the endpoint. Requests pass the egress guard of `client`; images are files of `blobs`.
     pub fn new(profile: Profile, client: &Client, blobs: Arc<dyn Blobs>) -> Images {
         let endpoint = profile.endpoint.clone();
         Images {
@@ -73,7 +73,7 @@ impl Images {
         }
     }
 
-    /// Returns the same endpoint, which waits by this clock.
+    /// Returns the same endpoint with another clock.
     pub fn timed_by(self, clock: Arc<dyn Clock>) -> Images {
         Images { clock, ..self }
     }
@@ -99,7 +99,7 @@ impl Images {
         Ok(self.profile.price_of(Request::read(args, &self.profile)?.count() * attempts))
     }
 
-    /// Returns the known cost of a finished call, in USD.
+    /// Returns the cost of a finished call in USD, as its result or its failure reports it; 0 if it reports none.
     pub fn cost(ended: &Result<Value, Failure>) -> f64 {
         let told = |json: &Json| json.get(COST_USD).and_then(Json::as_f64);
         let of_image = |image: &Json| image.get("meta").and_then(told).unwrap_or_default();

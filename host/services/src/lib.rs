@@ -1,6 +1,6 @@
 //! The services of a host that reach the outside world.
 //!
-//! * [`egress`] guards every outgoing connection.
+//! * [`egress`] is the egress guard, which every outgoing connection passes.
 //! * [`client`] speaks HTTP/1.1 over guarded connections.
 //! * [`pattern`] matches the name patterns of grants.
 //! * [`http`], [`files`] and [`model`] are capabilities that nodes call.

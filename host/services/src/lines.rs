@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 pub enum Line {
     /// The complete line.
     Whole(Vec<u8>),
-    /// The beginning of the line, up to the limit. The rest is skipped.
+    /// The beginning of the line, up to the limit. The remaining bytes of the line are skipped.
     Cut(Vec<u8>),
 }
 

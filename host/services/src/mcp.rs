@@ -5,9 +5,10 @@
 //! share the connection, and a broken one is replaced. The host never repeats a call that may have arrived.
 //!
 //! The protocol is that of `rmcp`, the official library: version 2026-07-28, and earlier ones with a handshake. The
-//! host does not use the library's transports. It reads lines and exchanges itself, so that every byte passes a limit
-//! and the guard. The library therefore brings only a dozen small crates, and no HTTP stack. The host uses only the
-//! tools of the protocol. It offers nothing to servers: it refuses sampling, elicitation, roots and tasks.
+//! host does not use the library's transports. It reads lines and HTTP answers itself, so that every byte counts
+//! against a limit and every connection passes the egress guard. The library therefore brings only a dozen small
+//! crates, and no HTTP stack. The host uses only the tools of the protocol. It offers nothing to servers: it refuses
+//! sampling, elicitation, roots and tasks.
 //!
 //! A program runs in its own process group. Its environment has only the variables that the configuration names. It is
 //! killed with the connection, together with all processes that it started. The [watchdog](crate::watchdog) kills them
@@ -34,7 +35,7 @@
 //! | schema | [`MAX_SCHEMA`] |
 //! | time until a server is ready | [`DEFAULT_START_MS`] unless configured |
 //! | time of a call | the caller's, at most [`DEFAULT_TIMEOUT_MS`] unless configured |
-//! | concurrent calls of a server, of all tenants | [`DEFAULT_MAX_CALLS`] unless configured; others wait |
+//! | concurrent calls of a server, of all tenants | [`DEFAULT_MAX_CALLS`] unless configured; further calls wait |
 //!
 //! | code | when | retryable |
 //! |---|---|---|
@@ -91,7 +92,7 @@ pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
 /// Maximum bytes of a call's input as JSON.
 pub const MAX_INPUT: usize = 4 * 1024 * 1024;
 
-/// Parses a message of a server. `wrong` is the error message for text that is not one.
+/// Parses a message of a server. `wrong` is the error for text that is not a message.
 fn read_message(text: &[u8], wrong: &str) -> Result<ServerJsonRpcMessage, Failure> {
     if Json::has_too_many_values(text) {
         return Err(Failure::new(
@@ -111,7 +112,8 @@ pub struct McpTools {
 }
 
 impl McpTools {
-    /// Creates the tools, without connecting. Connections pass the guard of `client`; `blobs` keeps files of answers.
+    /// Creates the tools, without connecting. Connections pass the egress guard of `client`; `blobs` keeps files of
+    /// answers.
     pub fn new(client: &Client, blobs: Arc<dyn Blobs>, servers: &Servers) -> McpTools {
         let links = servers.iter().map(|server| (server.name.clone(), Link::new(server.clone(), client)));
         McpTools { links: Arc::new(links.collect()), files: AsyncBlobs::new(blobs), environment: secret::environment() }
@@ -133,7 +135,7 @@ impl McpTools {
     }
 
     /// Returns the tools of a server, in its order. The list is cached until the server reports a change or the list
-    /// expires. Takes at most the time of a start plus that of a call.
+    /// expires. Fails after at most the server's time limits for a start and for a call together.
     pub async fn list(&self, server: &str) -> Result<Vec<Tool>, Failure> {
         let link = self.link(server)?;
         let connection = link.connected(&self.environment).await.map_err(|failure| told(server, failure))?;
@@ -142,7 +144,8 @@ impl McpTools {
         listed.map(|tools| tools.to_vec()).map_err(|failure| told(server, failure))
     }
 
-    /// Returns true if the server declares that repeated calls of a tool are harmless.
+    /// Returns true if the server's last list of tools declares that repeated calls of a tool are harmless. False if
+    /// it does not, or if the host has no list yet.
     pub fn may_be_repeated(&self, server: &str, tool: &str) -> bool {
         let listed = self.links.get(server).and_then(|link| link.made()?.listed());
         let hint = |tool: &Tool, hint: &str| tool.annotations.get(hint).and_then(Json::as_bool) == Some(true);

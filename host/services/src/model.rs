@@ -1,10 +1,12 @@
-//! The capability `model`: one turn of a language model, the same for every provider.
+//! The capability `model`: one turn of a language model, the same for every provider. A turn is a request to a model
+//! and its complete reply. The host makes attempts at a turn until one succeeds.
 //!
-//! Functions: `generate` and `start-generate`, which differ only in how a node waits. The arguments are the request,
-//! the reply is the turn; the interface `model` that nodes see describes both. Every turn is streamed: `agent:text` and
-//! `agent:thinking` report `{ delta }`, the first piece at once and later ones at most every 50 ms. A turn that breaks
-//! off is retried. `agent:retry` with `{ attempt, reason, delayMs }` then says that the deltas so far do not count;
-//! `attempt` is the number of the next attempt, from 2.
+//! Functions: `generate` and `start-generate`. `generate` returns the reply. `start-generate` returns the id of the
+//! call at once, and the reply arrives as an event of the node's queue. The arguments are the request, the reply is
+//! the turn; the interface `model` that nodes see describes both. Every turn is streamed: `agent:text` and
+//! `agent:thinking` report `{ delta }`, the first piece at once and later ones at most every 50 ms. A turn that
+//! breaks off is retried. `agent:retry` with `{ attempt, reason, delayMs }` then says that the deltas so far do not
+//! count; `attempt` is the number of the next attempt, from 2.
 //!
 //! The operator configures the providers: see [`Providers`]. A flow grants models by patterns of `provider/model`. The
 //! host reads keys when it makes a turn. Keys never appear in failures, events or logs.
@@ -19,10 +21,10 @@
 //! | attempts | 3 ([`Profile::max_retries`] and the first) |
 //! | wait between two attempts | as the provider asks, else 0.5 s doubled up to 8 s, minus a random part of up to a quarter |
 //!
-//! Retried are failed connections, broken streams, timeouts, and the statuses 408, 409, 429 and from 500, unless the
-//! provider's `x-should-retry` says otherwise. An exhausted quota is never retried. For the dialects `chat` and
-//! `responses` a requested wait of more than 60 s is ignored. A wait longer than the remaining time is left to the
-//! caller (`retryAfterMs`).
+//! The host retries failed connections, broken streams, timeouts, and the statuses 408, 409, 429 and from 500, unless
+//! the provider's `x-should-retry` says otherwise. It never retries after an exhausted quota. For the dialects `chat`
+//! and `responses` it ignores a requested wait of more than 60 s. If a wait is longer than the remaining time, the
+//! turn fails, and its `retryAfterMs` is the wait that the provider requested.
 //!
 //! `usage` sums all attempts: `input` includes cached tokens, and `output` includes thoughts. Numbers that the provider
 //! does not report are estimated at four bytes per token, and `estimated` is true. `costUsd` comes from the provider
@@ -98,9 +100,9 @@ use crate::{client::Client, files::AsyncBlobs, preview::cut, secret};
 /// The name of the capability, in calls and in grants.
 pub const INTERFACE: &str = BuiltIn::Model.name();
 
-/// Characters of each text of a request that the preview shows.
+/// Maximum number of characters of each text in the preview of a request.
 const SHOWN_TEXT: usize = 4_000;
-/// Messages of a request that the preview shows.
+/// Maximum number of messages in the preview of a request.
 const SHOWN_MESSAGES: usize = 8;
 
 /// The capability `model`. Clones share their connections.
@@ -115,7 +117,7 @@ pub struct ModelCapability {
 }
 
 impl ModelCapability {
-    /// Creates the capability. Turns pass the guard of `client`; images are files of `blobs`.
+    /// Creates the capability. Turns pass the egress guard of `client`; images are files of `blobs`.
     pub fn new(client: &Client, blobs: Arc<dyn Blobs>, providers: Providers) -> ModelCapability {
         let clients = providers.iter().map(|provider| {
             let egress = client.egress().clone().also_private(&provider.private);
@@ -161,8 +163,8 @@ impl ModelCapability {
         Ok(RequestedTurn { request: Arc::new(request), provider, model })
     }
 
-    /// Returns the turn that a call requests, as [`Capability::admit`] read it. If the call was not admitted, this
-    /// method reads and checks the request and stores the turn in the call.
+    /// Returns the turn that a call requests. [`Capability::admit`] stores it in the call. For a call that was not
+    /// admitted, this method reads and checks the request, and stores the turn.
     pub fn turn(&self, outgoing: &mut Outgoing) -> Result<Arc<RequestedTurn>, Failure> {
         if let Some(turn) = outgoing.prepared.get() {
             return Ok(turn);
@@ -215,14 +217,16 @@ impl RequestedTurn {
         Some(price.most(outgoing.call.args.text().len() as u64, images, output) * attempts)
     }
 
-    /// Returns the part of the turn's bill, in USD, for earlier turns that were lost with their process.
+    /// Returns the estimated cost in USD of earlier requests for this turn, whose process ended before the reply; 0
+    /// if the price is unknown.
     pub fn lost_usd(&self, outgoing: &Outgoing) -> f64 {
         let usage = Usage::unanswered(outgoing.call.args.text().len(), outgoing.lost);
         self.profile().price_of(&self.model).map_or(0.0, |price| price.of(&usage))
     }
 }
 
-/// Shows the parts that a turn adds to its conversation: the system text, and the messages since the model's last one.
+/// Returns the parts that a turn adds to its conversation: the system text, and the messages since the model's last
+/// one.
 fn preview(args: &Value) -> Json {
     let shown = |json: &Json| {
         let text = json.as_str().map_or_else(|| json.to_text().into(), Cow::Borrowed);

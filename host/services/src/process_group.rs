@@ -1,7 +1,7 @@
 //! Groups of processes that end together: an operator's program, and the processes that it starts.
 
-/// The processes of a program that was started as the leader of its own group. Dropping this kills them. The
-/// [watchdog](crate::watchdog) kills them if this process ends before.
+/// The processes of a program that was started as the leader of its own group. Dropping this kills them. If this
+/// process ends before, the [watchdog](crate::watchdog) kills them.
 pub(crate) struct ProcessGroup(
     #[cfg_attr(not(unix), allow(dead_code, reason = "the system has no process groups"))] Option<u32>,
 );

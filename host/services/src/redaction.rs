@@ -11,8 +11,9 @@
 //!
 //! A key is also found if line breaks split it, and if the items of a JSON list are its parts.
 //!
-//! `[key]` replaces the encoded key, or the whole compressed stream. The time of a search is proportional to the number
-//! of bytes. Bytes that would take longer are hidden altogether.
+//! `[key]` replaces the encoded key, or the whole compressed stream. The time of a search is limited in proportion to
+//! the number of bytes. If a search would take longer, `[key]` replaces all bytes that it searches. A search
+//! decompresses at most 64 MiB. If there is more compressed data, the host does not search it, and logs a warning.
 
 mod blocks;
 mod escapes;
@@ -66,7 +67,7 @@ impl Redaction {
         self.hidden(&bytes).unwrap_or(bytes)
     }
 
-    /// Returns bytes without keys. Many bytes are searched on a thread for blocking work.
+    /// Returns bytes without keys. More than [`AT_ONCE`] bytes are searched on a thread for blocking work.
     pub(crate) async fn many_bytes(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let large = bytes.len() > AT_ONCE;
         self.aside(large, move |redaction| redaction.bytes(bytes)).await

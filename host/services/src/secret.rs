@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 /// Maximum bytes of a file with a key.
 const MAX_KEY: usize = 16 * 1024;
 
-/// Shorter keys are not searched for in texts, because they would match everywhere.
+/// Minimum length in bytes of a key that is searched for in texts. A shorter one would match everywhere.
 const MIN_HIDDEN: usize = 4;
 
 /// Looks up an environment variable.

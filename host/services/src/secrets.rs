@@ -67,7 +67,7 @@ impl From<OperatorSecrets> for Secrets {
 }
 
 impl Secrets {
-    /// Returns the same secrets, preceded by those of a store.
+    /// Returns the same secrets and those of a store, which have priority.
     pub fn and_kept(self, store: Arc<dyn SecretStore>) -> Secrets {
         Secrets { store: Some(store), ..self }
     }
@@ -83,7 +83,8 @@ impl Secrets {
         }
     }
 
-    /// Returns the grants for this destination. Refuses grants of secrets that are meant for other origins.
+    /// Returns the grants that apply to this destination. Skips a grant for other origins. Fails if the tenant has no
+    /// such secret, or if `for` covers this destination but the secret is not meant for it.
     pub(crate) fn for_destination(
         &self,
         tenant: &Tenant,
@@ -151,7 +152,7 @@ impl Secrets {
     }
 }
 
-/// Returns the same message for another tenant's secret as for one that does not exist.
+/// Returns the message for a secret that the tenant does not have. It does not reveal if another tenant has it.
 fn missing(tenant: &Tenant, name: &str) -> String {
     format!(
         "the secret `{name}` does not exist; create it with `flowcell secret set {name}{} --for ORIGIN`, where ORIGIN \

@@ -1,7 +1,8 @@
 //! Server-sent events, read piece by piece, with limits on all sizes that a peer controls.
 //!
-//! StreamRedactor may end anywhere: inside a letter, or between the two bytes of a line end. Lines end with `\n`, `\r\n` or
-//! `\r`. Comments and unknown fields are skipped. An event without its final empty line is incomplete, and is dropped.
+//! A piece may end anywhere: inside a letter, or between the two bytes of a line end. Lines end with `\n`, `\r\n` or
+//! `\r`. Comments and unknown fields are skipped. An event without its final empty line is incomplete, and is
+//! dropped.
 
 use std::mem;
 
@@ -70,7 +71,7 @@ impl EventStream {
         }
     }
 
-    /// Takes a piece, and passes every event that it completes to `each`.
+    /// Parses the next piece of the stream, and passes every event that it completes to `each`.
     pub(crate) fn feed(&mut self, mut piece: &[u8], mut each: impl FnMut(Event)) -> Result<(), Unreadable> {
         self.received += piece.len();
         if self.received > self.caps.stream {

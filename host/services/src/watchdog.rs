@@ -1,9 +1,9 @@
 //! Ends programs after their host ended for any reason.
 //!
 //! A killed process cannot end the programs that it has started. So a host starts a second process of its own, the
-//! watchdog, and sends it the running programs over a pipe. When the host ends, the kernel closes the pipe. The
-//! watchdog then kills these programs, the processes that they started, and the rest of their process groups. A process
-//! that left its group and whose parent has ended cannot be found, and survives.
+//! watchdog, and sends it the ids of the running programs over a pipe. When the host ends, the kernel closes the
+//! pipe. The watchdog then kills these programs, the processes that they started, and all other processes in their
+//! process groups. A process that left its group and whose parent has ended cannot be found, and survives.
 //!
 //! The pipe carries lines: `+ID` when a program begins, `-ID` when it was ended. Without [`arm`] no watchdog runs.
 
@@ -80,7 +80,7 @@ fn tell(line: &str, start: bool) {
 }
 
 impl Watchdog {
-    /// Writes a line, and first starts the process if needed.
+    /// Writes a line to the watchdog. If none runs and `start` is true, starts one first.
     fn tell(&mut self, line: &str, start: bool) -> std::io::Result<()> {
         if self.process.is_none() && start {
             let mut command = Command::new(&self.program);

@@ -49,11 +49,11 @@ pub const ATTEMPTS: u32 = 8;
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first wait between two attempts; each later wait is twice the one before.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The longest wait without a request of the server.
+/// The longest wait if the server requests none.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The longest wait that a server may request.
+/// The longest wait that a server may request; a longer one is reduced to this.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
-/// The largest random part by which a wait is shortened.
+/// Maximum fraction by which a wait is shortened at random.
 const JITTER: f64 = 0.25;
 /// Maximum bytes of an answer that are read, to make its connection reusable.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -79,7 +79,7 @@ struct AttemptError {
 }
 
 impl Webhook {
-    /// Creates a webhook at this URL, of any port. The guard refuses private addresses that are not listed.
+    /// Creates a webhook at this URL, of any port. The egress guard refuses private addresses that are not listed.
     pub fn new(client: Client, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
         let wrong = |why: String| Failure::new(codes::INVALID_INPUT, why);
         let parsed = url::Url::parse(url).map_err(|error| wrong(format!("this is not a URL: {error}")))?;
@@ -101,7 +101,8 @@ impl Webhook {
         self.to.origin().to_string()
     }
 
-    /// Posts a body until the server accepts it. The error gives the reason of the last attempt.
+    /// Posts a body until the server accepts it, in at most [`ATTEMPTS`] attempts. The error gives the reason of the
+    /// last attempt.
     pub async fn post(&self, id: &str, body: Bytes) -> Result<(), Failure> {
         let mut failed = 0;
         loop {
@@ -175,7 +176,8 @@ impl Webhook {
         Some(AttemptError { why, again: passes.then(|| self.asked_wait(&answer.headers)) })
     }
 
-    /// Returns the wait that the server requests by `retry-after`, in seconds or as a date.
+    /// Returns the wait that the server requests by `retry-after`, in seconds or as a date; at most
+    /// [`LONGEST_ASKED`].
     fn asked_wait(&self, headers: &HeaderMap) -> Option<Duration> {
         let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         let date = || httpdate::parse_http_date(text).ok()?.duration_since(self.clock.now()).ok();

@@ -58,8 +58,8 @@ pub(crate) fn message(value: &Value) -> Result<Message> {
     Ok(Message { role, content })
 }
 
-/// Reads a message to the agent run. Its role is always the user. A value that is not a message is passed on as its
-/// text or its JSON.
+/// Reads a message from the inbox. It becomes a message of the user, whatever role it names. A value that is not a
+/// message is passed on as its text or its JSON.
 pub(crate) fn letter(value: &Value) -> Content {
     let inner = value.get("message").filter(|inner| inner.is_object()).unwrap_or(value);
     match value {

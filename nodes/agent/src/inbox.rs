@@ -27,7 +27,7 @@ pub(crate) enum Heard {
 }
 
 impl Inbox {
-    /// An empty inbox of the agent run with this id.
+    /// Creates an empty inbox of the agent run with this id.
     pub(crate) fn new(run: &str) -> Inbox {
         Inbox { run: run.to_owned(), waiting: VecDeque::new(), closing: false }
     }
@@ -42,7 +42,7 @@ impl Inbox {
         self.waiting.is_empty()
     }
 
-    /// Removes the oldest message.
+    /// Removes and returns the oldest message; `None` if no message waits.
     pub(crate) fn take(&mut self) -> Option<Content> {
         self.waiting.pop_front().map(|(_, content)| content)
     }
@@ -68,7 +68,8 @@ impl Inbox {
         Ok(ends.into_iter().flatten().collect())
     }
 
-    /// Waits up to `timeout_ms` milliseconds for a message; without a timeout, as long as one can arrive.
+    /// Waits for a message, up to `timeout_ms` milliseconds. Without a timeout, waits as long as a message can
+    /// arrive.
     pub(crate) fn listen(&mut self, timeout_ms: Option<u32>) -> Result<Heard> {
         loop {
             let Some(event) = queue::next_event(timeout_ms)? else { return Ok(Heard::Nothing) };
@@ -82,7 +83,7 @@ impl Inbox {
         }
     }
 
-    /// Reports the waiting messages as discarded.
+    /// Removes the waiting messages. Reports each as discarded, with the reason.
     pub(crate) fn discard(&mut self, reason: &str) -> Result<()> {
         for (id, _) in self.waiting.drain(..) {
             agent::tell(&self.run, "inbox.discarded", &json!({ "messageId": id, "reason": reason }))?;

@@ -34,7 +34,7 @@ impl Limits {
         self.calls += 1;
     }
 
-    /// Returns the reason why the agent may not call the model again, or none if it may.
+    /// Returns the reason why the agent may not call the model again, or `None` if it may.
     pub(crate) fn used_up(&self) -> Option<&'static str> {
         let cost = self.usage.cost_usd.unwrap_or_default();
         let spent = self.budget.usd.is_some_and(|usd| cost >= usd)

@@ -3,9 +3,9 @@
 use flowcell_sdk::model::Usage;
 use serde_json::{Map, Value, json};
 
-/// Bytes of an outcome that the final event shows whole. An event holds 64 KiB.
+/// Maximum size in bytes of an outcome that the final event contains completely. An event may have at most 64 KiB.
 const MAX_SHOWN_BYTES: usize = 60 << 10;
-/// Bytes of the result text that the event shows of a larger outcome.
+/// Maximum size in bytes of the result text in the final event of a larger outcome.
 const CUT_BYTES: usize = 16 << 10;
 
 /// The outcome of an agent run that did not fail.
@@ -14,16 +14,17 @@ pub(crate) struct Outcome {
     pub(crate) result: String,
     /// The last answer as JSON, if the agent has an output schema and the answer fits it.
     pub(crate) structured: Option<Value>,
-    /// Tokens and cost.
+    /// Tokens and cost of all model calls.
     pub(crate) usage: Usage,
     /// User messages that were applied.
     pub(crate) turns: u32,
-    /// The stop reason.
+    /// The reason why the agent run ended, such as `end`, `closed` or `max_turns`.
     pub(crate) stop: &'static str,
 }
 
 impl Outcome {
-    /// The node's output. Members of the structured answer replace members of the arguments.
+    /// Returns the output of the node. With `args`, the output has them too; members of the structured answer replace
+    /// their members of the same name.
     pub(crate) fn output(&self, args: Option<Map<String, Value>>) -> Value {
         let mut output = self.whole();
         if let Some(mut args) = args {
@@ -34,7 +35,7 @@ impl Outcome {
         output
     }
 
-    /// The outcome for the final event. If it is too large, only the beginning of the result is shown.
+    /// Returns the outcome for the final event. If it is too large, the event has only the beginning of the result.
     pub(crate) fn shown(&self) -> Value {
         let whole = self.whole();
         if whole.to_string().len() <= MAX_SHOWN_BYTES {

@@ -7,7 +7,7 @@ pub(crate) struct Preset {
     pub(crate) system: Option<&'static str>,
     /// JSON Schema of the answer, as text.
     pub(crate) schema: Option<&'static str>,
-    /// Patterns of the tools that are offered, of those that the flow grants.
+    /// Patterns of the tools that the model is offered, among those that the flow grants.
     pub(crate) tools: &'static [&'static str],
 }
 

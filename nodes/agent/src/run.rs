@@ -134,7 +134,8 @@ impl AgentRun {
         }
     }
 
-    /// Decides whether the run goes on after a turn. Returns none for another turn, else the stop reason.
+    /// Decides whether the run goes on after a turn. Returns `None` for another turn, else the reason why the run
+    /// ends.
     fn go_on(&mut self, end: &End) -> Result<Option<&'static str>> {
         let reason = match end {
             End::Run(reason) => return Ok(Some(reason)),
@@ -174,7 +175,7 @@ impl AgentRun {
         }
     }
 
-    /// Asks the model. If it fails with a retryable failure, asks the fallback model once.
+    /// Asks the model. After a retryable failure, uses the fallback model from then on, if there is one.
     fn ask(&mut self) -> Result<Reply> {
         loop {
             self.limits.count_call();
@@ -239,7 +240,7 @@ impl AgentRun {
         }
     }
 
-    /// Applies up to `most` waiting messages. Each is a turn.
+    /// Adds up to `most` waiting messages to the conversation. Each counts as a turn; stops at the maximum of turns.
     fn apply(&mut self, most: usize) {
         for _ in 0..most {
             if self.limits.no_more_turns() {

@@ -4,7 +4,8 @@ use flowcell_sdk::{Result, model::Message, state};
 
 use crate::settings::{Session, Settings};
 
-/// Loads the conversation of this session, or, if it is a fork, the conversation of the step before.
+/// Loads the conversation of this session. If the session is a fork and the step before belongs to the same agent,
+/// loads the conversation of that step. Without a session, returns no messages.
 pub(crate) fn load(settings: &Settings) -> Result<Vec<Message>> {
     let Some((session, prefix)) = named(settings) else { return Ok(Vec::new()) };
     let before = settings.from.as_ref().filter(|step| session.fork && session.same_agent.contains(step));
@@ -12,7 +13,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Vec<Message>> {
     Ok(said.map(|entry| entry.value).unwrap_or_default())
 }
 
-/// Keeps the conversation for the next run.
+/// Stores the conversation for the next run. Does nothing without a session.
 pub(crate) fn keep(settings: &Settings, messages: &[Message]) -> Result<()> {
     let Some((session, prefix)) = named(settings) else { return Ok(()) };
     state::set(&key(session, prefix, &session.step), &messages).map(drop)

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{conversation, preset::Preset};
 
-/// Messages that an inbox holds by default.
+/// Default maximum number of messages that wait in an inbox.
 const CAPACITY: u32 = 64;
 
 #[derive(Deserialize)]
@@ -48,13 +48,13 @@ struct Config {
     session: Option<Session>,
 }
 
-/// The most that an agent may spend.
+/// The maximum that an agent may spend. `None` means no limit.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Budget {
-    /// US dollars.
+    /// Cost in US dollars.
     pub(crate) usd: Option<f64>,
-    /// Input and output tokens together.
+    /// Number of input and output tokens together.
     pub(crate) tokens: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Budget {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Structure {
-    /// JSON Schema.
+    /// JSON Schema of the answer.
     pub(crate) schema: Value,
     /// Maximum number of requests to repair the answer.
     #[serde(default = "repairs")]
@@ -74,7 +74,7 @@ pub(crate) struct Structure {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Listening {
     capacity: Option<u32>,
-    /// Milliseconds to wait for a message. Without a value the agent waits as long as one can come.
+    /// Milliseconds to wait for a message. `None`: the agent waits as long as a message can arrive.
     pub(crate) idle_close_ms: Option<u32>,
     #[serde(default)]
     mode: Mode,
@@ -99,7 +99,7 @@ pub(crate) struct Session {
     pub(crate) flow: String,
     /// The step that the history belongs to.
     pub(crate) step: String,
-    /// Starts each time with a copy of the history of the step before.
+    /// True if each run starts with a copy of the history of the step before. False if it continues its own history.
     #[serde(default)]
     pub(crate) fork: bool,
     /// The steps whose history may be copied.
@@ -114,9 +114,9 @@ pub(crate) struct Settings {
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) system: Option<String>,
-    /// Patterns of tools.
+    /// Patterns of the tools that the model is offered.
     pub(crate) tools: Vec<String>,
-    /// True if the patterns come from the preset. Then a flow may grant no tools.
+    /// True if the patterns come from the preset. It is then no error if the flow grants no tools.
     pub(crate) tools_of_preset: bool,
     pub(crate) max_turns: u32,
     pub(crate) max_model_calls: u32,
@@ -209,7 +209,7 @@ pub(crate) fn read(task: &Task, preset: &Preset) -> Result<(Settings, Vec<Messag
     Ok((settings, messages))
 }
 
-/// The first user messages: the result of the step before, and the input itself.
+/// Returns the first user messages: the result of the step before, and the input itself.
 fn beginning(input: &Input) -> Result<Vec<Message>> {
     let own = match (&input.input, &input.prompt, &input.messages) {
         (Some(Value::String(text)), None, None) | (None, Some(text), None) => vec![Message::user(text.as_str())],
@@ -231,7 +231,7 @@ impl Settings {
         self.inbox.as_ref().map_or(Mode::Steer, |inbox| inbox.mode)
     }
 
-    /// The description of the agent that people see when it begins.
+    /// Returns the description of the agent that people see when it begins.
     pub(crate) fn about(&self, tools: &[&str]) -> Value {
         let capacity = self.inbox.as_ref().and_then(|inbox| inbox.capacity).unwrap_or(CAPACITY);
         let mut about = json!({ "tools": tools, "inbox": { "capacity": capacity } });

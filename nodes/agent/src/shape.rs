@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::settings::Structure;
 
-/// Errors that the model gets, at most.
+/// Maximum number of errors that the model is told.
 const MAX_ERRORS: usize = 10;
 const MAX_ERROR_CHARS: usize = 300;
 
@@ -28,14 +28,15 @@ impl Shape {
         Ok(Shape { schema: structure.schema.clone(), max_repairs: structure.max_repairs, validator })
     }
 
-    /// Reads an answer, or returns its errors.
+    /// Parses an answer and checks it against the schema. Returns its errors, at most [`MAX_ERRORS`], if it does not
+    /// fit.
     pub(crate) fn read(&self, text: &str) -> Result<Value, Vec<String>> {
         let value = parse(text).map_err(|error| vec![format!("this is not JSON: {error}")])?;
         let errors: Vec<_> = self.validator.iter_errors(&value).take(MAX_ERRORS).map(|error| told(&error)).collect();
         if errors.is_empty() { Ok(value) } else { Err(errors) }
     }
 
-    /// The failure after the last repair.
+    /// Returns the failure of an answer that does not fit after the last repair.
     pub(crate) fn given_up(&self, errors: &[String]) -> Failure {
         let message =
             format!("the answer does not match its schema after {} repairs: {}", self.max_repairs, errors.join("; "));
@@ -43,7 +44,7 @@ impl Shape {
     }
 }
 
-/// The message that asks the model to repair its answer.
+/// Returns the message that asks the model to repair its answer.
 pub(crate) fn complaint(errors: &[String]) -> String {
     format!(
         "Your answer does not match the JSON Schema:\n- {}\nAnswer again with the complete corrected JSON and nothing \
@@ -72,7 +73,7 @@ fn fenced(text: &str) -> Option<&str> {
     rest.rsplit_once("```").map(|(inner, _)| inner.trim())
 }
 
-/// One error with its place, cut to [`MAX_ERROR_CHARS`] characters.
+/// Returns an error with its place, cut to [`MAX_ERROR_CHARS`] characters.
 fn told(error: &jsonschema::ValidationError<'_>) -> String {
     let message = match error.instance_path().as_str() {
         "" => error.to_string(),

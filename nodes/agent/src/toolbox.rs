@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{inbox::Inbox, settings::Settings};
 
-/// Bytes of a tool result that the model sees.
+/// Maximum size in bytes of a tool result that the model gets. A longer one is cut.
 const MAX_RESULT_BYTES: usize = 128 << 10;
 
 /// The offered tools, and the number of calls left.
@@ -36,12 +36,12 @@ impl Toolbox {
         }
     }
 
-    /// The names of the tools, as the model uses them.
+    /// Returns the names of the tools, as the model uses them.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.tools.iter().map(|tool| tool.name.as_str()).collect()
     }
 
-    /// The tools as the model sees them.
+    /// Returns the tools as the model sees them.
     pub(crate) fn offers(&self) -> Vec<Offer> {
         let offer = |tool: &Tool| Offer {
             name: tool.name.clone(),
@@ -95,7 +95,7 @@ impl Toolbox {
     }
 }
 
-/// A result as text.
+/// Returns a result as text, cut to [`MAX_RESULT_BYTES`].
 fn shown(output: &Value) -> String {
     match output {
         Value::String(text) => cut(text.clone()),

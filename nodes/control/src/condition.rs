@@ -3,7 +3,8 @@
 use flowcell_expr::{Captured, Condition, ExprError, Json};
 use flowcell_sdk::prelude::*;
 
-/// Evaluates a captured condition. The members of `locals` are roots, too.
+/// Evaluates a captured condition: the host has added the values that it reads to the field. The condition can also
+/// read the members of `locals` by name.
 pub(crate) fn holds(field: &Json, locals: Json) -> Result<bool> {
     let captured = Captured::parse(field);
     let condition = Condition::compile(captured.raw()).map_err(|errors| refuse(errors.first()))?;

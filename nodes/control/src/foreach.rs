@@ -10,7 +10,7 @@ enum OnItemError {
     Collect,
 }
 
-/// Runs the body for each item. Without a body it returns the items with their places.
+/// Runs the body for each item. Without a body, returns each item with its index and the number of items.
 pub(crate) fn run(task: &Task) -> Result<Step> {
     match task.woken_by()? {
         Some(woken) => match woken.error {

@@ -3,7 +3,7 @@
 use flowcell_expr::Json;
 use flowcell_sdk::prelude::*;
 
-/// Maximum number of passes, by default.
+/// Default maximum number of passes.
 const MAX_ITERATIONS: u64 = 100;
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
     let done = before.done + u64::from(woken.is_some());
     let last = woken.map_or(Value::Null, |woken| woken.value);
 
-    // The loop's own id refers to the passes so far, as it does inside the body.
+    // The loop's own id refers to its finished passes, as it does inside the body.
     let own = Json::object([("iteration", Json::from(done)), ("last", Json::from(last))]);
     let locals = Json::object([(info.node_id.as_str(), own)]);
     if !crate::condition::holds(&input.condition, locals)? {

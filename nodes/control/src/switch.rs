@@ -19,7 +19,7 @@ struct Case {
     route: String,
 }
 
-/// Takes the route of the first case that holds.
+/// Returns the route of the first case that holds, or [`DEFAULT`], and the value.
 pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
     let mut route = DEFAULT;
     for (index, case) in input.cases.iter().enumerate() {

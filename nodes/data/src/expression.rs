@@ -19,12 +19,12 @@ pub(crate) fn expression(raw: &flowcell_expr::Json) -> Result<Binding> {
     Binding::expression(text).map_err(|errors| refuse(&errors))
 }
 
-/// The failure of an expression or a template.
+/// Returns the failure for an error of an expression or a template: `missing_value` or `expression_error`.
 pub(crate) fn failed(error: ExprError) -> Failure {
     Failure::new(code(&error, "expression_error"), error)
 }
 
-/// The failure of a condition.
+/// Returns the failure for an error of a condition: `missing_value` or `condition_error`.
 pub(crate) fn undecided(error: ExprError) -> Failure {
     Failure::new(code(&error, "condition_error"), error)
 }

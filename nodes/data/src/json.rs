@@ -8,7 +8,7 @@ pub(crate) struct Text {
     text: String,
 }
 
-/// Parses JSON.
+/// Parses a text as JSON. Fails with `invalid_json`, and the line and column of the error.
 pub(crate) fn parse(input: Text) -> Result<Value> {
     match Json::parse(&input.text) {
         Ok(value) => Ok(json!({ "value": value })),

@@ -3,9 +3,9 @@
 use flowcell_sdk::{file, prelude::*};
 use serde_json::Map;
 
-/// Items by which one write may extend a list.
+/// Maximum number of items by which one write may extend a list.
 const MAX_GROWTH: usize = 10_000;
-/// Steps that a path may have.
+/// Maximum number of steps of a path. A step is a key or an index.
 const MAX_STEPS: usize = 100;
 
 #[derive(Deserialize)]
@@ -30,7 +30,7 @@ pub(crate) struct Set {
     value: Value,
 }
 
-/// Writes one part. Creates objects and lists on the way.
+/// Writes the value at a path of the object. Creates missing objects and lists on the way.
 pub(crate) fn set(input: Set) -> Result<Value> {
     refuse_file(&input.object)?;
     let steps = parse(&input.path)?;

@@ -67,7 +67,7 @@ fn add(acc: &Json, item: &Json) -> Option<Json> {
     })
 }
 
-/// Adds whole numbers exactly and others as floats. Returns none if a digit would be lost or the sum is not finite.
+/// Adds whole numbers exactly and others as floats. Returns `None` if a digit would be lost or the sum is not finite.
 fn add_numbers(a: &Number, b: &Number) -> Option<Number> {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => whole_number(&a.checked_add(b)?.to_string()),

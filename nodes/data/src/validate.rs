@@ -5,9 +5,10 @@ use flowcell_sdk::{
     prelude::*,
 };
 
-/// Errors that are reported at most.
+/// Maximum number of errors that are reported.
 const MAX_ERRORS: usize = 100;
-/// Characters of one error. An error quotes the invalid value, which may be the whole of a large input.
+/// Maximum number of characters of one error. An error quotes the invalid value, which may be the whole of a large
+/// input.
 const MAX_ERROR_CHARS: usize = 500;
 
 #[derive(Deserialize)]
@@ -32,7 +33,7 @@ pub(crate) fn run(input: Input) -> Result<Value> {
     Ok(if errors.is_empty() { json!({ "valid": true }) } else { json!({ "valid": false, "errors": errors }) })
 }
 
-/// One error with its place, cut to [`MAX_ERROR_CHARS`] characters.
+/// Returns an error with its place, cut to [`MAX_ERROR_CHARS`] characters.
 fn told(error: &jsonschema::ValidationError<'_>) -> String {
     let message = match error.instance_path().as_str() {
         "" => error.to_string(),

@@ -15,7 +15,7 @@ const LIMIT: u64 = 10_000;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
-    /// Kept as JSON text, because a body may be as large as an output.
+    /// The value as JSON text. It is not parsed here, because a body may be as large as an output.
     #[serde(default, deserialize_with = "given")]
     file: Option<Box<RawValue>>,
     #[serde(default, rename = "as")]

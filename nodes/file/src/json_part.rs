@@ -11,11 +11,11 @@ use flowcell_sdk::prelude::*;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Maximum bytes of the part in the output, without whitespace around its values.
+/// Maximum size in bytes of the part in the output, without whitespace between its values.
 const OUTPUT_BYTES: usize = (4 << 20) - 64;
 /// Maximum number of values in the part, so that the output has room for its other members.
 const OUTPUT_VALUES: usize = JSON_VALUES - 1_000;
-/// Maximum bytes of the part, or of an item of a window, in the source text.
+/// Maximum size in bytes of the part, or of one item of a window, as it is written in the file.
 const WRITTEN_BYTES: u64 = 16 << 20;
 
 /// The range of list items to read.
@@ -36,12 +36,12 @@ pub(crate) struct Found {
     pub(crate) more: bool,
 }
 
-/// The memory that is left.
+/// The memory limit for the part, and the reasons why reading stopped.
 #[derive(Default)]
 struct Room {
-    /// Bytes left for the part that is being read. None if no part is being read.
+    /// Bytes left for the value that is being read into memory. `None` while values are skipped.
     left: Cell<Option<u64>>,
-    /// True if something did not fit.
+    /// True if the part exceeded a limit.
     is_exceeded: Cell<bool>,
     /// True if a window was requested of a value that is not a list.
     is_no_list: Cell<bool>,
@@ -54,7 +54,7 @@ impl Room {
     }
 }
 
-/// A reader that fails when the room is used up.
+/// A reader that fails when a value that is read into memory exceeds [`WRITTEN_BYTES`].
 struct Bounded<'a, R> {
     reader: R,
     room: &'a Room,
@@ -118,7 +118,7 @@ fn too_large(pointer: &str, window: Option<Window>) -> Failure {
     Failure::new("output_too_large", message)
 }
 
-/// Descends to the part and puts it into `found`.
+/// Follows `steps` to the part, and puts it into `found`.
 struct Part<'a> {
     steps: &'a [String],
     window: Option<Window>,
@@ -207,7 +207,7 @@ impl<'de> Visitor<'de> for Part<'_> {
 }
 
 impl Part<'_> {
-    /// Reads a value that is kept, within the memory limit.
+    /// Calls `read`, which reads a value into memory, with a limit of [`WRITTEN_BYTES`].
     fn held<T>(&self, read: impl FnOnce() -> T) -> T {
         self.room.left.set(Some(WRITTEN_BYTES));
         let value = read();
@@ -215,7 +215,8 @@ impl Part<'_> {
         value
     }
 
-    /// Compacts a JSON text that becomes part of the output.
+    /// Removes the whitespace from a JSON text that becomes a part of the output. Fails if the result has more than
+    /// `most` bytes.
     fn kept<E: serde::de::Error>(&self, text: &RawValue, most: usize) -> Result<String, E> {
         let text = Json::compact(text.get(), most).map_err(E::custom)?;
         text.ok_or_else(|| E::custom(self.room.exceed()))

@@ -53,7 +53,7 @@ struct Write {
     content: Option<Value>,
 }
 
-/// Replaces a file.
+/// Replaces a file with a text, with the content of a file value, or with another value as JSON.
 fn write(_task: &Task, input: Write) -> Result<Step> {
     let path = &input.path;
     let size = match input.content {

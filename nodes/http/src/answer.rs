@@ -11,13 +11,13 @@ use serde_json::Map;
 
 /// Statuses after which another attempt may succeed.
 const PASSING: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
-/// Maximum bytes of a body that a failure shows.
+/// Maximum size in bytes of a body that a failure shows completely.
 const SHOWN: usize = 4 << 10;
 
 /// Maximum number of JSON values in a body, so that the output has room for its other members.
 const BODY_VALUES: usize = JSON_VALUES - 1_000;
 
-/// A response that was read.
+/// A response with its headers by name, and with its body as an output.
 pub(crate) struct Answer {
     /// The status.
     pub(crate) status: u16,
@@ -45,13 +45,14 @@ impl Answer {
         Ok(Answer { status: response.status, headers, body })
     }
 
-    /// The output of the node.
+    /// Returns the output of the node.
     pub(crate) fn output(self) -> Result<Output> {
         let output = Output::object().with("status", Source::value(self.status)?);
         Ok(output.with("headers", Source::value(self.headers)?).with("body", self.body))
     }
 
-    /// The failure for a status that was not expected.
+    /// Returns the failure `http_status` for a status that the node does not expect. It is retryable if the status is
+    /// in [`PASSING`].
     pub(crate) fn failure(self, now: SystemTime) -> Failure {
         let after = self.headers.get("retry-after").and_then(Value::as_str).and_then(|after| wait(after, now));
         let failure = Failure::new("http_status", format!("the answer has the status {}", self.status));
@@ -81,8 +82,8 @@ fn by_name(headers: &[(String, String)]) -> Map<String, Value> {
     named
 }
 
-/// A JSON body. It stays text, because a tree of values would take many times its memory. A body with more values than
-/// an output may have becomes a file value.
+/// Returns a JSON body as an output. It stays text, because a tree of values would take many times its memory. A body
+/// with more values than an output may have becomes a file value.
 fn json_value(bytes: Vec<u8>, mime: &str) -> Result<Source> {
     if Json::has_more_values(&bytes, BODY_VALUES) {
         return Ok(Source::Value(http::keep(bytes, mime)?));
@@ -99,7 +100,7 @@ fn json_text(bytes: &[u8]) -> Result<Source> {
     Ok(Source::Text(compact.unwrap_or_default()))
 }
 
-/// A body as a failure shows it: whole, or the beginning of its text.
+/// Returns a body as a failure shows it: whole, or the first [`SHOWN`] bytes of its text.
 fn shown(body: Source) -> Value {
     let text = match &body {
         Source::Value(Value::String(text)) | Source::Text(text) => text.clone(),
@@ -116,7 +117,7 @@ fn shown(body: Source) -> Value {
     Value::String(format!("{}…", &text[..end]))
 }
 
-/// Parses `retry-after`, in seconds or as a date. Returns milliseconds from `now`.
+/// Parses `retry-after`, in seconds or as a date. Returns milliseconds from `now`, or `None` if it is neither.
 pub(crate) fn wait(after: &str, now: SystemTime) -> Option<u32> {
     let ms = match after.trim().parse::<u64>() {
         Ok(seconds) => u128::from(seconds) * 1000,

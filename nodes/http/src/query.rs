@@ -31,7 +31,7 @@ pub(crate) fn add(url: &str, members: &Map<String, Value>) -> Result<String> {
     Ok(format!("{url}{joint}{query}{fragment}"))
 }
 
-/// A value as text for a query. Null is left out.
+/// Returns a value as text for a query, or `None` for null, which is left out. Refuses lists and objects.
 fn text(name: &str, value: &Value) -> Result<Option<String>> {
     match value {
         Value::Null => Ok(None),

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::value;
 
-/// Calls that are in progress at a time; the host takes no more. Further calls wait.
+/// Maximum number of calls in progress; the host permits no more. Further calls wait.
 const AT_A_TIME: usize = 64;
 
 /// The calls of a script.
@@ -28,7 +28,7 @@ pub(crate) struct Calls(RefCell<State>);
 
 #[derive(Default)]
 struct State {
-    /// Calls so far.
+    /// Number of calls so far. It is the id of the latest call.
     made: u64,
     waiting: VecDeque<(Call, Promised)>,
     under_way: HashMap<CallId, Promised>,
@@ -38,12 +38,12 @@ struct State {
 struct Promised {
     service: String,
     settle: ResolvingFunctions,
-    /// Created at the call, so that it has the line of the call.
+    /// The `Error` that rejects the promise. It is created at the call, so that it has the line of the call.
     error: JsObject,
 }
 
 impl Calls {
-    /// Calls a service, now or when a place is free, and returns the promise of its answer.
+    /// Calls a service as soon as fewer than [`AT_A_TIME`] calls are in progress. Returns the promise of its result.
     pub(crate) fn call(&self, service: String, args: Vec<Value>, context: &mut Context) -> JsResult<JsValue> {
         let (promise, settle) = JsPromise::new_pending(context);
         let error = context.intrinsics().constructors().error().constructor();
@@ -59,7 +59,7 @@ impl Calls {
         Ok(promise.into())
     }
 
-    /// Waits until an answer arrives, and settles its promise. Returns false if nothing can arrive.
+    /// Waits until a call in progress ends, and settles its promise. Returns false if no event can arrive any more.
     pub(crate) fn wait(&self, context: &mut Context) -> Result<bool> {
         while let Some(event) = queue::next_event(None)? {
             let Event::Ended(call, outcome) = event else { continue };
@@ -75,7 +75,7 @@ impl Calls {
         Ok(false)
     }
 
-    /// Starts waiting calls while places are free.
+    /// Starts waiting calls while fewer than [`AT_A_TIME`] are in progress.
     fn start(&self, context: &mut Context) -> JsResult<()> {
         loop {
             let (call, promised) = {

@@ -24,7 +24,7 @@ enum Direction {
     Out,
 }
 
-/// The functions that declare ports.
+/// The functions that declare inputs and outputs (ports).
 const DECLARE: [(&str, Direction, Kind); 8] = [
     ("inImg", Direction::In, Kind::Img),
     ("inText", Direction::In, Kind::Text),
@@ -36,7 +36,7 @@ const DECLARE: [(&str, Direction, Kind); 8] = [
     ("outJson", Direction::Out, Kind::Json),
 ];
 
-/// The object `flow`.
+/// Creates the object `flow`.
 pub(crate) fn object(context: &mut Context) -> JsObject {
     let mut object = ObjectInitializer::new(context);
     object.function(NativeFunction::from_fn_ptr(title), JsString::from("title"), 1);

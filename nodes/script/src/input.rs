@@ -4,12 +4,12 @@ use flowcell_sdk::{Failure, Result, Task};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The file name in the places of a script that is written into its node.
+/// The file name that error messages show for a script that is written into its node.
 const INLINE: &str = "source";
 
 /// A script with its inputs.
 pub(crate) struct Input {
-    /// The file name that places show: the path of the file.
+    /// The file name that error messages show: the path of the file, or [`INLINE`].
     pub(crate) name: String,
     /// The script.
     pub(crate) text: String,

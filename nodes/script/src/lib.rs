@@ -45,7 +45,7 @@ fn inspect(task: &Task) -> Result<Step> {
     Step::value(script.outline()?)
 }
 
-/// Runs a script.
+/// Runs a script. Returns the result of its `run`, and its outputs.
 fn run(task: &Task) -> Result<Step> {
     let mut script = Script::load(Input::read(task)?)?;
     script.check_inputs()?;

@@ -25,7 +25,7 @@ pub(crate) struct Port {
     pub(crate) optional: bool,
 }
 
-/// The kind of value that a port takes.
+/// The kind of value that an input accepts, or that an output gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {

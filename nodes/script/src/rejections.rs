@@ -14,7 +14,7 @@ use boa_engine::{
 pub(crate) struct Rejections(RefCell<Vec<JsObject<Promise>>>);
 
 impl Rejections {
-    /// The error of the first rejection.
+    /// Returns the error of the first rejected promise without a handler; `None` if there is none.
     pub(crate) fn first(&self) -> Option<JsError> {
         let first = JsPromise::from(self.0.borrow().first()?.clone());
         match first.state() {

@@ -51,7 +51,8 @@ impl Script {
         Ok(script)
     }
 
-    /// Runs the script's top-level statements. Changes that they make to promises do not affect this.
+    /// Runs the script's top-level statements. If they change `Promise` or its methods, this still notices when they
+    /// have ended.
     fn evaluate(&mut self) -> Result<()> {
         let module = self.module.clone();
         let loaded = module.load(&mut self.context);
@@ -107,7 +108,8 @@ impl Script {
         self.settled(&promise)
     }
 
-    /// Waits for a promise.
+    /// Waits until a promise has settled. Returns its value, or fails with its error. Fails with `never_settled` if
+    /// no call is in progress that could settle it.
     fn settled(&mut self, promise: &JsPromise) -> Result<JsValue> {
         loop {
             self.work()?;
@@ -123,12 +125,12 @@ impl Script {
         }
     }
 
-    /// Runs the jobs of settled promises.
+    /// Runs the handlers of settled promises.
     fn work(&mut self) -> Result<()> {
         self.context.run_jobs().map_err(|error| self.thrown(&error))
     }
 
-    /// The function `run`.
+    /// Returns the function `run`. Fails with `no_run` if the script has none.
     fn entry(&mut self) -> Result<JsObject> {
         let message = "the script has no function `run`: write `export async function run(services) { … }`";
         self.function("run")?.ok_or_else(|| Failure::new("no_run", message))

@@ -17,7 +17,7 @@ use crate::input::Input;
 /// Bytes of the stack that parsing may use. The stack has 2 MiB.
 const STACK: usize = 1792 << 10;
 
-/// The offset at which the text was too deep, if it was.
+/// The offset in bytes at which the text was nested too deeply; `None` if it was not.
 #[derive(Default)]
 pub(crate) struct Depth(Cell<Option<usize>>);
 

@@ -59,7 +59,7 @@ fn exceeded(limit: RuntimeLimitError) -> &'static str {
     }
 }
 
-/// The thrown value as text: an error's name and message, else the value.
+/// Returns the thrown value as text: an error's name and message, else the value.
 fn said(error: &JsError, shown: &str, context: &mut Context) -> String {
     if let Some(native) = error.as_native() {
         return format!("{}: {}", native.kind(), native.message());
@@ -78,7 +78,7 @@ fn said(error: &JsError, shown: &str, context: &mut Context) -> String {
     }
 }
 
-/// The members `service` and `code` of a rejected call.
+/// Returns the members `service` and `code` of a rejected call.
 fn refused(error: &JsObject, context: &mut Context) -> Vec<(String, Value)> {
     let said = |key: &str| Some((key.to_owned(), member(error, key, context)?.into()));
     ["service", "code"].into_iter().filter_map(said).collect()
@@ -93,7 +93,7 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// The calls that led to an error, innermost first. The engine prints them in the last lines.
+/// Returns the calls that led to an error, innermost first. The engine prints them in the last lines.
 fn stack(shown: &str) -> Vec<&str> {
     let frames = shown.lines().rev().map_while(|line| line.strip_prefix("    at "));
     let mut frames: Vec<_> = frames.collect();
@@ -102,7 +102,7 @@ fn stack(shown: &str) -> Vec<&str> {
     frames
 }
 
-/// The line and column of a call in the script, such as `run (logo.flow.js:12:9)`.
+/// Returns the line and column of a call in the script, such as `run (logo.flow.js:12:9)`; `None` for other code.
 fn place(frame: &str, name: &str) -> Option<(u32, u32)> {
     let (_, place) = frame.strip_suffix(')')?.rsplit_once('(')?;
     let (line, column) = place.strip_prefix(name)?.strip_prefix(':')?.split_once(':')?;

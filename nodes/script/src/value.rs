@@ -14,10 +14,10 @@ use crate::thrown::error;
 const DEPTH: usize = 127;
 /// Approximate maximum size of a value as JSON, in bytes.
 const BYTES: usize = 4 << 20;
-/// Beyond this, JavaScript does not represent every integer exactly.
+/// The largest number up to which JavaScript represents every integer exactly.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
-/// Converts a value to JSON. Messages call it `what`.
+/// Converts a value to JSON. `what` names the value in error messages.
 ///
 /// As in `JSON.stringify`, `toJSON` replaces its object, a member that is `undefined` is left out, and `undefined`
 /// elsewhere is null.
@@ -72,14 +72,14 @@ struct Walk<'a> {
     place: Vec<PropertyKey>,
     /// The objects on that path, to notice cycles.
     open: Vec<JsObject>,
-    /// Bytes left.
+    /// Number of bytes that the remaining parts of the value may have as JSON.
     left: usize,
 }
 
 impl Walk<'_> {
-    /// Converts a value. Returns none for `undefined`.
+    /// Converts a value. Returns `None` for `undefined`.
     fn value(&mut self, value: &JsValue, context: &mut Context) -> JsResult<Option<Value>> {
-        // The shortest value with its separator.
+        // The shortest value has one byte, and so has its separator.
         self.spend(2)?;
         Ok(Some(match value.variant() {
             JsVariant::Undefined => return Ok(None),

@@ -7,7 +7,7 @@ pub(crate) struct Get {
     key: String,
 }
 
-/// Returns the value of a key, or nothing.
+/// Returns the value of a key as `value`, or an empty object if the cache has none.
 pub(crate) fn get(_task: &Task, input: Get) -> Result<Step> {
     match cache::get::<Value>(&input.key)? {
         Some(value) => Step::value(json!({ "value": value })),
@@ -24,7 +24,7 @@ pub(crate) struct Set {
     ttl_ms: Option<u64>,
 }
 
-/// Stores a value.
+/// Stores a value under a key. It expires after `ttlMs` milliseconds, if that is given.
 pub(crate) fn set(_task: &Task, input: Set) -> Result<Step> {
     cache::set(&input.key, &input.value, input.ttl_ms)?;
     Step::value(json!({ "ok": true }))

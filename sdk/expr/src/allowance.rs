@@ -1,34 +1,35 @@
-//! What the evaluations on one thread may do together.
+//! Limits the total work of several evaluations on one thread. The unit of work is that of [`crate::limits::WORK`].
 
 use std::cell::Cell;
 
 use crate::json::Json;
 
 thread_local! {
-    /// The work that is left; `None`: it is not counted.
+    /// The work that the evaluations may still do; `None` if work is not counted on this thread.
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// What came of work that evaluates expressions.
+/// The result of a function whose evaluations were counted.
 pub struct Metered<T> {
-    /// What the work gave.
+    /// The value that the function returned.
     pub result: T,
-    /// How much its evaluations did, in the unit of [`crate::limits::WORK`].
+    /// The work of its evaluations, in the unit of [`crate::limits::WORK`]. At most the limit.
     pub done: u64,
-    /// Whether an evaluation failed because nothing was left.
+    /// True if an evaluation failed because the evaluations exceeded the limit.
     pub is_exhausted: bool,
 }
 
-/// Does work whose evaluations may do so much together. One that finds nothing left fails.
+/// Calls `work` and counts the work of its evaluations. Together they may do at most `most`. An evaluation that would
+/// exceed this limit fails.
 pub fn metered<T>(most: u64, work: impl FnOnce() -> T) -> Metered<T> {
-    /// Puts back what was there, also when the work panics.
+    /// Restores the earlier counter on drop, even if `work` panics.
     struct Before(Option<u64>);
     impl Drop for Before {
         fn drop(&mut self) {
             LEFT.set(self.0);
         }
     }
-    // One more than allowed: when it is gone, an evaluation wanted too much.
+    // One unit more than the limit. If the counter reaches 0, the evaluations exceeded the limit.
     let start = most.saturating_add(1);
     let before = Before(LEFT.replace(Some(start)));
     let result = work();
@@ -37,7 +38,8 @@ pub fn metered<T>(most: u64, work: impl FnOnce() -> T) -> Metered<T> {
     Metered { result, done: most.min(start - left), is_exhausted: left == 0 }
 }
 
-/// Takes work from what is left. Returns whether there was enough.
+/// Subtracts work from the counter of this thread. Returns false if this exceeds the limit; true if not, or if work
+/// is not counted.
 pub(crate) fn take(amount: u64) -> bool {
     let Some(left) = LEFT.get() else { return true };
     let rest = left.saturating_sub(amount);
@@ -45,7 +47,7 @@ pub(crate) fn take(amount: u64) -> bool {
     rest > 0
 }
 
-/// Takes the work of looking at every part of a value. Returns whether there was enough.
+/// Subtracts the work of reading every part of a value. Returns the same as [`take`].
 pub(crate) fn take_for(value: &Json) -> bool {
     match LEFT.get() {
         Some(left) => take(value.work(left)),
@@ -53,7 +55,7 @@ pub(crate) fn take_for(value: &Json) -> bool {
     }
 }
 
-/// What an evaluation says that finds nothing left.
+/// The message of an evaluation that fails because the limit is exceeded.
 pub(crate) const EXHAUSTED: &str = "the expressions here do too much work in total";
 
 #[cfg(test)]
@@ -69,7 +71,7 @@ mod tests {
         Json::object([("l", many.clone()), ("m", many), ("s", Json::from("a".repeat(1_000)))])
     }
 
-    /// What an evaluation does at least.
+    /// Returns the work of rendering an expression.
     fn done(source: &str) -> u64 {
         let binding = Binding::compile(&Json::from(source)).unwrap();
         metered(u64::MAX - 1, || binding.render(&roots()).unwrap()).done
@@ -100,7 +102,7 @@ mod tests {
         let less = metered(whole - 1, || binding.render(&roots()));
         assert!(less.is_exhausted && less.done < whole);
         assert_eq!(less.result.unwrap_err().message, EXHAUSTED);
-        // Nothing is counted where nobody asks for it.
+        // Outside of `metered`, work is not counted.
         assert!(take(u64::MAX) && binding.render(&roots()).is_ok());
     }
 }

@@ -27,17 +27,19 @@ impl Binding {
         compile::expression(source)
     }
 
-    /// Computes the value.
+    /// Computes the value of the binding, with the values of `roots`.
     pub fn render(&self, roots: &dyn Roots) -> Result<Json, ExprError> {
         render::render(self, roots)
     }
 
-    /// Computes the members of a binding that is an object. Members that fail are left out.
+    /// Computes the members of a binding that is an object. Members that fail are left out. Any other binding becomes
+    /// an empty object.
     pub fn render_members(&self, roots: &dyn Roots) -> Json {
         Json::Object(render::render_members(self, roots).into())
     }
 
-    /// Returns the longest static paths that rendering reads, without repetition. A computed subscript ends a path.
+    /// Returns the paths that rendering reads, each only once. A path ends before its first computed subscript,
+    /// because the rest is not known before rendering.
     pub fn paths(&self) -> Vec<Path> {
         let mut seen = HashSet::new();
         let places = self.path_uses().into_iter();
@@ -49,7 +51,8 @@ impl Binding {
         self.reads().paths
     }
 
-    /// Returns every path in the value, with its position.
+    /// Returns every path in the value, with its position: those that rendering reads, and those that lead into the
+    /// items of lists.
     pub fn reads(&self) -> Reads {
         let mut reads = Reads::default();
         self.collect(&mut String::new(), &mut reads);
@@ -66,7 +69,7 @@ impl Binding {
         self.as_literal().is_some()
     }
 
-    /// Returns the path of a binding that is a single `{{ path }}`.
+    /// Returns the path of a binding that is a single `{{ path }}`; `None` for any other binding.
     pub fn as_path(&self) -> Option<&Path> {
         match &self.0 {
             Node::Whole(expression) => expression.as_path(),
@@ -74,7 +77,8 @@ impl Binding {
         }
     }
 
-    /// Returns a member of a binding that is an object.
+    /// Returns a member of a binding that is an object; `None` if the member is missing or the binding is not an
+    /// object.
     pub fn member(&self, key: &str) -> Option<&Binding> {
         match &self.0 {
             Node::Object(members, _) => members.iter().find(|(name, _)| &**name == key).map(|(_, member)| member),
@@ -82,7 +86,7 @@ impl Binding {
         }
     }
 
-    /// Returns an item of a binding that is a list.
+    /// Returns an item of a binding that is a list; `None` if the item is missing or the binding is not a list.
     pub fn item(&self, index: usize) -> Option<&Binding> {
         match &self.0 {
             Node::Array(items, _) => items.get(index),

@@ -1,4 +1,5 @@
-//! Captured fields: components evaluate them, so they are passed on unevaluated with the values that they read.
+//! Captured fields. A component evaluates such a field itself. The host passes the field on unevaluated, together
+//! with the values that the field reads.
 
 use std::sync::Arc;
 
@@ -109,13 +110,13 @@ impl Captured {
         &self.roots
     }
 
-    /// Returns the same values with additional local ones. The members of `locals` take precedence.
+    /// Returns the values that were passed on with the field, and the members of `locals`, which take precedence.
     pub fn with_locals(&self, locals: Json) -> impl Roots {
         Chain(locals, self.roots.clone())
     }
 }
 
-/// Rebuilds the roots from paths and values.
+/// Builds the object of root values from `vars`, a map from paths to values.
 fn tree(vars: &Object) -> Json {
     let mut paths: Vec<(Path, &Json)> =
         vars.iter().filter_map(|(path, value)| Some((Path::parse(path).ok()?, value))).collect();
@@ -130,7 +131,7 @@ fn tree(vars: &Object) -> Json {
     roots.into_json()
 }
 
-/// A value under construction.
+/// A value that [`tree`] is building.
 #[derive(Default)]
 enum Branch {
     #[default]
@@ -141,7 +142,8 @@ enum Branch {
 }
 
 impl Branch {
-    /// Inserts a value at a path. Values that conflict with earlier ones were never captured and are left out.
+    /// Inserts a value at a path. A value that conflicts with an earlier one is left out; [`Binding::captured`] never
+    /// creates such values.
     fn insert(&mut self, steps: &[Segment], value: &Json) {
         match (steps, &mut *self) {
             ([], Branch::Empty) => *self = Branch::Value(value.clone()),

@@ -34,7 +34,8 @@ impl Condition {
         Evaluation::new(roots).holds(&self.0)
     }
 
-    /// Returns the longest static paths that the condition reads, without repetition. A computed subscript ends a path.
+    /// Returns the paths that the condition reads, each only once. A path ends before its first computed subscript,
+    /// because the rest is not known before the evaluation.
     pub fn paths(&self) -> Vec<Path> {
         let mut seen = HashSet::new();
         let places = self.path_uses().into_iter();
@@ -46,7 +47,8 @@ impl Condition {
         self.reads().paths
     }
 
-    /// Returns every path in the condition, with its position.
+    /// Returns every path in the condition, with its position: those that the evaluation reads, and those that lead
+    /// into the items of lists.
     pub fn reads(&self) -> Reads {
         let mut reads = Reads::default();
         self.0.collect(&mut reads);

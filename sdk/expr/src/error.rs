@@ -7,7 +7,7 @@ use std::{error, fmt, ops::Range};
 pub struct ExprError {
     /// JSON Pointer to the text inside the compiled value; `""` is the value itself.
     pub pointer: String,
-    /// The bytes of that text with the error.
+    /// The byte range of the error in that text; `None` if the error is about the whole value.
     pub offset: Option<Range<usize>>,
     /// True if the error is about the last key of the pointer instead of the text.
     pub is_key: bool,
@@ -47,12 +47,13 @@ impl ExprError {
         ExprError { hint: Some(hint.into()), ..self }
     }
 
-    /// Sets the bytes of the error, unless they are already known.
+    /// Sets the byte range of the error, unless it is already known.
     pub(crate) fn at(self, offset: Range<usize>) -> ExprError {
         ExprError { offset: self.offset.or(Some(offset)), ..self }
     }
 
-    /// Moves the bytes of the error by an offset, for a longer text.
+    /// Adds `by` to the byte range of the error: the position changes from the expression to the longer text that
+    /// contains it.
     pub(crate) fn moved(self, by: usize) -> ExprError {
         ExprError { offset: self.offset.map(|place| place.start + by..place.end + by), ..self }
     }

@@ -10,13 +10,13 @@ use crate::{
 /// The members that a file value may have.
 const MEMBERS: [&str; 5] = ["kind", "fileId", "size", "mime", "name"];
 
-/// The members that the host may record in the output of a node.
+/// The members that the host may add to the output of a node.
 const RECORDED: [&str; 5] = ["skipped", "cancelled", "failed", "error", "attempts"];
 
 /// Maximum number of paths in an error message.
 const NAMED: usize = 3;
 
-/// The position of a value among the values of an evaluation.
+/// The place of a value in the outputs of nodes. Only the output of a node can have the members in [`RECORDED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
     /// The root `nodes`, whose members are outputs of nodes.
@@ -39,7 +39,8 @@ impl Rank {
     }
 }
 
-/// Returns true if these are the members of a file value, and no file value has this key. `None` stands for an index.
+/// Returns true if `members` are those of a file value that cannot have the key. `None` stands for an index, which no
+/// file value has.
 pub(crate) fn lacks(members: &Object, key: Option<&str>, rank: Rank) -> bool {
     let may_have = |key: &str| {
         members.contains_key(key) || MEMBERS.contains(&key) || (rank == Rank::Output && RECORDED.contains(&key))

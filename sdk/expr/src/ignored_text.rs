@@ -1,4 +1,4 @@
-//! Support for stored expressions from versions that ignored invalid text after a quoted text.
+//! Keeps the meaning of stored expressions. Earlier versions ignored invalid text after a quoted text.
 
 use crate::{
     captured::CapturedKind,
@@ -80,7 +80,8 @@ impl Blanking {
         }
     }
 
-    /// Blanks out the ignored parts of a text's expressions. Each expression comes with its offset.
+    /// Replaces the ignored parts of a text's expressions with spaces. `expressions` has each expression with its
+    /// byte offset in the text.
     fn text(&mut self, text: &str, expressions: &[(&str, usize)], pointer: &str) -> Json {
         let mut blanked = text.to_owned();
         for (source, at) in expressions {

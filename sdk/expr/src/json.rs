@@ -48,8 +48,8 @@ impl Json {
         digits::check(text).map(|()| value)
     }
 
-    /// Parses a JSON text that this program has written. The number of values is not limited: because parts are shared,
-    /// a stored value may have more of them than a text from outside.
+    /// Parses a JSON text that this program has written. The number of values is not limited: because parts are
+    /// shared, a stored value may have more values than a text from outside.
     pub fn restore(text: &str) -> Result<Json, serde_json::Error> {
         serde_json::from_str(text)
     }
@@ -61,7 +61,7 @@ impl Json {
 
     /// Returns true if a JSON text has more values than `most`, counted like [`JSON_VALUES`].
     pub fn has_more_values(text: &[u8], most: usize) -> bool {
-        // At most, each byte starts a list.
+        // No byte counts more than the start of a list, which counts `CONTAINER`.
         if text.len().saturating_mul(CONTAINER) <= most {
             return false;
         }
@@ -114,7 +114,7 @@ impl Json {
         self.as_object().is_some_and(is_file)
     }
 
-    /// Returns the text of a string.
+    /// Returns the text of a string; `None` for other types.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Json::String(text) => Some(text),
@@ -122,7 +122,7 @@ impl Json {
         }
     }
 
-    /// Returns a boolean.
+    /// Returns the value of a boolean; `None` for other types.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Json::Bool(value) => Some(*value),
@@ -130,7 +130,7 @@ impl Json {
         }
     }
 
-    /// Returns a whole number that is not negative; `3.0` counts as `3`.
+    /// Returns a whole number that is not negative; `None` for other values. `3.0` counts as `3`.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             Json::Number(number) => number.as_u64().or_else(|| {
@@ -141,7 +141,7 @@ impl Json {
         }
     }
 
-    /// Returns a number as a float.
+    /// Returns a number as a float; `None` for other types.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Json::Number(number) => number.as_f64(),
@@ -149,7 +149,7 @@ impl Json {
         }
     }
 
-    /// Returns the items of a list.
+    /// Returns the items of a list; `None` for other types.
     pub fn as_array(&self) -> Option<&[Json]> {
         match self {
             Json::Array(items) => Some(items),
@@ -157,7 +157,7 @@ impl Json {
         }
     }
 
-    /// Returns the members of an object.
+    /// Returns the members of an object; `None` for other types.
     pub fn as_object(&self) -> Option<&Object> {
         match self {
             Json::Object(members) => Some(members),
@@ -165,17 +165,17 @@ impl Json {
         }
     }
 
-    /// Returns a member of an object.
+    /// Returns a member of an object; `None` if the key is missing or the value is not an object.
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.as_object()?.get(key)
     }
 
-    /// Returns an item of a list.
+    /// Returns an item of a list; `None` if the index is too large or the value is not a list.
     pub fn at(&self, index: usize) -> Option<&Json> {
         self.as_array()?.get(index)
     }
 
-    /// Follows a JSON Pointer (RFC 6901); `""` is the whole value.
+    /// Returns the part at a JSON Pointer (RFC 6901); `None` if it does not exist. `""` is the whole value.
     pub fn pointer(&self, pointer: &str) -> Option<&Json> {
         if pointer.is_empty() {
             return Some(self);
@@ -190,7 +190,7 @@ impl Json {
         })
     }
 
-    /// Returns the name of the value's type for messages.
+    /// Returns the name of the value's type for messages, such as `a list`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Json::Null => "null",
@@ -224,7 +224,7 @@ impl Json {
     }
 }
 
-/// Returns true for the output that the host records for a skipped node.
+/// Returns true for the output that the host records for a skipped node: `{ "skipped": true }`.
 pub(crate) fn is_skipped(members: &Object) -> bool {
     members.len() == 1 && members.get("skipped").and_then(Json::as_bool) == Some(true)
 }
@@ -266,7 +266,7 @@ pub fn compare_numbers(a: &Number, b: &Number) -> Option<Ordering> {
     }
 }
 
-/// Compares a whole number of 64 bits with a float.
+/// Compares a whole number of 64 bits with a float; `None` if the float is not a number.
 fn compare_whole(whole: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;

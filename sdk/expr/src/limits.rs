@@ -18,7 +18,8 @@ pub const WORK: usize = 16 << 20;
 /// The work of processing one list item, in units of [`WORK`].
 pub const ITEM_WORK: usize = 16;
 
-/// Work of every evaluation at least, in units of [`WORK`], when several share an allowance.
+/// Minimum work that one evaluation counts, in units of [`WORK`], if several evaluations share a limit
+/// (`allowance.rs`).
 pub const EVALUATION_WORK: u64 = 1_024;
 
 /// Maximum size in bytes of a text that an expression or a template creates. Existing texts may be longer.
@@ -37,7 +38,7 @@ pub const DEPTH: usize = 128;
 pub const JSON_DEPTH: usize = 127;
 
 /// Maximum number of values in JSON text that is read. An item or a member counts once, a list or an object
-/// [`CONTAINER`] times more, because a list takes 150 bytes of memory even if its text is short.
+/// [`CONTAINER`] times more, because a list needs 150 bytes of memory even if its text is short.
 pub const JSON_VALUES: usize = 1_000_000;
 
 /// The weight of a list or an object in [`JSON_VALUES`], in addition to its weight as an item.
@@ -62,9 +63,9 @@ pub const SEARCH_WORK: usize = 256 << 20;
 /// Units of [`SEARCH_WORK`] per unit of [`WORK`].
 pub const SEARCH_PER_WORK: usize = 32;
 
-/// Maximum number of full searches in one evaluation of a condition.
+/// Maximum cost of all searches in one evaluation of a condition, as a multiple of [`SEARCH_WORK`].
 pub const SEARCHES: usize = 4;
 
-/// The largest list index that is captured alone. For larger indices and indices from the end, the whole list is
-/// captured.
+/// The largest list index for which a captured field includes only this item. For larger indices and indices from the
+/// end, it includes the whole list.
 pub const CAPTURED_INDEX: i64 = 1_023;

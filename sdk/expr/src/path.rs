@@ -105,7 +105,8 @@ impl Path {
         Ok((!is_missing).then_some(value))
     }
 
-    /// Returns the path of a file value at the end of this path, or at the part where this path enters it.
+    /// Returns the path of the file value that this path leads to, or that this path enters with a key that the file
+    /// value cannot have. `None` if there is no such file value.
     pub(crate) fn file(&self, roots: &dyn Roots) -> Option<Path> {
         let mut rank = Rank::from_root(&self.root);
         for length in 0..=self.segments.len() {
@@ -124,7 +125,8 @@ impl Path {
         None
     }
 
-    /// Creates the error about this path without a value.
+    /// Creates the error that this path has no value. It names the skipped node that the path reads from, if there is
+    /// one.
     pub(crate) fn missing(&self, roots: &dyn Roots) -> ExprError {
         let skipped = self.skipped(roots).map(|node| format!(": `{node}` was skipped"));
         ExprError::missing(format!("`{}` is missing{}", short(&self.to_string()), skipped.unwrap_or_default()))
@@ -135,7 +137,7 @@ impl Path {
         self.segments.len() == usize::from(&*self.root == "nodes")
     }
 
-    /// Returns the path of the skipped node that this path reads from.
+    /// Returns the path of the skipped node that this path reads from; `None` if the path reads from no skipped node.
     pub(crate) fn skipped(&self, roots: &dyn Roots) -> Option<Path> {
         let length = usize::from(&*self.root == "nodes");
         let node = Path { root: self.root.clone(), segments: self.segments.get(..length)?.into() };
@@ -147,7 +149,8 @@ impl Path {
         Path::new(self.root.clone(), self.segments.iter().cloned().chain([Segment::Key(key.into())]))
     }
 
-    /// Returns the longest prefix of this path that a captured field can include.
+    /// Returns the longest prefix of this path whose value a captured field can include; see
+    /// [`limits::CAPTURED_INDEX`].
     pub(crate) fn capturable(&self) -> Path {
         let alone = |segment: &Segment| match segment {
             Segment::Key(_) => true,

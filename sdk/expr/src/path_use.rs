@@ -11,7 +11,7 @@ pub struct PathUse {
     pub path: Path,
     /// JSON Pointer to the text that contains the path.
     pub pointer: String,
-    /// The path's bytes in that text.
+    /// The path's byte range in that text.
     pub bytes: Option<Range<usize>>,
     /// True if the value may be missing because the expression only tests for it: with `default`, `is defined`,
     /// `exists` or a comparison with null.
@@ -19,7 +19,7 @@ pub struct PathUse {
 }
 
 impl PathUse {
-    /// Returns the same position in a value at a JSON Pointer.
+    /// Extends the pointer at the front by `pointer`, because the value is part of a larger one.
     pub(crate) fn below(self, pointer: &str) -> PathUse {
         PathUse { pointer: format!("{pointer}{}", self.pointer), ..self }
     }
@@ -36,7 +36,7 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Appends the paths of a value at a JSON Pointer.
+    /// Appends the paths of a value. `pointer` leads from the larger value to this one.
     pub(crate) fn add_below(&mut self, pointer: &str, other: Reads) {
         self.paths.extend(other.paths.into_iter().map(|path_use| path_use.below(pointer)));
         self.item_paths.extend(other.item_paths.into_iter().map(|path_use| path_use.below(pointer)));

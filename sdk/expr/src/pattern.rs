@@ -4,14 +4,14 @@ use regex_lite::{Error, Regex, RegexBuilder};
 
 use crate::limits;
 
-/// Size limit in bytes of the smallest compiled patterns.
+/// The smallest size limit in bytes with which a pattern is compiled.
 const SMALLEST_PROGRAM: usize = 256;
 
 /// A compiled pattern. It matches anywhere in a text; `^` and `$` anchor it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     regex: Regex,
-    /// Size limit in bytes that the compiled pattern fits into, a power of two.
+    /// The smallest size limit in bytes that the compiled pattern fits into, a power of two.
     size: usize,
 }
 
@@ -21,7 +21,7 @@ impl Pattern {
         if pattern.len() > limits::PATTERN_BYTES {
             return Err(format!("a pattern is longer than {} bytes", limits::PATTERN_BYTES));
         }
-        // The library only reports if a program fits into a size limit.
+        // The library does not return the size of a program. It only fails if the program exceeds a limit.
         let mut size = SMALLEST_PROGRAM;
         loop {
             match compile(pattern, size) {
@@ -37,7 +37,7 @@ impl Pattern {
         text.len().saturating_mul(self.size)
     }
 
-    /// Searches a text; the error is a sentence.
+    /// Returns true if the pattern matches a part of the text. The error, a sentence, says that the text is too long.
     pub(crate) fn search(&self, text: &str) -> Result<bool, String> {
         if self.cost(text) > limits::SEARCH_WORK {
             let longest = limits::SEARCH_WORK / self.size;

@@ -1,5 +1,5 @@
-//! Finds Jinja statements, comments, and paths in braces, which are plain text in this language, so that a checker can
-//! warn of them.
+//! Finds Jinja statements, comments, and paths in braces. They are plain text in this language, so a checker warns of
+//! them.
 
 use std::ops::Range;
 
@@ -78,11 +78,12 @@ pub fn paths_in_braces(text: &str) -> Vec<(Path, Range<usize>)> {
     found
 }
 
-/// Returns the parts of a text outside of `{{ }}`, with their starts.
+/// Returns the parts of a text outside of `{{ }}`, each with its byte offset. A text that cannot be split has no
+/// parts.
 fn plain_parts(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut end = 0;
-    // A text that cannot be split has its own error.
+    // A text that cannot be split is reported elsewhere, with its own error.
     for piece in split(text).unwrap_or_default() {
         match piece {
             Piece::Text(plain) => {
@@ -115,7 +116,8 @@ fn in_plain(plain: &str, start: usize) -> Vec<Statement<'_>> {
     found
 }
 
-/// Returns the keyword and the length of the statement or comment at the beginning of a text.
+/// Returns the keyword and the length in bytes of the statement or comment at the beginning of a text; `None` if
+/// there is none.
 fn statement(text: &str) -> Option<(Option<&str>, usize)> {
     if let Some(inside) = text.strip_prefix("{#") {
         return Some((None, inside.find("#}")? + 4));

@@ -1,12 +1,13 @@
 //! "Did you mean": the known name nearest to a wrong one, for every message of Flowcell.
 
-/// Edits between two names that are similar, at most.
+/// Maximum number of edits between two similar names.
 const MAX_EDITS: usize = 3;
-/// Characters of a name that has similar ones, at most.
+/// Maximum number of characters of a name that is compared.
 const MAX_CHARS: usize = 128;
 
-/// Returns the name nearest to a wrong one: at most one edit for every three characters, and at most three. Case counts for
-/// nothing. Of names that are equally near the first one is returned.
+/// Returns the name that is nearest to a wrong one, or the first of several; `None` if no name is similar. A similar
+/// name differs by at most one edit for every three characters of the wrong one, but at least one and at most three
+/// edits are allowed. Case is ignored.
 pub fn similar<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (wrong.chars().count() / 3).clamp(1, MAX_EDITS);
     let wrong = letters(wrong);
@@ -23,8 +24,8 @@ fn letters(name: &str) -> Vec<char> {
     name.to_lowercase().chars().collect()
 }
 
-/// Counts the edits from one name to another: insertions, deletions, replacements, swaps of neighbours. Names that are far
-/// apart or long are not compared.
+/// Counts the edits from one name to another: insertions, deletions, replacements, swaps of neighbours. Returns
+/// `usize::MAX` if the lengths differ by more than [`MAX_EDITS`] or exceed [`MAX_CHARS`].
 fn distance(a: &[char], b: &[char]) -> usize {
     if a.len().abs_diff(b.len()) > MAX_EDITS || a.len().max(b.len()) > MAX_CHARS {
         return usize::MAX;

@@ -23,17 +23,18 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T> {
     Ok(serde_json::from_str(text)?)
 }
 
-/// Serializes a request.
+/// Converts a request to the JSON text that the host expects.
 fn text(request: &impl Serialize) -> Result<String> {
     Ok(serde_json::to_string(request)?)
 }
 
-/// Reads the host's answer as JSON.
+/// Parses the JSON text that the host returned. An error of the host becomes a [`Failure`].
 fn answered<T: DeserializeOwned>(answer: Result<String, wit::Failure>) -> Result<T> {
     read(&answer.map_err(Failure::of_call)?)
 }
 
-/// Makes a call: to the script if a test plays one, else to the host. Only a script needs the arguments.
+/// Makes one call. If a test plays a script on this thread, the script answers; otherwise the host does. `args` is
+/// called only for a script, which records the arguments.
 #[cfg(not(target_family = "wasm"))]
 fn made<T: DeserializeOwned>(
     name: &str,

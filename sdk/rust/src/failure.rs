@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::wit::flowcell::node::types as wit;
 
-/// The failure of a node. `?` converts any [`std::error::Error`] into one; such a failure is not retried, because `?`
-/// does not say that a retry may help.
+/// The failure of a node. `?` converts any [`std::error::Error`] into a failure that is not retried. Call
+/// [`Failure::retryable`] if a retry may help.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     /// Stable code in snake_case, such as `acme_quota`.
@@ -16,7 +16,7 @@ pub struct Failure {
     pub message: String,
     /// True if a retry may help.
     pub retryable: bool,
-    /// Milliseconds to wait before a retry.
+    /// Milliseconds to wait before a retry. None: the node's retry policy decides.
     pub retry_after_ms: Option<u32>,
     /// Details for programs.
     pub details: Option<Value>,
@@ -60,7 +60,7 @@ impl Failure {
         Failure { details: Some(details), ..self }
     }
 
-    /// Converts a capability's error without loss.
+    /// Converts the error of a call to the host. Details that are not valid JSON are dropped.
     pub(crate) fn of_call(error: wit::Failure) -> Failure {
         Failure {
             code: error.code.into(),

@@ -1,5 +1,5 @@
-//! Reads file values, such as `{ "kind": "file", "fileId": … }` in an input or an answer. They hold content that is too
-//! large for a text.
+//! Reads file values, such as `{ "kind": "file", "fileId": … }` in an input or an answer. A file value refers to
+//! content that is too large for a text.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::{
     wit::flowcell::node::context,
 };
 
-/// Bytes that one call to the host fetches.
+/// Maximum size in bytes of the piece that one call to the host returns.
 const PIECE: u32 = 1 << 20;
 
 /// A file value, read in pieces of at most 1 MiB. Needs no grant.
@@ -20,7 +20,7 @@ const PIECE: u32 = 1 << 20;
 pub struct Reader {
     file: String,
     piece: Vec<u8>,
-    /// Bytes of the piece that the caller has read.
+    /// Number of bytes of `piece` that the caller has read.
     used: usize,
     /// The offset of the next piece.
     offset: u64,
@@ -32,8 +32,8 @@ pub fn is_file(value: &Value) -> bool {
     value["kind"] == "file" && value["fileId"].is_string()
 }
 
-/// Refuses a file value in a field whose content the node needs. Also finds file values inside lists and objects.
-/// `name` is the field of the input.
+/// Returns the failure of [`not_here`] if `value` is a file value or contains one at any depth. For fields whose
+/// content the node needs. `name` is the name of the field in the input.
 pub fn refuse_file(name: &str, value: &Value) -> Result<()> {
     match value {
         value if is_file(value) => Err(not_here(name)),
@@ -47,7 +47,8 @@ pub fn refuse_file(name: &str, value: &Value) -> Result<()> {
     }
 }
 
-/// The failure of a node that needs the content of a file value. `name` is the field of the input.
+/// Creates the failure `invalid_input` for a node that needs the content but received a file value. `name` is the
+/// name of the field in the input.
 pub fn not_here(name: &str) -> Failure {
     Failure::invalid_input(format!(
         "`{name}` is a file value, which does not contain the content; read it with `file.content`"
@@ -60,7 +61,7 @@ impl Reader {
         Reader { file: file.to_string(), piece: Vec::new(), used: 0, offset: 0, failure: None }
     }
 
-    /// Takes the host's failure that ended reading.
+    /// Returns the host's failure that ended reading, and forgets it; none if the host has not failed.
     pub fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }

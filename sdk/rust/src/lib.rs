@@ -24,8 +24,8 @@
 //! assert!(matches!(step, Step::Done(output) if output == Output::value(json!({ "text": "Hello Ada" })).unwrap()));
 //! ```
 //!
-//! A node that waits takes the [`Task`] and returns a [`Step`]. With a [`Pause`] it gives up its instance. It runs
-//! again, in a new instance, when an event wakes it:
+//! The function of a node that pauses takes a [`Task`] and returns a [`Step`]. If the step is a [`Pause`], the node's
+//! instance ends. When an event ends the pause, the node runs again in a new instance:
 //!
 //! ```
 //! use flowcell_sdk::prelude::*;
@@ -100,7 +100,7 @@ macro_rules! pack {
             }
         }
 
-        /// The pack, as the host sees it.
+        /// Implements the WIT interface through which the host runs the pack.
         struct Pack;
 
         impl $crate::wit::exports::flowcell::node::node::Guest for Pack {

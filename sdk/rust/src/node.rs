@@ -17,7 +17,8 @@ use crate::{
 /// - `fn(&Task) -> Result<Step>`
 /// - `fn(&Task, Input) -> Result<Step>`
 ///
-/// Serde reads `Input` and `Config` and writes `Output`. The compiler infers `Shape`.
+/// Serde reads `Input` and `Config` and writes `Output`. `Shape` distinguishes the four forms; the compiler infers
+/// it.
 pub trait Node<Shape> {
     /// Runs one task, either for the first time or after a pause.
     fn run(&self, task: &Task) -> Result<Step>;
@@ -69,7 +70,8 @@ impl<F: Fn(&Task, I) -> Result<Step>, I: DeserializeOwned> Node<OfTaskAndInput<I
     }
 }
 
-/// Runs the host's task. [`pack!`](crate::pack) calls it.
+/// Runs the task that the host has started, and converts its result for the host. [`pack!`](crate::pack) calls this
+/// function.
 #[doc(hidden)]
 pub fn answer(run: impl FnOnce(&Task) -> Result<Step>) -> Result<border::Step, border::Failure> {
     panic::set_hook(Box::new(tell));
@@ -85,7 +87,7 @@ fn tell(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// The failure of a node type that is in the manifest but not in the code.
+/// Creates the failure `unknown_node_type`, for a node type that is in the manifest but not in the code.
 #[doc(hidden)]
 pub fn unknown(node_type: &str) -> Failure {
     Failure::new("unknown_node_type", format!("this pack has no code for `{node_type}`"))

@@ -1,11 +1,13 @@
-//! Pauses. A pausing node gives up its instance and runs again in a new one when an event wakes it.
+//! Pauses. When a node pauses, its instance ends. When an event ends the pause, the node runs again in a new
+//! instance.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{failure::Result, source::Source, wit::flowcell::node::types as wit};
 
-/// The events that wake a node, and the state that it keeps. The first wake wins; the others are withdrawn.
+/// The events that wake a node, and the state that the node keeps. The first event ends the pause; the host then
+/// cancels the other wakes.
 ///
 /// ```
 /// use flowcell_sdk::{Pause, Question};
@@ -24,7 +26,7 @@ pub struct Pause {
 /// An event that ends a pause.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wake {
-    /// Ends at once. The state is recorded and the node goes on in a new instance.
+    /// Ends the pause at once. The host records the state, and the node continues in a new instance.
     Now,
     /// A timer, in milliseconds.
     After(u64),
@@ -34,7 +36,7 @@ pub enum Wake {
     Answer(Question),
     /// One pass of the node's body with these variables (an object).
     Body(Source),
-    /// A pass of the node's body for each item.
+    /// A pass of the node's body for each item of a list.
     Each(FanOut),
     /// Another flow, run as a child.
     Flow(FlowCall),
@@ -47,7 +49,7 @@ pub struct Question {
     pub prompt: String,
     /// The answers to choose from: value and label.
     pub choices: Vec<(String, Option<String>)>,
-    /// True if a text other than the choices is an answer.
+    /// True if a text that is not one of the choices is accepted, too.
     pub allow_text: bool,
     /// JSON Schema of the answer's content.
     pub schema: Option<Value>,
@@ -69,7 +71,7 @@ impl Question {
         self
     }
 
-    /// Sets whether a text other than the choices is accepted.
+    /// Sets whether a text that is not one of the choices is accepted, too.
     #[must_use]
     pub fn allow_text(self, allow_text: bool) -> Question {
         Question { allow_text, ..self }
@@ -92,9 +94,10 @@ impl Question {
 pub struct FanOut {
     /// The list.
     pub items: Source,
-    /// Maximum number of concurrent passes. Default: the host's.
+    /// Maximum number of passes that run at the same time. With `None` the host decides.
     pub concurrency: Option<u32>,
-    /// True if the first failing pass stops the others. Otherwise its failure becomes an item of the result.
+    /// If true, the first pass that fails stops the other passes. If false, the failure becomes an item of the
+    /// result.
     pub stop_on_failure: bool,
 }
 
@@ -108,42 +111,42 @@ pub struct FlowCall {
 }
 
 impl Pause {
-    /// Waits for one event, without keeping state.
+    /// Creates a pause that one event ends, without state.
     pub fn until(wake: Wake) -> Pause {
         Pause { until: vec![wake], state: Value::Null }
     }
 
-    /// Records the state and goes on at once.
+    /// Creates a pause that ends at once: the host records the state, and the node continues in a new instance.
     pub fn now() -> Pause {
         Pause::until(Wake::Now)
     }
 
-    /// Waits for `ms` milliseconds.
+    /// Creates a pause of `ms` milliseconds.
     pub fn after_ms(ms: u64) -> Pause {
         Pause::until(Wake::After(ms))
     }
 
-    /// Waits for a named event.
+    /// Creates a pause that a named event ends, which is sent to the run.
     pub fn event(name: impl Into<String>) -> Pause {
         Pause::until(Wake::Event(name.into()))
     }
 
-    /// Waits for the answer of a person.
+    /// Creates a pause that the answer of a person ends.
     pub fn answer(question: Question) -> Pause {
         Pause::until(Wake::Answer(question))
     }
 
-    /// Runs the body once, with these variables (an object).
+    /// Creates a pause during which the body runs once, with these variables (an object).
     pub fn body(variables: Source) -> Pause {
         Pause::until(Wake::Body(variables))
     }
 
-    /// Runs the body for each item.
+    /// Creates a pause during which the body runs once for each item of a list.
     pub fn each(fan_out: FanOut) -> Pause {
         Pause::until(Wake::Each(fan_out))
     }
 
-    /// Runs another flow.
+    /// Creates a pause during which another flow runs as a child.
     pub fn flow(name: impl Into<String>, input: Source) -> Pause {
         Pause::until(Wake::Flow(FlowCall { name: name.into(), input }))
     }
@@ -155,13 +158,14 @@ impl Pause {
         self
     }
 
-    /// Ends the pause after `ms` milliseconds at the latest.
+    /// Adds a timer that ends the pause after `ms` milliseconds at the latest.
     #[must_use]
     pub fn or_after_ms(self, ms: u64) -> Pause {
         self.or(Wake::After(ms))
     }
 
-    /// Keeps a state for the next instance.
+    /// Sets the state that [`Task::state`](crate::Task::state) returns in the next instance. Fails if `state` cannot
+    /// be serialized.
     pub fn remember(self, state: impl Serialize) -> Result<Pause> {
         Ok(Pause { state: serde_json::to_value(state)?, ..self })
     }

@@ -1,4 +1,4 @@
-//! A host for tests that follows a script.
+//! A host for tests. It answers calls by a script instead of the real capabilities.
 
 use std::{
     cell::RefCell,
@@ -14,9 +14,10 @@ use crate::failure::{Failure, Result};
 /// [`reply`](Script::reply), such as `{ "status": 200, "headers": [["content-type", "text/plain"]], "body": { "text":
 /// "…" } }`.
 ///
-/// The acts of [`reply`](Script::reply), [`fail`](Script::fail), [`message`](Script::message), [`close`](Script::close)
-/// and [`silence`](Script::silence) happen in the order of the calls, one each time the node waits. Calls of tools and
-/// services end before that, in the order in which they started.
+/// [`reply`](Script::reply), [`fail`](Script::fail), [`message`](Script::message), [`close`](Script::close) and
+/// [`silence`](Script::silence) each add one act. The acts happen in the order in which the test adds them, one each
+/// time the node waits: for an answer of a model, of HTTP or of `files`, or for the next event. Before the next act,
+/// `next_event` returns the ends of the calls of tools and services, in the order in which these calls started.
 ///
 /// ```
 /// use flowcell_sdk::{
@@ -58,11 +59,11 @@ type Service = dyn Fn(&[Value]) -> Result<Value>;
 pub struct Made {
     /// `model.start-generate`, `tools.find`, `agent.tell` …
     pub name: String,
-    /// The arguments, as the host would get them.
+    /// The arguments of the call, as JSON.
     pub args: Value,
 }
 
-/// An act of the script, which happens while a node waits.
+/// An act of the script. It is the answer or the event for which the node waits.
 #[derive(Debug)]
 pub(crate) enum Act {
     Reply(Result<Value>),
@@ -71,7 +72,7 @@ pub(crate) enum Act {
     Silence,
 }
 
-/// An event that the node gets.
+/// An event that `next_event` returns to the node.
 pub(crate) enum Arrival {
     Ended(u32, Result<Value>),
     Message { agent_run: String, id: String, value: Value },
@@ -82,7 +83,8 @@ thread_local! {
     static PLAYED: RefCell<Option<Script>> = const { RefCell::new(None) };
 }
 
-/// Plays a script while `run` runs on this thread. Returns the result, the rest of the script and the calls.
+/// Plays a script while `run` runs on this thread. Returns the result of `run`, the script with the acts that did not
+/// happen, and the calls that the node made.
 pub(crate) fn play<T>(script: Script, run: impl FnOnce() -> T) -> (T, Script, Vec<Made>) {
     PLAYED.with_borrow_mut(|played| *played = Some(script));
     let result = run();
@@ -101,7 +103,8 @@ pub(crate) fn file_piece(file: &str, offset: u64, length: u32) -> Option<Result<
     PLAYED.with_borrow(|played| played.as_ref().map(|script| script.file_piece(file, offset, length)))
 }
 
-/// Returns the next event, or none if no script is played.
+/// Returns the next event. The outer option is none if no script is played; the inner one, if no event arrives in
+/// time.
 pub(crate) fn next(timeout_ms: Option<u32>) -> Option<Option<Arrival>> {
     PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.next(timeout_ms)))
 }
@@ -128,50 +131,51 @@ impl Script {
         Ok(rest[..rest.len().min(length as usize)].to_vec())
     }
 
-    /// Ends the oldest model turn in progress with this reply.
+    /// Adds an act: a reply to a call of a model, of HTTP or of `files`. It ends the oldest model turn in progress if
+    /// the node started the turn without waiting.
     #[must_use]
     pub fn reply(self, reply: Value) -> Script {
         self.act(Act::Reply(Ok(reply)))
     }
 
-    /// Ends it with a text; 10 tokens are read and 5 written.
+    /// Adds a model's reply with a text. Its usage is 10 input tokens and 5 output tokens.
     #[must_use]
     pub fn says(self, text: &str) -> Script {
         self.reply(reply(&[json!({ "type": "text", "text": text })], "end"))
     }
 
-    /// Ends it with tool uses: the id, the tool's name and the input of each.
+    /// Adds a model's reply with tool uses: the id, the tool's name and the input of each.
     #[must_use]
     pub fn calls<const N: usize>(self, uses: [(&str, &str, Value); N]) -> Script {
         let block = |(id, name, input)| json!({ "type": "tool_use", "id": id, "name": name, "input": input });
         self.reply(reply(&uses.map(block), "tool_calls"))
     }
 
-    /// Ends it with a failure.
+    /// Adds an act: a failure where [`reply`](Script::reply) would add a reply.
     #[must_use]
     pub fn fail(self, failure: Failure) -> Script {
         self.act(Act::Reply(Err(failure)))
     }
 
-    /// Sends a message to the agent run that was opened last.
+    /// Adds an act: a message to the agent run that was opened last.
     #[must_use]
     pub fn message(self, id: &str, value: impl Into<Value>) -> Script {
         self.act(Act::Message(id.to_owned(), value.into()))
     }
 
-    /// Closes the agent run that was opened last.
+    /// Adds an act: the inbox of the agent run that was opened last closes.
     #[must_use]
     pub fn close(self) -> Script {
         self.act(Act::Close)
     }
 
-    /// Lets the node's timeout expire.
+    /// Adds an act: no event arrives, so `next_event` returns none.
     #[must_use]
     pub fn silence(self) -> Script {
         self.act(Act::Silence)
     }
 
-    /// Adds a tool. Its name for models has `_` in place of all characters that are not letters or digits.
+    /// Adds a tool. In its name for models, `_` replaces each character that is not an ASCII letter or digit.
     #[must_use]
     pub fn tool(mut self, tool: &str, run: impl Fn(&Value) -> Result<Value> + 'static) -> Script {
         let name: String = tool.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -323,7 +327,8 @@ impl Script {
     }
 }
 
-/// Creates a reply with these blocks; 10 tokens are read and 5 written.
+/// Creates a model's reply with these blocks and the stop reason `stop`. Its usage is 10 input tokens and 5 output
+/// tokens.
 pub fn reply(content: &[Value], stop: &str) -> Value {
     json!({
         "id": "reply", "provider": "scripted", "model": "scripted", "content": content, "stop": stop,

@@ -5,13 +5,14 @@ use serde_json::Value;
 
 use crate::{failure::Result, wit::flowcell::node::types as wit};
 
-/// A new value, or a part of the input or of the wake. The host shares such a part; it is not copied through the
-/// sandbox.
+/// A new value, or a reference to a part of the input or of the wake. The host looks up such a part itself, so it is
+/// not copied through the sandbox.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// A new value.
     Value(Value),
-    /// A new value as JSON text, for values that are too large for a tree. The host refuses text that is not JSON.
+    /// A new value as JSON text, for values that are too large for a [`Value`] in the sandbox. The host refuses text
+    /// that is not JSON.
     Text(String),
     /// The part of the input at a JSON Pointer; `""` is all of it.
     Input(String),
@@ -25,12 +26,12 @@ impl Source {
         Ok(Source::Value(serde_json::to_value(value)?))
     }
 
-    /// Refers to the part of the input at a JSON Pointer.
+    /// Creates a reference to the part of the input at a JSON Pointer.
     pub fn input(pointer: impl Into<String>) -> Source {
         Source::Input(pointer.into())
     }
 
-    /// Refers to the part of the wake at a JSON Pointer.
+    /// Creates a reference to the part of the wake at a JSON Pointer.
     pub fn woken(pointer: impl Into<String>) -> Source {
         Source::Woken(pointer.into())
     }

@@ -9,7 +9,7 @@ use crate::{failure::Result, pause::Pause, source::Source, wit::flowcell::node::
 pub enum Step {
     /// The task is done.
     Done(Output),
-    /// The task gives up its instance until an event wakes it.
+    /// The instance ends. The task continues in a new instance when an event wakes it.
     Pause(Pause),
 }
 
@@ -18,7 +18,7 @@ pub enum Step {
 pub enum Output {
     /// One value.
     One(Source),
-    /// An object, from its members.
+    /// An object that the host builds from these members.
     Object(Vec<(String, Source)>),
 }
 
@@ -28,12 +28,12 @@ impl Output {
         Source::value(value).map(Output::One)
     }
 
-    /// Returns the part of the input at a JSON Pointer.
+    /// Creates an output that refers to the part of the input at a JSON Pointer.
     pub fn input(pointer: impl Into<String>) -> Output {
         Output::One(Source::input(pointer))
     }
 
-    /// Returns the part of the wake at a JSON Pointer.
+    /// Creates an output that refers to the part of the wake at a JSON Pointer.
     pub fn woken(pointer: impl Into<String>) -> Output {
         Output::One(Source::woken(pointer))
     }

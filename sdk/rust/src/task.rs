@@ -1,4 +1,5 @@
-//! The parts of a task. They are read lazily: one field of a large input costs only that field.
+//! The parts of a task. The sandbox copies a part from the host only when the node reads it. To read one field of a
+//! large input copies only that field.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -14,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Task(Parts);
 
-/// The source of the parts.
+/// The origin of the parts: the host, or the values that a test gives.
 #[derive(Debug)]
 enum Parts {
     Host,
@@ -48,7 +49,7 @@ impl Default for Given {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Info {
-    /// The run.
+    /// The id of the run.
     pub run_id: String,
     /// The node's id in its flow.
     pub node_id: String,
@@ -56,7 +57,7 @@ pub struct Info {
     pub node_type: String,
     /// The body pass of the node. Empty outside of a body.
     pub scope: Value,
-    /// The attempt, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
     /// Number of earlier pauses of this attempt.
     pub resumes: u32,
@@ -71,20 +72,21 @@ pub struct Info {
 /// The wake that ended the last pause.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Woken {
-    /// The index of the wake in the pause.
+    /// The index of the wake in [`Pause::until`](crate::Pause::until).
     pub index: usize,
     /// The name of the wake: `after`, `event`, `answer`, `body`, `each`, `flow` or `now`.
     pub wake: String,
-    /// The value of the wake: `{ elapsedMs }`, `{ name, payload }`, `{ content, choice? }`, the outcome of a pass, the
-    /// list of all outcomes, or `{ outputs }`.
+    /// The value of the wake. `after` has `{ elapsedMs }`, `event` has `{ name, payload }`, and `answer` has
+    /// `{ content, choice? }`. `body` has the outcome of the pass, `each` the list of all outcomes, and `flow` has
+    /// `{ outputs }`.
     #[serde(default)]
     pub value: Value,
-    /// The failure of the body or the flow.
+    /// The failure of the body or the called flow; none if it succeeded.
     #[serde(default)]
     pub error: Option<WokenError>,
 }
 
-/// The failure of a body or a flow.
+/// The failure of a body or a called flow, which ended a pause.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WokenError {
@@ -101,7 +103,7 @@ pub struct WokenError {
 }
 
 impl WokenError {
-    /// Converts the failure into one of this node.
+    /// Converts the failure of the body or the called flow into a failure of this node.
     pub fn into_failure(self) -> Failure {
         let failure = Failure::new(self.code, self.message);
         Failure { retryable: self.retryable, details: self.details, ..failure }
@@ -115,7 +117,7 @@ pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) ->
 }
 
 impl Task {
-    /// The task that the host runs.
+    /// Creates the task whose parts are read from the host.
     pub(crate) fn of_host() -> Task {
         Task(Parts::Host)
     }
@@ -125,20 +127,21 @@ impl Task {
         Task(Parts::Given(Box::new(parts)))
     }
 
-    /// Reads the whole input. Fails with `invalid_input` if it does not fit.
+    /// Reads the whole input. Fails with `invalid_input` if it does not have the form of `T`.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T> {
         let text = self.json(Part::Input, "").unwrap_or_else(|| "null".into());
         read(&text).map_err(|problem| Failure::invalid_input(format!("input{problem}")))
     }
 
-    /// Reads one part of the input. Returns none if the part does not exist.
+    /// Reads one part of the input. Returns none if the part does not exist. Fails with `invalid_input` if it does
+    /// not have the form of `T`.
     pub fn input_at<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
         let Some(text) = self.json(Part::Input, path) else { return Ok(None) };
         let refuse = |problem| Failure::invalid_input(format!("input at `{path}`{problem}"));
         read(&text).map(Some).map_err(refuse)
     }
 
-    /// Returns true if the input has such a part, which may be null. Does not copy large parts.
+    /// Returns true if the input has a part at this path, even if it is null. Does not copy lists, objects and texts.
     pub fn has_input(&self, path: &str) -> bool {
         self.input_len(path).is_some() || self.json(Part::Input, path).is_some()
     }
@@ -166,7 +169,7 @@ impl Task {
         u32::try_from(len).ok()
     }
 
-    /// Reads the config. Fails with `invalid_config` if it does not fit.
+    /// Reads the config. Fails with `invalid_config` if it does not have the form of `T`.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T> {
         let text = self.json(Part::Config, "").unwrap_or_else(|| "{}".into());
         read(&text).map_err(|problem| Failure::new("invalid_config", format!("config{problem}")))
@@ -184,7 +187,8 @@ impl Task {
         Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
-    /// Reads the wake that ended the last pause, without its value, which may be large. None in the first run.
+    /// Reads the wake that ended the last pause, but leaves its value null, because the value may be large. None in
+    /// the first run.
     pub fn woken_by(&self) -> Result<Option<Woken>> {
         let Some(wake) = self.json(Part::Woken, "/wake") else { return Ok(None) };
         let error = self.json(Part::Woken, "/error").map(|text| serde_json::from_str(&text)).transpose()?;
@@ -214,7 +218,7 @@ impl Task {
     }
 }
 
-/// Reads a value. The error says which field is wrong and why.
+/// Parses JSON text. The error says which field is wrong and why.
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {

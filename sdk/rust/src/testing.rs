@@ -11,12 +11,13 @@ use crate::{
     task::{Given, Task},
 };
 
-/// The result of a node with every value in full, as the host would resolve it.
+/// The result of a node. References to parts of the input or the wake are replaced with the parts, as the host does
+/// it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The output.
     Output(Value),
-    /// The names of the wakes, and the state.
+    /// The pause: the names of its wakes, and its state.
     Pause(Vec<&'static str>, Value),
     /// The failure.
     Failure(Failure),
@@ -34,7 +35,7 @@ pub fn run(run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given
     }
 }
 
-/// The outcome of a task that a script played.
+/// The outcome of a task that ran with a script as its host.
 #[cfg(not(target_family = "wasm"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Played {
@@ -42,7 +43,7 @@ pub struct Played {
     pub outcome: Outcome,
     /// The calls of the node, in order.
     pub made: Vec<Made>,
-    /// The number of acts that did not happen.
+    /// The number of acts of the script that did not happen.
     pub left: usize,
 }
 
@@ -57,7 +58,7 @@ impl Script {
 
 #[cfg(not(target_family = "wasm"))]
 impl Played {
-    /// Returns the arguments of all calls of this name.
+    /// Returns the arguments of all calls with this name, such as `tools.find`, in the order of the calls.
     pub fn of(&self, name: &str) -> Vec<&Value> {
         self.made.iter().filter(|made| made.name == name).map(|made| &made.args).collect()
     }

@@ -30,7 +30,8 @@ pub(super) fn read<C: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<C
     })
 }
 
-/// Returns the name and the number of the first case that cannot be read. Numbers start at 1.
+/// Returns the number, counted from 1, and the name of the first case that cannot be read. Returns `None` if the text
+/// is not a list of cases at all.
 fn wrong_case<C: DeserializeOwned>(text: &str) -> Option<String> {
     let file: File<serde_json::Value> = serde_yaml::from_str(text).ok()?;
     let (at, case) = file.cases.into_iter().enumerate().find(|(_, case)| C::deserialize(case).is_err())?;
@@ -38,7 +39,8 @@ fn wrong_case<C: DeserializeOwned>(text: &str) -> Option<String> {
     Some(format!("case {}{}", at + 1, name.unwrap_or_default()))
 }
 
-/// Returns the known name nearest to the unknown one in an error of `serde`: "unknown field `a`, expected one of b, c".
+/// Reads an error of `serde`, such as "unknown field `a`, expected one of b, c". Returns the expected name that is
+/// most similar to the unknown one.
 fn meant(cause: &str) -> Option<&str> {
     let (_, told) = cause.lines().next()?.split_once("unknown ")?;
     let (unknown, known) = told.split_once("`, expected ")?;

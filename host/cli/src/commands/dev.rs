@@ -17,9 +17,9 @@ use crate::{
     terminal::{Terminal, inert},
 };
 
-/// Quiet time after the last change before the flow runs again.
+/// The time without changes after which the flow runs again.
 const SETTLED: Duration = Duration::from_millis(100);
-/// Capacity of the queue of changes.
+/// The capacity of the queue of file events.
 const WAITING: usize = 1_024;
 /// Folders that only tools and runs write to. Changes in them are ignored.
 const WRITTEN: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
@@ -52,7 +52,7 @@ pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliErr
         }
         let changed = changes.next()?;
         if let Some(mut child) = running.take() {
-            // The run has ended, or the change made it obsolete.
+            // Either the run has ended already, or the change made it obsolete.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -79,7 +79,7 @@ impl DevArgs {
 /// Watches the folders of a flow and its packs.
 struct Changes {
     seen: Receiver<notify::Result<Event>>,
-    /// The watched folders, as the canonical paths that events name.
+    /// The watched folders, as canonical paths. The paths in events begin with these.
     folders: Vec<PathBuf>,
     _watcher: RecommendedWatcher,
 }
@@ -105,7 +105,7 @@ impl Changes {
         Ok(Changes { seen, folders: watched, _watcher: watcher })
     }
 
-    /// Waits for a change, and then until the folders are quiet. Returns the first path that changed.
+    /// Waits for a change, and then until no event has come for [`SETTLED`]. Returns the first path that changed.
     fn next(&self) -> Result<PathBuf, CliError> {
         let gone = || CliError::internal("the watch on the files has ended");
         let changed = loop {

@@ -83,7 +83,8 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     outcome
 }
 
-/// Drives until no run is ready, or until a signal comes. A second signal quits at once.
+/// Drives runs until a signal arrives or, with `--once`, until no run is ready. A second signal ends the process at
+/// once.
 async fn driven(args: &DriveArgs, drive: &mut Supervisor, terminal: Terminal) -> Result<Exit, CliError> {
     let mut signals =
         Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;

@@ -1,11 +1,12 @@
-//! Compares values with expected ones, which may hold matchers. Writes a sentence for each difference.
+//! Compares values with expected values, and describes each difference in a sentence. An expected value may contain
+//! matchers, such as `{ "$regex": … }`, in place of exact values.
 
 use flowcell::{Json, similar};
 use regex_lite::Regex;
 
-/// Limit of the differences that one comparison reports.
+/// Maximum number of differences that one comparison reports.
 const TOLD: usize = 20;
-/// Limit of the characters that a message shows of a value.
+/// Maximum number of characters of a value in a message.
 const SHOWN: usize = 200;
 
 /// The matchers, each an object with one member.
@@ -13,7 +14,8 @@ const MATCHERS: [&str; 5] = ["$any", "$type", "$regex", "$contains", "$equals"];
 /// The names that `$type` takes.
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "list", "null"];
 
-/// Returns a sentence for each place where a value differs from the expected one, at most [`TOLD`].
+/// Returns a sentence for each place where the value `came` differs from the expected one. After [`TOLD`] sentences,
+/// one sentence counts the others. `of` names the value in the sentences.
 pub(super) fn differences(of: &str, expected: &Json, came: &Json) -> Vec<String> {
     let mut found = Vec::new();
     compare(of, expected, came, Members::All, &mut found);
@@ -25,14 +27,14 @@ pub(super) fn differences(of: &str, expected: &Json, came: &Json) -> Vec<String>
     found
 }
 
-/// Returns whether a value has every expected member. It may have more.
+/// Returns true if a value has all expected members. The value and the objects in it may have further members.
 pub(super) fn fits(expected: &Json, came: &Json) -> bool {
     let mut found = Vec::new();
     compare("", expected, came, Members::Some, &mut found);
     found.is_empty()
 }
 
-/// The members that an expected object has to list: all of the value's, or some of them.
+/// Whether an expected object has to list all members of the value's object (`All`), or may omit some (`Some`).
 #[derive(Clone, Copy, PartialEq)]
 enum Members {
     All,
@@ -78,14 +80,15 @@ fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &
     }
 }
 
-/// Returns the matcher that an expected value stands for, with its argument.
+/// Returns the matcher and its argument, if the expected value is an object with one matcher as its only member.
 fn matcher(expected: &Json) -> Option<(&'static str, &Json)> {
     let members = expected.as_object().filter(|members| members.len() == 1)?;
     let (name, argument) = members.first()?;
     Some((MATCHERS.iter().find(|known| ***known == **name)?, argument))
 }
 
-/// Returns a misspelt matcher and the known one nearest to it. `$equals` compares with such a value literally.
+/// Returns the only member's name and the matcher most similar to it, if the name begins with `$` like a matcher. A
+/// test that expects such an object literally has to wrap it in `$equals`.
 fn misspelt(expected: &Json) -> Option<(&str, &'static str)> {
     let members = expected.as_object().filter(|members| members.len() == 1)?;
     let (name, _) = members.first().filter(|(name, _)| name.starts_with('$'))?;
@@ -134,7 +137,8 @@ fn unmatched_by(place: &str, pattern: &str, came: &Json) -> Option<String> {
     (!fits).then(|| format!("{place} is {}, which does not match `{pattern}`", shown(came)))
 }
 
-/// Returns the missing parts of a value: of a text, of a list, or of an object.
+/// Returns a sentence for each part that `$contains` requires and the value lacks: a part of a text, an item of a
+/// list, or a member of an object.
 fn lacking(place: &str, wanted: &Json, came: &Json) -> Vec<String> {
     let mut found = Vec::new();
     match (wanted, came) {

@@ -22,7 +22,7 @@ struct Written {
     node: Option<String>,
     method: Option<String>,
     url: Option<String>,
-    /// Other members of the call's description that have to be equal.
+    /// Further members of the call's description. Only calls that have equal members receive the reply.
     #[serde(default)]
     about: BTreeMap<String, Json>,
     /// The name of the called service.
@@ -38,7 +38,8 @@ fn http() -> BuiltIn {
     BuiltIn::Http
 }
 
-/// Reads the name of a capability that leaves the host. Calls of services name a `service` instead.
+/// Reads the name of a capability whose calls leave the host. `services` is not accepted: a fixture for a service has
+/// the member `service` instead.
 fn called<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BuiltIn, D::Error> {
     let name = String::deserialize(deserializer)?;
     let is_called = |capability: &BuiltIn| capability.effect().is_external() && *capability != BuiltIn::Services;
@@ -216,7 +217,7 @@ impl FixtureError {
     }
 }
 
-/// Returns an error text if the script has replies that no call has used.
+/// Returns an error text if the fixtures have replies that no call has used. Returns `None` if all are used.
 pub(super) fn unused(script: &Fixtures) -> Option<String> {
     let replies = match script.left() {
         0 => return None,
@@ -232,7 +233,7 @@ pub(super) fn point_in_time<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
     milliseconds(&text).map(Some).map_err(D::Error::custom)
 }
 
-/// Converts a time to milliseconds since 1970. The error is a sentence for people.
+/// Converts a time in RFC 3339 to milliseconds since 1970. The error is a sentence for people.
 fn milliseconds(text: &str) -> Result<u64, String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         let since = u64::try_from(time.as_millisecond());
@@ -249,7 +250,7 @@ fn milliseconds(text: &str) -> Result<u64, String> {
     Err(format!("`{text}` is not a time; write it as `2026-01-31T23:59:00Z`"))
 }
 
-/// Returns whether a text has a digit for each `0` of the pattern, and equals the pattern elsewhere.
+/// Returns true if a text has a digit wherever the pattern has `0`, and the pattern's characters everywhere else.
 fn is_written_as(text: &str, pattern: &str) -> bool {
     let is_like = |(sign, like): (u8, u8)| if like == b'0' { sign.is_ascii_digit() } else { sign == like };
     text.len() == pattern.len() && text.bytes().zip(pattern.bytes()).all(is_like)

@@ -26,7 +26,7 @@ use crate::{
     terminal::{Terminal, finding},
 };
 
-/// Limit of the flow names that a message lists.
+/// Maximum number of flow names in a message.
 const LISTED: usize = 12;
 
 /// The heading of the arguments of `flowcell --flow`, which the front page leaves out.
@@ -71,7 +71,7 @@ pub(crate) struct FlowArgs {
     store: StoreArgs,
 }
 
-/// Hides the arguments in the brief help that `flowcell run` already explains.
+/// Hides an argument in the brief help if the help of `flowcell run` explains it already.
 pub(super) fn briefly(arg: Arg) -> Arg {
     const ELSEWHERE: [&str; 17] = [
         "events",
@@ -146,7 +146,8 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
         }
         Opened::Run(runner) => {
             let (result, interrupted) = front.until_end(&plan, *runner)?;
-            // If two processes begin at once, the store accepts one run.
+            // If two processes start this run at the same time, the store accepts one of them. The other process gets
+            // `Running`.
             if result.status == RunStatus::Running {
                 return busy(&session, host.sessions(), terminal);
             }
@@ -164,7 +165,8 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
     }
 }
 
-/// Prints the state of the steps of a run that is being driven, and reports that no run was started.
+/// Prints the states of the steps, and reports that no run was started because another one of this prefix is in
+/// progress.
 fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<Exit, CliError> {
     put_json(&session.envelope(of).map_err(SessionError::from)?)?;
     let problem =
@@ -173,8 +175,8 @@ fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<
     Ok(Exit::Parked)
 }
 
-/// Serves a store that another process owns. If a run of this prefix is being driven, its steps are printed. If not,
-/// the owner gets the flow to run.
+/// Handles the command if another process owns the store. If a run of this prefix is in progress and `-D` is not
+/// given, prints its steps. Otherwise asks the owner of the store to run the flow.
 fn beside(
     args: &FlowArgs,
     plan: &Plan,
@@ -208,7 +210,8 @@ fn beside(
     session::follow::hand_over(folder, plan, handed, terminal)
 }
 
-/// Merges the prompt, the arguments of the command line and those of the file. A later one replaces an earlier one.
+/// Merges the prompt, the arguments of the command line and those of the file, in this order. A later argument
+/// replaces an earlier one of the same name. Fails without the argument `prompt`.
 fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, CliError> {
     let properties = graph.input_schema.as_ref().and_then(|schema| schema.get("properties"));
     let wants_text = |key: &str| properties.and_then(|all| all.get(key)?.get("type")?.as_str()) == Some("string");
@@ -230,7 +233,7 @@ fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, CliError> {
     }
 }
 
-/// Finds the flow of this name. An error lists the known names and the folders.
+/// Finds the flow of this name. The error names the searched folders, and a similar flow or the known flows.
 fn find(name: &str) -> Result<DiscoveredFile, CliError> {
     let flows = agentic::flows();
     if let Some(entry) = flows.get(name) {

@@ -138,7 +138,8 @@ fn object(text: &str) -> Result<Json, String> {
     if json.as_object().is_some() { Ok(json) } else { Err(format!("it must be an object, not {}", json.type_name())) }
 }
 
-/// Returns the arguments of the command line. Without any, `RUN_FLOW` names a flow to run.
+/// Returns the arguments of the command line. If there are none and the environment variable `RUN_FLOW` names a flow,
+/// returns those of `flowcell flows run -- NAME`.
 pub(super) fn arguments() -> Vec<std::ffi::OsString> {
     let given: Vec<_> = std::env::args_os().collect();
     match (given.as_slice(), std::env::var_os("RUN_FLOW").filter(|name| !name.is_empty())) {
@@ -242,7 +243,7 @@ fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, CliError> {
     session::finish(&plan, front, host, runner, terminal)
 }
 
-/// Hands a flow to the process that owns the store, and logs its steps after the run has ended.
+/// Asks the process that owns the store to run a flow, and logs the steps after the run has ended or is parked.
 fn hand_over(store: &Path, flows: &Path, name: &str, args: Plan, terminal: Terminal) -> Result<Exit, CliError> {
     let file = flowcell::FlowLibrary::open(flows).get(name, None)?.file;
     let run = args.run_id.as_ref().cloned().unwrap_or_else(new_run_id);
@@ -253,7 +254,7 @@ fn hand_over(store: &Path, flows: &Path, name: &str, args: Plan, terminal: Termi
     Ok(exit)
 }
 
-/// Makes a run id from the time and the process id, so that the steps can be logged later.
+/// Makes a run id from the time and the process id. The command must know the id in order to log the steps later.
 fn new_run_id() -> RunId {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     RunId::from(format!("run-{now:016x}{:08x}", std::process::id()))

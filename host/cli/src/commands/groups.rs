@@ -106,7 +106,8 @@ const EXAMPLES: &[&str] = &[
     "files rm 0f3a…",
 ];
 
-/// Returns the program's arguments with the help that people read.
+/// Returns the clap command of the program with its whole help: the commands in groups, and an example for each
+/// command.
 pub(super) fn command() -> Command {
     let command = with_examples(Arguments::command(), "");
     let page = format!(
@@ -119,7 +120,8 @@ pub(super) fn command() -> Command {
     })
 }
 
-/// Puts an example before the help of each command below this one.
+/// Adds an example to the help of each command without subcommands, at and below `command`. `path` consists of the
+/// names that lead to it, each with a space after it.
 fn with_examples(command: Command, path: &str) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
     let command = names.iter().fold(command, |command, name| {
@@ -132,12 +134,12 @@ fn with_examples(command: Command, path: &str) -> Command {
     }
 }
 
-/// Returns the example of the command with this path, which ends with a space.
+/// Returns the example of the command with this path, such as `runs show `, which ends with a space.
 fn example(path: &str) -> Option<&'static str> {
     EXAMPLES.iter().find(|example| **example == path.trim_end() || example.starts_with(path)).copied()
 }
 
-/// Lists the commands by group, each with the first sentence about it.
+/// Lists the commands by group, each with its short description.
 fn listed(command: &Command) -> String {
     let about = |name: &str| {
         let below = command.find_subcommand(name);

@@ -20,7 +20,7 @@ static FLOWS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../flows");
 const SCHEMA: &str = "flow.schema.json";
 const DEFAULT: &str = "hello";
 
-/// An example that the program carries.
+/// An example flow that is compiled into the program.
 struct Example {
     name: &'static str,
     about: &'static str,
@@ -187,7 +187,8 @@ fn contents(example: &Example) -> Vec<(String, String)> {
         let file = FLOWS.get_file(format!("{}/{path}", example.folder));
         file.and_then(|file| file.contents_utf8()).unwrap_or_default().to_owned()
     };
-    // Comments and references name the places in the repository.
+    // Comments and references in the files contain the paths of the repository. In the new folder, all files are
+    // together.
     let moved = |text: String| {
         ["flows/graph/", "flows/agents/", "flows/script/", "../graph/"]
             .iter()
@@ -255,7 +256,7 @@ mod tests {
         let mut known: Vec<_> =
             EXAMPLES.iter().map(|example| format!("{}/{}", example.folder, example.files[0])).collect();
         known.sort();
-        // Flows with packs of their own, and flows that need files of the user, are no start.
+        // These flows need packs of their own or files of the user, so they are no examples to start from.
         let left_out = ["script/logo.flow.js"];
         let mut flows = Vec::new();
         for folder in ["agentic", "agents", "graph", "script"] {

@@ -46,7 +46,7 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, CliErr
         };
         Ok::<_, CliError>(mcp::serve(host, args.flows.clone(), begun, stop).await)
     })?;
-    // Do not wait for a pending read of standard input, or for abandoned attempts.
+    // Do not wait for a pending read of standard input, or for attempts that the runs no longer need.
     runtime.shutdown_background();
     match served {
         Ok(()) => Ok(Exit::Good),

@@ -65,8 +65,8 @@ pub(super) fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, CliError
     }
 }
 
-/// Returns the types of the pack with this name, or the types with this last word. If none match, returns the type with
-/// the most similar name.
+/// Returns the node types that the user may have meant: those of a pack with the name `wanted`, and those whose name
+/// ends with `.` and `wanted`. If there are none, returns the type with the most similar name.
 fn meant<'a>(catalog: &'a Catalog, wanted: &str) -> Vec<&'a str> {
     let part = |name: &&str| {
         let beside = name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'));
@@ -121,7 +121,8 @@ fn describe(node: &NodeType) -> String {
     text
 }
 
-/// Writes one line for every property of an object's schema.
+/// Writes a title, and one line for every property of an object's schema. Writes nothing for a schema without
+/// properties.
 fn fields(text: &mut String, title: &str, schema: &Value) {
     let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else { return };
     if properties.is_empty() {

@@ -135,7 +135,8 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, CliErro
     finish(&plan, session, host, runner, terminal)
 }
 
-/// Starts a run and leaves it to the processes that drive runs. If another process owns the store, that one starts it.
+/// Stores a run that another process, such as `flowcell drive`, then drives. If another process owns the store, that
+/// process starts the run.
 fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, CliError> {
     let place = plan.store.place()?;
     if matches!(place, StoreLocation::Memory) {
@@ -189,10 +190,10 @@ fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<Ask, CliError> {
     })
 }
 
-/// Hands a flow to the process that owns the store, and follows its run.
+/// Asks the process that owns the store to run a flow, and follows the run until it ends or is parked.
 pub(super) fn hand_over(folder: &Path, plan: &Plan, flow: &Path, terminal: Terminal) -> Result<Exit, CliError> {
     let host = plan.packs.host()?;
-    // The owner checks the parts that only it can check, such as secrets of the store.
+    // The owner of the store checks the parts that only it can check, such as secrets of the store.
     if let Some(flow) = host.check_flow(flow)?.flow {
         answers::check(&plan.answers, flow.graph())?;
     }

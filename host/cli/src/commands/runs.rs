@@ -76,7 +76,8 @@ fn each_event(
     host.each_event(run, from, visit).map_err(CliError::from)
 }
 
-/// Records a command for a run, or sends it to the store's owner. This process does not drive the run.
+/// Records a command for a run in the store. If another process owns the store, sends the command to that process.
+/// This process does not drive the run.
 fn record(store: &StoreArgs, run: RunId, command: RunCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let said = match Owner::of(durable(store)?, &PackArgs::default())? {
         Owner::Here(host) => {

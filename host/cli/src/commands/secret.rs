@@ -118,7 +118,8 @@ pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(
     Ok(())
 }
 
-/// Reads a secret from a variable or from standard input. Removes the line end that editors and `echo` add.
+/// Reads a secret from an environment variable, or for `None` from standard input. Removes one line end, since editors
+/// and `echo` add it.
 fn value(variable: Option<&str>) -> Result<Hidden, CliError> {
     let text = match variable {
         Some(name) => {
@@ -126,7 +127,8 @@ fn value(variable: Option<&str>) -> Result<Hidden, CliError> {
         }
         None => {
             let mut text = String::new();
-            // Read past the limit, so that a value that is too long is detected. The rest is the line end.
+            // Read up to three bytes more than the maximum: two for a line end, and one so that a value that is too
+            // long is detected.
             let read = std::io::stdin().take(MAX_VALUE as u64 + 3).read_to_string(&mut text);
             read.map_err(|error| CliError::wrong("standard input is not UTF-8 text").because(&error))?;
             text

@@ -65,7 +65,7 @@ pub(crate) struct ServeArgs {
 pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let place = durable(&args.store)?;
     if args.check {
-        // The settings are printed already. Building the host also checks the files that they name.
+        // `commands::parse` has printed the settings. Building the host also checks the files that the settings name.
         args.watch.told(args.packs.builder()).build()?;
         return Ok(Exit::Good);
     }
@@ -93,7 +93,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         terminal.say(&format!("listening on http://{}", server.address()));
         until_stopped(server, &mut signals, terminal).await
     });
-    // Do not wait for abandoned attempts.
+    // Do not wait for attempts that the runs no longer need.
     runtime.shutdown_background();
     exit
 }
@@ -121,7 +121,8 @@ fn raise_descriptors() {
     }
 }
 
-/// Serves until a signal comes, and then until all runs are parked. A second signal quits at once.
+/// Serves until a signal arrives, and then waits until the server has parked its runs. A second signal ends the
+/// process at once.
 async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal) -> Result<Exit, CliError> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let mut serving = std::pin::pin!(server.run(async move { _ = stopped.await }));

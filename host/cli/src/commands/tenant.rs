@@ -95,7 +95,7 @@ pub(crate) struct NewToken {
     store: StoreArgs,
 }
 
-/// The lifetime of a token. `None` never expires.
+/// The lifetime of a token. With `None`, the token never expires.
 #[derive(Clone, Copy)]
 struct Lasts(Option<Duration>);
 

@@ -34,7 +34,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Limit of the real time of a case. A case that takes longer fails.
+/// Maximum real time of a case. A case that takes longer fails.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Arguments of `flowcell test`.
@@ -77,7 +77,7 @@ pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, CliEr
                     verdicts.add(perform(&host, &flow, path, &case)?, terminal);
                 }
             }
-            // Go on with the cases of the other flows.
+            // Continue with the cases of the other flows.
             Err(problem) => {
                 if let Some(before) = unread.replace(problem) {
                     terminal.say(&before.render(terminal.paint()));
@@ -97,7 +97,7 @@ fn read(host: &Host, path: &Path) -> Result<(LoadedFlow, Vec<Case>), CliError> {
     Ok((host.load_flow(path)?, cases::read(path)?))
 }
 
-/// Runs to the end. Returns `None` after [`PATIENCE`].
+/// Drives a run to its end. Returns `None` if it has not ended after [`PATIENCE`].
 fn run(runner: FlowRunner) -> Result<Option<RunResult>, CliError> {
     runner.start_session();
     owner::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })
@@ -141,7 +141,8 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
     Ok(Verdict { of: path.display().to_string(), case: case.name.clone(), took: began.elapsed(), wrong })
 }
 
-/// Compares a refused input with the expected result.
+/// Compares the expected result with that of a case whose input does not fit the flow. Returns a sentence for each
+/// difference.
 fn refused(expect: &Expect, error: &InputError) -> Vec<String> {
     let mut wrong = Vec::new();
     if expect.status != REFUSED {
@@ -180,8 +181,8 @@ fn compare(case: &Case, result: &RunResult, route: &[String], graph: &Graph) -> 
     wrong
 }
 
-/// Returns whether two routes have the same nodes, in the same order wherever edges connect them. Nodes without such an
-/// edge may come in any order, because it depends on their durations.
+/// Returns true if two routes have the same nodes, and in the same order wherever a path of edges leads from one node
+/// to the other. The order of other nodes depends on their durations, so it is not compared.
 fn is_same_route(expected: &[String], route: &[String], graph: &Graph) -> bool {
     let sorted = |route: &[String]| {
         let mut nodes = route.to_vec();
@@ -229,7 +230,7 @@ fn waits(result: &RunResult, answers: &BTreeMap<String, String>) -> Vec<String> 
     result.waiting.iter().map(sentence).collect()
 }
 
-/// Returns the case's answer for the question at an address, or for its node.
+/// Returns the case's answer to the question at an address: one for this address, or one for the id of its node.
 fn given_to<'a>(address: &str, answers: &'a BTreeMap<String, String>) -> Option<&'a String> {
     let last = address.rsplit('.').next().filter(|_| !address.contains('/'));
     answers.get(address).or_else(|| answers.get(last?))

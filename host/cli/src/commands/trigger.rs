@@ -137,7 +137,7 @@ pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Ex
 }
 
 fn done(household: &Household, trigger: Option<(String, String)>, act: Option<Act>) -> Result<Exit, CliError> {
-    // The owner of the store may run in another folder, so the path has to be absolute.
+    // The process that owns the store may have another current folder, so the path has to be absolute.
     let folder = std::path::absolute(&household.flows).unwrap_or_else(|_| Path::new(&household.flows).to_owned());
     let operation = Operation::Trigger { tenant: household.tenant.clone(), folder, trigger, act };
     put_json(&operate(operation, &household.store)?)?;

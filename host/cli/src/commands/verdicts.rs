@@ -11,7 +11,7 @@ use crate::{
 
 /// The verdict on one case.
 pub(super) struct Verdict {
-    /// The file of the flow, or the node type.
+    /// The path of the flow's file, or in a test of a pack the node type.
     pub(super) of: String,
     /// The name of the case.
     pub(super) case: String,
@@ -42,7 +42,7 @@ impl Verdicts {
         self.0.is_empty()
     }
 
-    /// Prints the number of failures, and writes the JUnit file if one is named.
+    /// Prints the numbers of cases and failures, and writes the JUnit file if one is named. Fails if no case has run.
     pub(super) fn conclude(&self, junit: Option<&Path>, terminal: Terminal) -> Result<Exit, CliError> {
         if let Some(path) = junit {
             let written = std::fs::write(path, junit::report(&self.0));

@@ -1,4 +1,5 @@
-//! `--channel`: sends events of a run to files, webhooks and programs, and takes commands from programs.
+//! `--channel`: sends the events of a run to files, webhooks and programs, and forwards the commands of programs to
+//! the run.
 
 use std::{io, path::PathBuf, pin::pin, str::FromStr, sync::Arc};
 
@@ -88,12 +89,12 @@ fn words(line: &str) -> Result<Vec<String>, String> {
 }
 
 impl ChannelArgs {
-    /// Returns whether the progress is shown even if other output is chosen.
+    /// Returns true if `--channel console` is given, which shows the progress even with other output options.
     pub(crate) fn shows_console(&self) -> bool {
         self.channels.contains(&ChannelSpec::Console)
     }
 
-    /// Returns whether a channel writes events to standard output.
+    /// Returns true if a channel writes events to standard output: `jsonl:-`.
     pub(crate) fn writes_to_stdout(&self) -> bool {
         let is_stdout = |spec: &ChannelSpec| matches!(spec, ChannelSpec::JsonLines(file) if file.as_os_str() == "-");
         self.channels.iter().any(is_stdout)
@@ -136,13 +137,13 @@ impl ChannelArgs {
     }
 }
 
-/// The settings from which each run gets its own channel.
+/// The settings of a channel that each run opens for itself.
 enum Maker {
     Webhook(Box<flowcell::Webhook>),
     Program(Vec<String>),
 }
 
-/// A channel that has to be closed after the end of its run.
+/// A channel that has to be closed after its run, so that all its events are delivered.
 enum Opened {
     Webhook(Arc<WebhookChannel>),
     Program(Arc<ProgramChannel>),
@@ -150,7 +151,7 @@ enum Opened {
 
 /// The channels of the runs that this process drives.
 pub(crate) struct Channels {
-    /// A runtime with its own thread, so that channels progress however busy the runs are.
+    /// A runtime with its own thread, so that busy runs do not delay the channels. `None` if no channel needs it.
     runtime: Option<Runtime>,
     /// The files, which all runs share.
     files: Vec<Arc<JsonLines>>,
@@ -169,7 +170,8 @@ impl Channels {
         self.runtime.as_ref().ok_or_else(|| CliError::internal("the channels have no runtime"))
     }
 
-    /// Opens the channels of one run. Each run starts its own programs.
+    /// Opens the channels of one run. Each run has its own webhook channels and starts its own programs. All runs
+    /// share the files.
     pub(crate) fn of_a_run(&self) -> Result<Attached, CliError> {
         let channels = self.files.iter().map(|file| file.clone() as Arc<dyn Channel>).collect();
         let mut attached = Attached { channels, programs: Vec::new() };
@@ -198,7 +200,8 @@ impl Channels {
         Ok(attached)
     }
 
-    /// Waits until the channels have delivered all events and the programs have ended, up to their time limits.
+    /// Waits until the webhooks have received all events and the programs have ended, but no longer than their time
+    /// limits.
     pub(crate) fn close(&self) {
         let opened = std::mem::take(&mut *self.opened.lock());
         if let Some(runtime) = &self.runtime {
@@ -219,7 +222,8 @@ impl Attached {
         !self.programs.is_empty()
     }
 
-    /// Runs to the end. Once all programs have ended, the run is parked as soon as it needs an answer.
+    /// Drives the run to its end. Once all programs have ended, no channel can answer, so the run is parked as soon as
+    /// it needs an answer.
     pub(crate) async fn until_deserted(&self, runner: FlowRunner) -> RunResult {
         let hub = runner.hub();
         let mut run = pin!(runner.run());

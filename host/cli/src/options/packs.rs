@@ -18,8 +18,8 @@ use super::{
 };
 use crate::cli_error::CliError;
 
-/// Instances of a host of the command line. Such a process runs one flow, so a fast start matters more than capacity.
-/// Flows run 16 tasks at a time by default.
+/// Maximum number of concurrent attempts in a host of the command line. Most commands run one flow, so a fast start
+/// matters more than capacity. A flow runs 16 tasks at a time by default.
 const INSTANCES: u32 = 64;
 
 /// Node types besides the built-in catalog, and the services that nodes may reach.
@@ -76,7 +76,7 @@ pub(crate) struct BesideArgs {
 }
 
 impl PackArgs {
-    /// Returns the options with these keys, and no others.
+    /// Returns options that set only these keys.
     pub(crate) fn of_keys(keys: KeyArgs) -> PackArgs {
         PackArgs { keys, ..PackArgs::default() }
     }
@@ -85,8 +85,8 @@ impl PackArgs {
         Ok(self.builder().build()?)
     }
 
-    /// Returns a host that checks flows. It reads the names of the store's secrets even if another process owns the
-    /// store. The store may be missing.
+    /// Returns a host that only checks flows. It reads the names of the secrets in the store, even if another process
+    /// owns the store. A missing store is not an error.
     pub(crate) fn checking_host(&self, beside: &BesideArgs) -> Result<Host, CliError> {
         self.host_beside(&beside.state)
     }
@@ -111,7 +111,7 @@ impl PackArgs {
         Ok(self.host_at(store.place()?)?)
     }
 
-    /// Returns a host that exports telemetry.
+    /// Returns a host with this store that exports telemetry, if a collector is set.
     pub(crate) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, CliError> {
         Ok(told(store.place()?.hold(watch.told(self.builder())).build()?))
     }
@@ -128,7 +128,8 @@ impl PackArgs {
         }
     }
 
-    /// Returns the settings that limit the reach of runs. The owner of a store compares them with its own.
+    /// Returns the options that limit the servers, files and secrets that runs may reach. The process that owns a
+    /// store compares them with its own options before it runs a flow for this process.
     pub(crate) fn reach(&self) -> Reach {
         let usual = [
             ("--providers", &self.providers, "providers.yaml"),
@@ -143,7 +144,7 @@ impl PackArgs {
         usual.fold(given, |reach, (option, value)| reach.with(option, [value]))
     }
 
-    /// Returns the options that limit the reach of runs: option, environment variable, values.
+    /// Returns the options that limit what runs may reach, each with its environment variable and its values.
     fn options(&self) -> [(&'static str, &'static str, Vec<String>); 7] {
         let file = |file: &Option<PathBuf>| file.as_deref().map(absolute).into_iter().collect();
         [
@@ -157,8 +158,8 @@ impl PackArgs {
         ]
     }
 
-    /// Returns the options that the environment does not set already. A command that resumes the run has to repeat
-    /// them.
+    /// Returns the options of the command line that the environment does not set as well. A later command that resumes
+    /// the run has to repeat them.
     pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
         let is_set = |variable: &str, value: &str| {
             let set = env::var(variable).unwrap_or_default();
@@ -210,7 +211,7 @@ fn own_setting(file: &str) -> Option<PathBuf> {
     Some(settings.join("flowcell").join(file)).filter(|file| file.is_file())
 }
 
-/// Warns that the store was restored from an older copy, and how many runs are parked for that reason.
+/// Returns the host. If its store was restored from an older copy, warns how many runs are parked for that reason.
 fn told(host: Host) -> Host {
     if let Some(runs) = host.store().map(|store| store.restored()).filter(|runs| *runs > 0) {
         // A failed write means that standard error is closed. The warning may be lost then.

@@ -1,5 +1,5 @@
-//! Commands for other processes of this program. `flowcell compile` compiles untrusted packs, and `flowcell
-//! watch-programs` kills the programs of a process after its end.
+//! Commands that a process of this program starts as child processes. `flowcell compile` compiles untrusted packs.
+//! `flowcell watch-programs` kills the programs that its parent has started, after the parent's end.
 
 use std::{io, path::PathBuf};
 
@@ -9,19 +9,19 @@ use crate::cli_error::{CliError, Exit};
 
 /// Returns the executable file of this process.
 pub(crate) fn program() -> Option<PathBuf> {
-    // The file may be replaced while this process runs. The link still leads to the original.
+    // The file may be replaced while this process runs. On Linux this link still leads to the original file.
     let itself = PathBuf::from("/proc/self/exe");
     if itself.exists() { Some(itself) } else { std::env::current_exe().ok() }
 }
 
-/// Arms the watchdog, which is another process of this program.
+/// Arms the watchdog: a child process that runs `flowcell watch-programs`.
 pub(crate) fn arm_watchdog() {
     if let Some(program) = program() {
         watchdog::arm(program, vec!["watch-programs".into()]);
     }
 }
 
-/// Waits for the end of the parent process, then kills the programs that it has started.
+/// Waits for the end of the parent process, then kills the programs that the parent has started.
 pub(crate) fn watch_programs() -> Exit {
     watchdog::watch(io::stdin().lock());
     Exit::Good

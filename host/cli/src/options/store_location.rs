@@ -31,7 +31,7 @@ pub(crate) enum StoreLocation<'a> {
 }
 
 impl<'a> StoreLocation<'a> {
-    /// Sets the store of a host to this place.
+    /// Sets the store of the host to be built to this place.
     pub(crate) fn hold(self, builder: HostBuilder) -> HostBuilder {
         match self {
             StoreLocation::Folder(folder) => builder.state_dir(folder),
@@ -52,7 +52,7 @@ impl<'a> StoreLocation<'a> {
 }
 
 impl StoreArgs {
-    /// Returns the arguments of a store in memory.
+    /// Returns the arguments that select a store in memory.
     pub(crate) fn none() -> StoreArgs {
         StoreArgs { store: Some("memory:".into()), ..StoreArgs::default() }
     }
@@ -71,7 +71,8 @@ impl StoreArgs {
         }
     }
 
-    /// Opens a store in a folder for reading, even if another process owns it.
+    /// Opens a store in a folder for reading, even if another process owns it. Fails if the arguments select no
+    /// folder.
     pub(crate) fn beside(&self) -> Result<Reader, CliError> {
         match self.place()? {
             StoreLocation::Folder(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
@@ -79,7 +80,7 @@ impl StoreArgs {
         }
     }
 
-    /// Opens the store for reading its runs, in a folder or on a server.
+    /// Opens the store, in a folder or on a server, to read its runs. Fails for a store in memory.
     pub(crate) fn reader(&self) -> Result<Box<dyn Runs>, CliError> {
         match self.place()? {
             StoreLocation::Server(url) => Ok(open_shared_runs(url)?),

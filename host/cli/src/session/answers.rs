@@ -1,4 +1,4 @@
-//! `--answer`: answers to gates before they ask.
+//! `--answer`: answers on the command line to gates, and to questions about agents' calls.
 
 use std::{
     collections::HashMap,
@@ -19,9 +19,9 @@ use super::{
 };
 use crate::cli_error::CliError;
 
-/// The length of a question's digest.
+/// The length of a question's digest in hexadecimal digits.
 const DIGEST_DIGITS: usize = 32;
-/// Limit of the open questions that an error names.
+/// Maximum number of open questions that an error names.
 const NAMED: usize = 10;
 
 /// Splits `gate=value`. Fails without `=` or with an empty gate.
@@ -37,7 +37,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
 pub(crate) struct NamedAnswer {
     pub(crate) gate: String,
     pub(crate) value: String,
-    /// The digest of the only question that the answer is for.
+    /// The digest of the question that the answer is for. `None` answers any question at the gate.
     pub(crate) digest: Option<Box<str>>,
 }
 
@@ -61,14 +61,14 @@ impl NamedAnswer {
         RunCommand::reply(&*self.gate, answer(&self.value), question)
     }
 
-    /// Returns the answer as `gate` and `value`.
+    /// Returns the answer as the pair of gate and value, without the digest.
     pub(crate) fn pair(&self) -> (String, String) {
         (self.gate.clone(), self.value.clone())
     }
 }
 
-/// Returns the address for an `--answer` that this program prints. A call of an agent has its digest, since the model
-/// may later ask for another call at the same address.
+/// Returns the address for an `--answer` that this program prints. For a question about an agent's call, the digest is
+/// added, since the model may later ask about another call at the same address.
 pub(crate) fn address_with_digest(address: &str, asked: &QuestionRef) -> String {
     match &asked.digest {
         Some(digest) if address.contains('#') => format!("{address}@{digest}"),
@@ -81,18 +81,19 @@ pub(crate) fn answer(value: &str) -> Json {
     Json::object([("content", Json::from(value))])
 }
 
-/// Returns the answer for the question at an address. An answer for the node counts for all its passes.
+/// Returns the given answer for the question at an address: one for the address itself, or one for the id of its node,
+/// which counts for all passes. An address in a called flow needs an answer of its own.
 pub(crate) fn given<'a>(answers: &'a [(String, String)], address: &str) -> Option<&'a (String, String)> {
     let to = |name: &str| answers.iter().find(|(gate, _)| gate == name);
     to(address).or_else(|| (!address.contains('/')).then(|| to(asked_here(address)))?)
 }
 
-/// Returns whether the question takes this answer.
+/// Returns true if the question accepts this answer: any text, or one of its choices.
 pub(crate) fn is_admitted(question: &Question, value: &str) -> bool {
     question.allow_text || question.choices.iter().any(|choice| choice.value == value)
 }
 
-/// Fails if an answer names a node that the flow does not have, or if a question has two answers.
+/// Fails if an answer names a node that the flow does not have, or if a question has two different answers.
 pub(crate) fn check(answers: &[(String, String)], graph: &Graph) -> Result<(), CliError> {
     check_twice(answers)?;
     answers.iter().try_for_each(|(gate, _)| check_one(gate, gate, graph, "the flow"))
@@ -109,8 +110,8 @@ fn check_twice(answers: &[(String, String)]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Checks the answers to a run that exists. Also checks the flows that it has called, and the choices of open
-/// questions.
+/// Checks the answers for an existing run. Fails as [`check`] does, also for addresses in the flows that the run has
+/// called, and if an open question does not accept its answer.
 pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) -> Result<(), CliError> {
     check_twice(answers)?;
     for (gate, value) in answers {
@@ -143,7 +144,8 @@ pub(crate) fn over(run: &RunId, gate: &str) -> CliError {
         .hint(format!("`flowcell runs resume {run}` prints the result of the run"))
 }
 
-/// Adds a hint with the open questions of a run.
+/// Adds a hint with the open questions of a run, at most [`NAMED`]. Without open questions, returns the error
+/// unchanged.
 pub(crate) fn with_open(problem: CliError, host: &Host, run: &RunId) -> CliError {
     let open = waiting::list(host, run).unwrap_or_default();
     let open = open.iter().filter(|open| open["kind"] == "gate").filter_map(|open| open["address"].as_str());
@@ -151,7 +153,8 @@ pub(crate) fn with_open(problem: CliError, host: &Host, run: &RunId) -> CliError
     if open.is_empty() { problem } else { problem.hint(format!("open questions: {}", open.join(", "))) }
 }
 
-/// Fails if the flow has no node at the address. `gate` is the whole address as it was written.
+/// Fails if the flow has no node at `address`, the part of the address that concerns this flow and its calls. `gate`
+/// is the whole address, for the error.
 fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(), CliError> {
     let ids = || graph.nodes.iter().map(|node| node.id.as_str());
     let asked = node_of(address);
@@ -173,7 +176,8 @@ fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(),
     check_call(address, node)
 }
 
-/// Returns the correct form of an address whose passes do not lead to the node.
+/// Returns the correct form of an address if its passes do not lead to the node. Returns `None` if the address is
+/// correct.
 fn misplaced(address: &str, node: &Node, graph: &Graph) -> Option<String> {
     let here = address.split('/').next().unwrap_or(address);
     let mut written = here.split('.').rev().skip(1).peekable();
@@ -190,7 +194,8 @@ fn misplaced(address: &str, node: &Node, graph: &Graph) -> Option<String> {
     (!right || written.next().is_some()).then(|| passes + node.id.as_str())
 }
 
-/// Checks an answer to `node#call`. The node has to be an agent, and the call a number.
+/// Checks an address with `#`, such as `node#3`, which names a question about a call. The node has to be an agent, and
+/// the call a number.
 fn check_call(gate: &str, node: &Node) -> Result<(), CliError> {
     let here = gate.split('/').next().unwrap_or(gate);
     let Some((_, call)) = here.split_once('#') else { return Ok(()) };
@@ -206,7 +211,7 @@ fn check_call(gate: &str, node: &Node) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Warns if a question does not take the answer that was given for it.
+/// A channel that warns if a question does not accept the answer that was given for it.
 pub(crate) struct Refusals {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
@@ -214,7 +219,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Creates a channel that watches the questions for the given answers.
+    /// Creates the channel for the given answers.
     pub(crate) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Refusals {
         Refusals { screen, given: given.to_vec(), root: OnceLock::new() }
     }
@@ -238,15 +243,16 @@ impl Channel for Refusals {
 
 /// The questions of a run and their answers, as the journal records them.
 pub(crate) struct Recorded {
-    /// The last answer to each question, by the text before the `=`. `None` for an open question.
+    /// The last answer to each question for which an answer is given, by the gate as the user wrote it. `None` for an
+    /// open question.
     answers: HashMap<String, Option<String>>,
-    /// The answers from the start of the run to later questions, by address.
+    /// The answers that the run got when it started, for questions that it may ask later, by address.
     kept: HashMap<String, String>,
     is_over: bool,
 }
 
 impl Recorded {
-    /// Reads the events of a run, and of the called runs that an address leads to.
+    /// Reads the events of a run, and of those called runs to which an address in `given` leads.
     pub(crate) fn read(host: &Host, run: &RunId, given: &[(String, String)]) -> Result<Recorded, StartError> {
         let record = host.record(run).map_err(OpenError::Store)?;
         let kept = record.into_iter().flat_map(|record| record.answers);
@@ -296,7 +302,8 @@ impl Recorded {
         }
     }
 
-    /// Fails if an answer differs from the recorded one.
+    /// Fails if a given answer differs from the recorded answer, or from the one that the run got at its start for a
+    /// question that it has not asked yet.
     pub(crate) fn check(&self, run: &RunId, given: &[(String, String)]) -> Result<(), CliError> {
         let kept = given.iter().find_map(|(gate, value)| {
             let kept = self.kept.get(gate).filter(|kept| *kept != value && !self.answers.contains_key(gate))?;
@@ -331,7 +338,7 @@ impl Recorded {
         never.chain(other).collect()
     }
 
-    /// Returns the answers that differ from the recorded ones: the gate, the given value, the recorded value.
+    /// Returns the given answers that differ from the recorded ones, as gate, given value and recorded value.
     fn other<'a>(&'a self, given: &'a [(String, String)]) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
         given.iter().filter_map(|(gate, value)| {
             let answered = self.answers.get(gate)?.as_deref()?;
@@ -340,8 +347,8 @@ impl Recorded {
     }
 }
 
-/// Returns the question in an event, and its address in the run `root`. Gates ask questions, and agents ask about
-/// calls.
+/// Returns the question of a gate or about an agent's call in an event, with its address in the run `root`. Returns
+/// `None` if the event has no question.
 pub(crate) fn question_of(event: &Event, root: &str) -> Option<(String, Question)> {
     let question = event.data.get("question")?;
     let address = match question.get("address").and_then(Json::as_str) {
@@ -351,13 +358,13 @@ pub(crate) fn question_of(event: &Event, root: &str) -> Option<(String, Question
     Some((address, read_question(question)))
 }
 
-/// Returns the answers that the question takes, if it does not take `value`.
+/// If the question does not accept `value`, returns the answers that it accepts, as a text. Otherwise returns `None`.
 fn refusal(question: &Question, value: &str) -> Option<String> {
     let choices: Vec<_> = question.choices.iter().map(|choice| format!("`{}`", choice.value)).collect();
     (!is_admitted(question, value)).then(|| choices.join(", "))
 }
 
-/// Reads a question from the JSON of an event.
+/// Reads a question from its JSON in an event or in a list of open waits. Missing members get defaults.
 pub(crate) fn read_question(json: &Json) -> Question {
     let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
     let choices = json.get("choices").and_then(Json::as_array).unwrap_or_default();
@@ -369,20 +376,20 @@ pub(crate) fn read_question(json: &Json) -> Question {
     }
 }
 
-/// Returns the last part of an address in this flow: `approve` in `process[3].approve`, `review` in `review/approve`,
-/// `bot#3` in `each[0].bot#3`.
+/// Returns the part of an address that names a node, or a call of a node, of the flow in which the address begins:
+/// `approve` in `process[3].approve`, `review` in `review/approve`, `bot#3` in `each[0].bot#3`.
 fn asked_here(address: &str) -> &str {
     let here = address.split('/').next().unwrap_or(address);
     here.rsplit('.').next().unwrap_or(here)
 }
 
-/// Returns the id of the node of this flow in an address.
+/// Returns the id of the node that an address names in the flow in which it begins: `bot` in `each[0].bot#3`.
 pub(crate) fn node_of(address: &str) -> &str {
     let here = asked_here(address);
     here.split('#').next().unwrap_or(here)
 }
 
-/// Returns the nodes with a type whose examples wait for an answer.
+/// Returns the ids of the nodes that are gates: an example of their node type pauses for an answer.
 fn gates(graph: &Graph) -> Vec<&str> {
     let asks = |wakes: &Vec<String>| wakes.iter().any(|wake| wake == "answer");
     let nodes = graph

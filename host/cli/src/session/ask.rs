@@ -18,10 +18,11 @@ use super::{
     screen::Screen,
 };
 
-/// The reason why a question has closed, if no other is known.
+/// The reason for the close of a question, if the event gives no other reason.
 const ELSEWHERE: &str = "it was answered elsewhere or timed out";
 
-/// Asks one question after the other on its own thread, because reading a line blocks.
+/// A channel that asks the person the questions of a run. A [`QuestionQueue`] asks them one after the other on its own
+/// thread, because reading a line blocks.
 pub(crate) struct Asker {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
@@ -37,13 +38,13 @@ struct State {
 }
 
 impl Asker {
-    /// Creates an asker that tries the given answers before it asks the person.
+    /// Creates an asker. It does not ask the person a question that accepts one of the given answers.
     pub(crate) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Asker {
         let (answering, state, deserted) = Default::default();
         Asker { screen, given: given.to_vec(), answering, state, deserted }
     }
 
-    /// Runs to the end. If the input of the terminal ends, the run is parked.
+    /// Drives the run to its end. If the input of the terminal ends, stops driving it, and returns it as parked.
     pub(crate) async fn until_deserted(&self, runner: FlowRunner, flow: &str) -> RunResult {
         let run_id = runner.hub().run_id().clone();
         let began = Instant::now();
@@ -63,8 +64,8 @@ impl Asker {
         }
     }
 
-    /// Asks the questions that the run had open before this process resumed it, since no event repeats them. Later
-    /// answers go to `hub`.
+    /// Asks the questions that the run had open before this process resumed it, since no event repeats them. From now
+    /// on answers are sent to `hub`.
     pub(crate) fn catch_up(&self, host: &Host, hub: &Hub) -> Result<(), StartError> {
         *self.answering.lock() = Some(hub.clone());
         for waits in waiting::list(host, hub.run_id())? {
@@ -78,7 +79,7 @@ impl Asker {
         Ok(())
     }
 
-    /// Returns the signal that the input of the terminal has ended.
+    /// Returns the signal for the end of the terminal's input, after which no person can answer.
     pub(crate) fn deserted(&self) -> Arc<Notify> {
         self.deserted.clone()
     }
@@ -96,7 +97,7 @@ impl Asker {
         self.state.lock()
     }
 
-    /// Withdraws a question and tells the person why.
+    /// Withdraws the question at an address. If it was open, tells the person why it has closed.
     fn close(&self, address: String, why: &'static str) {
         let mut state = self.state();
         let before = state.open.len();
@@ -107,7 +108,7 @@ impl Asker {
         }
     }
 
-    /// Queues a question for the thread that asks. The first question starts the thread.
+    /// Queues a question for the thread that asks. The first question starts that thread.
     fn enqueue(&self, asked: Asked) {
         let mut state = self.state();
         if !state.open.contains(&asked) {
@@ -149,7 +150,8 @@ impl Channel for Asker {
                     let is_call = event.kind == "call:start";
                     let address = if is_call { of_call(&subject.address) } else { subject.address };
                     let (asked, question) = (QuestionRef::of_json(question), answers::read_question(question));
-                    // The run takes an answer that was given before. If it refuses that answer, the person is asked.
+                    // The run already has the given answer, and the question accepts it. If the question does not
+                    // accept the given answer, the person is asked.
                     let given = answers::given(&self.given, &address);
                     if given.is_some_and(|(_, value)| answers::is_admitted(&question, value)) {
                         return;

@@ -1,4 +1,4 @@
-//! A conversation with a run of this process or of another one.
+//! A conversation of a person at the terminal with a run that this process or another one drives.
 
 mod conversation;
 mod page;
@@ -27,13 +27,13 @@ use self::{
 use super::{answers, question_queue::choose};
 use crate::{cli_error::CliError, terminal::Terminal};
 
-/// A pending command. The error is a text for the person.
+/// A command that is being sent to the run. Its error is a text for the person.
 type Asking = BoxFuture<'static, Result<(), String>>;
 
 /// Sends a command to the run.
 type Ask = dyn Fn(RunCommand) -> Asking + Send + Sync;
 
-/// Handles the end of the input. Returns true if the conversation ends with it.
+/// Is called when standard input ends and is not a terminal. Returns true if the conversation ends then, too.
 type Nobody = dyn Fn() -> BoxFuture<'static, bool> + Send + Sync;
 
 /// The end of a conversation.
@@ -44,12 +44,13 @@ enum End<T> {
     Left,
 }
 
-/// A conversation with a run. It is a channel of the run, or reads the events of the process that drives it.
+/// A conversation with a run. It is a channel of a run of this process, or gets the events of a run from the process
+/// that drives it.
 pub(crate) struct Chat {
     state: Mutex<State>,
     changed: Notify,
     interactive: bool,
-    /// Set once the past events are read, so that the open questions are known.
+    /// True once all past events are read, so that the open questions are known.
     present: AtomicBool,
 }
 
@@ -83,12 +84,14 @@ impl Chat {
         self.state.lock().page.show(shown);
     }
 
-    /// Returns whether to take a line now. A line from a pipe is taken only once a question or an agent waits for it.
+    /// Returns true if the next line may be read now. From a terminal, it may always be read. From a pipe, it is read
+    /// only when a question or an agent waits for it.
     fn takes_line(&self) -> bool {
         self.interactive || (self.present.load(Ordering::Acquire) && self.state.lock().conversation.waits())
     }
 
-    /// Runs to the end, or until the person leaves. The run is then parked and can be resumed.
+    /// Drives the run to its end, or until the person leaves. If the person leaves, the run counts as parked, and can
+    /// be resumed. `again` is true for a resumed run, whose past conversation is shown first.
     pub(crate) async fn with_runner(self: &Arc<Chat>, runner: FlowRunner, again: bool) -> Result<RunResult, CliError> {
         let (hub, flow) = (runner.hub(), runner.flow().to_owned());
         let began = std::time::Instant::now();
@@ -126,7 +129,8 @@ impl Chat {
         }
     }
 
-    /// Passes lines to the run until it ends or the person leaves.
+    /// Sends the typed lines to the run until `run` is ready or the person leaves. `run` is ready when the run has
+    /// ended or is parked.
     async fn converse<T>(&self, run: impl Future<Output = T>, ask: &Ask, nobody: &Nobody) -> Result<End<T>, CliError> {
         let cannot = |error: std::io::Error| CliError::internal("cannot read standard input").because(&error);
         let mut lines = typed::lines().map_err(cannot)?;
@@ -161,7 +165,8 @@ impl Chat {
         }
     }
 
-    /// Returns the command for a line, or `None` if the line only concerns the conversation.
+    /// Returns the command for a line. Returns `None` if the line sends nothing to the run: it only shows or selects
+    /// something, or it is wrong.
     fn request(&self, typed: Typed) -> Option<RunCommand> {
         let mut state = self.state.lock();
         let conversation = &mut state.conversation;
@@ -189,7 +194,8 @@ impl Chat {
 }
 
 impl Conversation {
-    /// Makes a text the answer to the oldest open question. Without a question it goes to an agent.
+    /// Returns the command for a typed text: the answer to the oldest open question, or, without open questions, a
+    /// message to an agent. The error is a text for the person.
     fn meant(&mut self, text: &str) -> Result<RunCommand, String> {
         if self.questions.is_empty() {
             let to = self.target(None)?;

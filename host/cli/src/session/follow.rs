@@ -1,4 +1,4 @@
-//! Hands a run to the process that owns the store, and follows it to its end.
+//! Asks the process that owns the store to drive a run, and shows the run as if this process drove it.
 
 use std::{
     collections::BTreeSet,
@@ -32,22 +32,22 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Capacity of the queue of events to the front ends.
+/// The capacity of the queue of events from the owner's socket to the front ends.
 const QUEUED: usize = 1_024;
-/// Time limit for an owner that has ended to release the store.
+/// The longest time to wait until the store of an owner that has ended can be opened.
 const GIVING_BACK: Duration = Duration::from_secs(5);
-/// Time between two attempts to take over the store.
+/// The interval between two attempts to open the store after its owner has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A run to hand over.
 pub(crate) struct HandOver {
-    /// Requests to the owner before the run. If the owner refuses one, the command fails.
+    /// Requests to send to the owner before `ask`, such as answers. If the owner refuses one, the command fails.
     pub(crate) before: Vec<Ask>,
     /// The request that starts or resumes the run.
     pub(crate) ask: Ask,
     /// The name of the flow.
     pub(crate) flow: String,
-    /// Prints the result in place of the outputs.
+    /// Prints the result of the command. With `None`, the outputs are printed.
     pub(crate) prints: Option<Prints>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
     if let Some(run) = ask.run().filter(|_| !plan.answers.is_empty()) {
         refuse_late(plan, run)?;
     }
-    // Read the past events first, so that they are not shown again.
+    // Read the past events of an existing run before it continues, so that they are not shown as new.
     let known = ask.run().map(|run| watch(folder, run)).transpose()?.flatten();
     let known = known.map(|watched| Watched { known: true, ..watched });
     for ask in &before {
@@ -106,15 +106,15 @@ fn refuse_late(plan: &Plan, run: &RunId) -> Result<(), CliError> {
     Recorded::read(&host, run, &plan.answers)?.check(run, &plan.answers)
 }
 
-/// The past events of a run, and the stream of later ones.
+/// The past events of a run, and the stream of its later events.
 struct Watched {
     before: Vec<Json>,
     events: Events,
-    /// Set for a run that existed before. Its past events are not shown.
+    /// True for a run that existed before this command. Its past events are not shown.
     known: bool,
 }
 
-/// Watches a run. Returns `None` if the owner does not know it.
+/// Subscribes to the events of a run at the store's owner. Returns `None` if the store has no such run.
 fn watch(folder: &Path, run: &RunId) -> Result<Option<Watched>, CliError> {
     let (told, mut events) = control::watch_owner(folder, run).map_err(|error| unreachable(&error))?;
     match told {
@@ -149,7 +149,7 @@ fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, CliError> {
     }
 }
 
-/// Opens the store after its owner has ended. Returns `None` if another process owns it.
+/// Opens the store after its owner has ended. Returns `None` if after [`GIVING_BACK`] a process still owns it.
 fn take_over(plan: &Plan) -> Result<Option<Host>, CliError> {
     let began = Instant::now();
     loop {
@@ -163,7 +163,7 @@ fn take_over(plan: &Plan) -> Result<Option<Host>, CliError> {
     }
 }
 
-/// Resumes a run whose driver has ended.
+/// Resumes a run in this process after the process that drove it has ended.
 fn go_on_here(
     host: Host,
     run: &RunId,
@@ -189,7 +189,7 @@ enum Followed {
     Gone,
 }
 
-/// Follows a run and forwards its events to the front ends.
+/// Forwards the events of a run that another process drives to the front ends of this process.
 struct Follower<'a> {
     folder: &'a Path,
     run: RunId,
@@ -251,7 +251,7 @@ impl<'a> Follower<'a> {
                 rested => rested,
             });
             self.channels.extend(channels);
-            // A parked run is resumed now.
+            // A known run that was parked is resumed by the owner now, so it is not over.
             let goes_on = |status| known && matches!(status, RunStatus::Parked | RunStatus::NeedsAttention);
             if let Some((status, due)) = over
                 && !goes_on(status)
@@ -287,29 +287,31 @@ impl<'a> Follower<'a> {
         })?
     }
 
-    /// Returns whether a person or a channel of this process answers questions.
+    /// Returns true if a person or a channel of this process can answer questions.
     fn answers(&self) -> bool {
         self.session.asker.is_some() || self.session.attached.can_answer()
     }
 
-    /// Returns whether to stop following a run that has ended, or that is parked until the time `due`.
+    /// Returns true if this process stops following a run with this status. A parked run is followed further if this
+    /// process can answer questions, or if a timer resumes it at the time `due`.
     fn is_over(&self, status: RunStatus, due: Option<u64>) -> bool {
         status != RunStatus::Parked || !self.answers() && !due.is_some_and(|due| self.goes_on_at(due))
     }
 
-    /// Returns whether a timer resumes the run at this time. A question of an agent that expires then is denied, which
-    /// resumes nothing.
+    /// Returns true if a timer resumes the run at this time. It returns false if the timer only denies an agent's
+    /// question that expires then.
     fn goes_on_at(&self, due: u64) -> bool {
         let is_denied = |waits: &Value| waits["expires"].as_u64() == Some(due);
         self.waits().is_ok_and(|waits| !waits.iter().any(is_denied))
     }
 
-    /// Lists the answers, events and decisions that the run waits for, from the store.
+    /// Reads from the store which answers, events, messages and decisions the run waits for.
     fn waits(&self) -> Result<Vec<Value>, CliError> {
         Ok(waiting::list(&self.plan.packs.reading_host(&self.plan.store)?, &self.run)?)
     }
 
-    /// Processes an event. Returns the status of a run that has ended or is parked, and the time of its next timer.
+    /// Forwards an event to the front ends. If it says that the run has ended or is parked, returns the status and the
+    /// time of the next timer. Returns `None` for all other events.
     fn hear(&mut self, json: &Json) -> Option<(RunStatus, Option<u64>)> {
         let Some(event) = event_of(json) else {
             if let Some(live) = live_of(json) {
@@ -362,7 +364,7 @@ impl<'a> Follower<'a> {
         })
     }
 
-    /// Prints the result of the run.
+    /// Prints the result of the run, and closes the front ends. Returns the exit code.
     fn end(&self, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Result<Exit, CliError> {
         self.channels.iter().for_each(|channel| channel.on_complete(result));
         self.session.screen.close();
@@ -404,7 +406,7 @@ fn waiting_of(waits: &Value) -> Option<Waiting> {
     })
 }
 
-/// Reads the reason of a blocked task from the text of its event.
+/// Reconstructs the reason of a blocked task from the `reason` and the `message` in the list of open waits.
 fn block_reason(name: &str, message: &str) -> BlockReason {
     let called = message.split('`').nth(1).and_then(|called| called.split_once('.'));
     match (name, called) {
@@ -422,7 +424,7 @@ fn block_reason(name: &str, message: &str) -> BlockReason {
     }
 }
 
-/// Reads a recorded event from its JSON. Returns `None` for any other JSON.
+/// Reads a recorded event from its JSON. Returns `None` for live deltas, which have no `seq`, and for any other JSON.
 fn event_of(json: &Json) -> Option<Event> {
     let text = |name: &str| json.get(name).and_then(Json::as_str);
     Some(Event {
@@ -446,14 +448,14 @@ fn live_of(json: &Json) -> Option<LiveEvent> {
     })
 }
 
-/// Returns the members of an event without the common ones.
+/// Returns the members of an event, without those that all events have.
 fn members(json: &Json) -> Json {
     let common = ["v", "seq", "ts", "tenant", "runId", "type"];
     let members = json.as_object().into_iter().flatten().filter(|(key, _)| !common.contains(&&***key));
     Json::object(members.map(|(key, value)| (key.clone(), value.clone())))
 }
 
-/// Returns the kind of an event as a static string. The strings are leaked, but there are few kinds.
+/// Returns the kind of an event as a static string. The memory of each kind is never freed, but there are few kinds.
 fn interned(kind: &str) -> &'static str {
     static KINDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kinds = KINDS.lock();

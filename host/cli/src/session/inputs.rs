@@ -11,10 +11,10 @@ use flowcell::{Host, Json, files::MAX_FILE, graph::Graph, similar};
 
 use crate::cli_error::CliError;
 
-/// Limit of the input's size. Larger data belongs in a file that a node reads.
+/// Maximum size in bytes of the file with the input. Larger data belongs in a file that a node reads.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A member of the input on the command line.
+/// The value of a member of the input, as given on the command line.
 #[derive(Clone, Debug)]
 pub(crate) enum Member {
     /// A value.
@@ -38,7 +38,8 @@ pub(crate) fn pair(text: &str) -> Result<(String, Member), String> {
     Ok((key.to_owned(), member))
 }
 
-/// Splits `key=value` for values other than the input. `@` has no meaning.
+/// Splits `key=value` for arguments other than the input. The value is parsed as in [`pair`], but `@` has no special
+/// meaning.
 pub(crate) fn plain(text: &str) -> Result<(String, Json), String> {
     let (key, value) = split(text)?;
     Ok((key.to_owned(), json(key, value)?))
@@ -53,7 +54,7 @@ fn json(key: &str, value: &str) -> Result<Json, String> {
     Ok(match Json::parse(value) {
         Ok(json) => json,
         Err(error) if value.trim_start().starts_with(['[', '{', '"']) => return Err(no_json(key, value, &error)),
-        // A number out of range is an error and not a text.
+        // A number that is out of range is an error. It does not become a text.
         Err(error) if serde_json::from_str::<Json>(value).is_ok() => return Err(no_json(key, value, &error)),
         Err(_) => Json::from(value),
     })
@@ -74,7 +75,8 @@ pub(crate) fn content(path: &Path) -> Result<Vec<u8>, CliError> {
     }
 }
 
-/// Replaces files by the file values that flows receive. `keep` stores the content of each.
+/// Replaces files by the file values that flows receive. `keep` stores the content of a file under a name, and returns
+/// its file value.
 pub(crate) fn resolved(
     members: &[(String, Member)],
     keep: impl Fn(&str, Vec<u8>) -> Result<Json, CliError>,
@@ -93,7 +95,7 @@ pub(crate) fn resolved(
     members.iter().map(resolve).collect()
 }
 
-/// Does the same, and stores the files through this host.
+/// Replaces files like [`resolved`], and stores their contents through this host.
 pub(crate) fn kept_by(host: &Host, members: &[(String, Member)]) -> Result<Vec<(String, Json)>, CliError> {
     resolved(members, |name, bytes| {
         host.keep_file(name, bytes).map_err(|error| CliError::wrong(format!("cannot use the file {name}: {error}")))
@@ -105,7 +107,8 @@ fn no_json(key: &str, value: &str, error: &serde_json::Error) -> String {
     format!("the value of `{key}` begins like JSON but is invalid: {error}; pass it as a text with -i '{key}={text}'")
 }
 
-/// Merges the members of a file with those of the arguments. An argument replaces a member of the file.
+/// Merges the members of the input file with those of the arguments. An argument replaces a member of the file with
+/// the same key.
 pub(crate) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<Json, CliError> {
     let mut members = match file {
         None => Default::default(),
@@ -121,8 +124,9 @@ pub(crate) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<J
     Ok(Json::Object(members.into()))
 }
 
-/// Returns the members that the flow does not know, if it knows one with a similar name: the key and the similar one.
-/// Other unknown members may be for a program that reads the whole input.
+/// Returns the keys that the user probably misspelt: the flow has no such member in its defaults or its schema, but a
+/// similar one. Each key comes with the similar one. Other unknown keys are not reported, since a node may read the
+/// whole input.
 pub(crate) fn misspelt<'a>(pairs: &'a [(String, Member)], graph: &'a Graph) -> Vec<(&'a str, &'a str)> {
     let defaults = graph.input.as_object().into_iter().flat_map(|members| members.keys());
     let properties = graph.input_schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());

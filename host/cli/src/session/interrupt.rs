@@ -1,5 +1,6 @@
-//! Handles signals. The first Ctrl-C cancels the run, and the second ends the process. After SIGTERM the process stops
-//! in order, and another one may resume the run. A run in memory is cancelled.
+//! Handles signals. The first Ctrl-C cancels the run, and the second one ends the process at once. After SIGTERM the
+//! process stops without cancelling the run, and another process may resume it. But a run in memory is cancelled,
+//! since no other process can resume it.
 
 use std::{
     sync::{
@@ -21,16 +22,16 @@ pub(crate) enum Interruption {
     None,
     /// A person has cancelled the run.
     Cancelled,
-    /// SIGTERM has stopped the process. Another one may resume the run.
+    /// SIGTERM has stopped the process. Another process may resume the run.
     Stopped,
 }
 
-/// The interruption of the run, shared with the thread that listens for signals.
+/// The first interruption of the run. A thread that listens for signals sets it.
 pub(crate) struct Interrupts(Arc<AtomicU8>);
 
 impl Interrupts {
-    /// Listens on its own thread, so that a second signal works even if the run is busy. Only a run in a persistent
-    /// store (`kept`) is stopped without being cancelled.
+    /// Starts the thread that listens, so that a second signal works even if the run is busy. `kept` is true for a
+    /// persistent store: SIGTERM then stops the process without cancelling the run.
     pub(crate) fn watch(hub: Hub, screen: Arc<Screen>, kept: bool) -> Result<Interrupts, CliError> {
         let happened = Arc::new(AtomicU8::new(Interruption::None as u8));
         let seen = happened.clone();
@@ -53,7 +54,7 @@ impl Interrupts {
 }
 
 async fn listen(hub: &Hub, screen: &Screen, seen: &AtomicU8, kept: bool) {
-    // If the process cannot listen, each signal ends it.
+    // If the process cannot listen for signals, each signal ends it at once.
     let Ok(mut signals) = Signals::listen() else { return };
     let which = match signals.next().await {
         Some(Signal::Terminate) if kept => Interruption::Stopped,
@@ -88,7 +89,7 @@ pub(crate) enum Signal {
 }
 
 impl Signal {
-    /// Returns the outcome of a process that quits at once.
+    /// Returns the outcome of a process that this signal ends at once.
     pub(crate) fn exit(self) -> Exit {
         match self {
             Signal::Interrupt => Exit::Interrupted,
@@ -104,7 +105,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen. From now on these signals do not end the process.
+    /// Starts to listen. From now on SIGTERM does not end the process. SIGINT does not either from the first call of
+    /// `next` on.
     pub(crate) fn listen() -> std::io::Result<Signals> {
         #[cfg(unix)]
         let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -114,7 +116,7 @@ impl Signals {
         })
     }
 
-    /// Returns the next signal, or `None` if no more can come.
+    /// Returns the next signal, or `None` if the process can receive no more signals.
     pub(crate) async fn next(&mut self) -> Option<Signal> {
         #[cfg(unix)]
         let terminated = self.terminate.recv();

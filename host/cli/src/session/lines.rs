@@ -44,8 +44,9 @@ impl Subject {
     }
 }
 
-/// Returns the address of the tasks above a child run, such as `review/`. A child's id consists of the parent's id, the
-/// address of the calling task, and the attempt. Node ids are never numbers.
+/// Returns the address of the tasks that called a child run of `root`, such as `review/`. For `root` itself, it is
+/// empty. A child's id consists of the parent's id, the address of the calling task, and the attempt, separated by
+/// dots. Since node ids are never numbers, a number ends an address.
 pub(crate) fn callers(run: &str, root: &str) -> String {
     let below = run.strip_prefix(root).unwrap_or_default();
     below.split('.').filter(|part| !part.is_empty()).fold(String::new(), |address, part| {
@@ -78,7 +79,7 @@ impl Line {
         Some(Line { address: subject.address.clone(), mood, text, routine })
     }
 
-    /// Returns whether the line reports a normal event of a nested task.
+    /// Returns true if the line reports that a task in a body or in a called run has succeeded or was skipped.
     pub(crate) fn is_routine(&self) -> bool {
         self.routine
     }
@@ -96,7 +97,7 @@ impl Line {
     }
 }
 
-/// Lists the answers of a question, such as `yes|no`, `yes|no|text` or `text`.
+/// Lists the answers that a question accepts, such as `yes|no`, `yes|no|text` or `text`.
 pub(crate) fn shown_choices(question: &Question) -> String {
     let mut choices: Vec<_> = question.choices.iter().map(|choice| choice.value.as_str()).collect();
     if question.allow_text || choices.is_empty() {
@@ -136,13 +137,14 @@ fn retry(data: &Json) -> String {
     format!("attempt {attempt} failed, next attempt in {delay}: {}", failure(data))
 }
 
-/// Returns the question about a call, if the event asks one.
+/// Returns the question about a call, or `None` if the call needs no approval.
 fn asks(data: &Json) -> Option<String> {
     let call = data.get("call").and_then(Json::as_u64).unwrap_or_default();
     Some(format!("asks about its call {call}: {}", member(data.get("question")?, "prompt")))
 }
 
-/// Describes the answer or the event that a pause waits for. Returns `None` for the pauses of owners of bodies.
+/// Describes the answer or the event that a pause waits for. Returns `None` for other pauses, such as those for a
+/// timer or for the passes of a body.
 fn waits(data: &Json) -> Option<String> {
     if let Some(question) = data.get("question") {
         return Some(format!("asks: {}", member(question, "prompt")));

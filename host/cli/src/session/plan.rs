@@ -21,7 +21,7 @@ pub(crate) struct Plan {
     pub(crate) flow: PathBuf,
     /// The members of the input.
     pub(crate) input: Vec<(String, inputs::Member)>,
-    /// A file with the input. The members replace those of the file.
+    /// A file with the input. The members in `input` replace those of the file.
     pub(crate) input_file: Option<PathBuf>,
     /// A file for the events. `-` is standard output.
     pub(crate) events: Option<PathBuf>,
@@ -35,17 +35,17 @@ pub(crate) struct Plan {
     pub(crate) packs: PackArgs,
     pub(crate) store: StoreArgs,
     pub(crate) run_id: Option<RunId>,
-    /// Answers to gates, and to agents' calls, before they ask.
+    /// Answers to gates, and to questions about agents' calls, as pairs of address and value.
     pub(crate) answers: Vec<(String, String)>,
     pub(crate) total_timeout: Option<Duration>,
     /// Starts a conversation with the run's agents.
     pub(crate) chat: bool,
-    /// Set if the run exists and is resumed.
+    /// True for `flowcell chat`, which resumes an existing run and shows its past conversation.
     pub(crate) again: bool,
 }
 
 impl Plan {
-    /// Returns the answers as the values that gates receive.
+    /// Returns the answers by address, as the values that gates receive.
     pub(crate) fn early_answers(&self) -> HashMap<String, Json> {
         self.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value))).collect()
     }
@@ -60,7 +60,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns whether events or a conversation go to standard output.
+    /// Returns true if events or a conversation are written to standard output, which then does not get the outputs.
     pub(crate) fn events_to_stdout(&self) -> bool {
         if self.chat {
             return true;

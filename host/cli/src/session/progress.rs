@@ -15,17 +15,17 @@ use super::{
 };
 use crate::duration;
 
-/// Limit of the lines about successful tasks in bodies and child runs.
+/// Maximum number of lines about tasks in bodies and child runs that have succeeded or were skipped.
 const MAX_INNER_LINES: usize = 200;
-/// Limit of the names in the status, each for running and for waiting tasks.
+/// Maximum number of names of running tasks, and of waiting tasks, in the status line.
 const NAMED: usize = 4;
-/// The time for preparing the components is shown if it is longer than this.
+/// The shortest time for compiling the components that is shown.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// A channel that writes a line as tasks proceed and end.
+/// A channel that writes a line when a task waits, ends or logs, and keeps the status line current.
 pub(crate) struct Progress {
     screen: Arc<Screen>,
-    /// Set if the [`Asker`](super::ask::Asker) shows the questions.
+    /// True if the [`Asker`](super::ask::Asker) shows the questions, so that this channel does not.
     asked_elsewhere: bool,
     flow: String,
     tally: Mutex<Tally>,
@@ -37,7 +37,7 @@ struct Tally {
     running: BTreeSet<String>,
     /// Tasks that wait for a timer, an answer, an event or another attempt.
     waiting: BTreeSet<String>,
-    /// The time at which preparing the components began. `None` once the run has begun.
+    /// The time at which compiling the components began. `None` once the first event of the run has arrived.
     preparing: Option<Instant>,
     ended: usize,
     inner_lines: usize,
@@ -49,7 +49,7 @@ impl Progress {
         Progress { screen, asked_elsewhere: false, flow: flow.to_owned(), tally: Mutex::default() }
     }
 
-    /// Leaves questions to the channel that asks them.
+    /// Does not show questions, because the channel that asks them shows them.
     pub(crate) fn without_questions(self) -> Progress {
         Progress { asked_elsewhere: true, ..self }
     }
@@ -90,7 +90,8 @@ impl Tally {
         let address = &subject.address;
         let (runs, waits) = match event.kind {
             "task:start" | "task:resumed" | "task:repeated" | "task:busy" | "task:woken" => (true, false),
-            // Owners of bodies, and tasks that call flows, still run while they pause.
+            // Tasks that own a body or call a flow pause for their own nodes. Such a task is shown neither as running
+            // nor as waiting.
             "task:paused" => (false, waits_outside(&event.data)),
             "task:idle" | "task:retry" => (false, true),
             "task:blocked" | "task:complete" | "task:failed" | "task:cancelled" => (false, false),
@@ -106,7 +107,8 @@ impl Tally {
         }
     }
 
-    /// Counts the lines of nested tasks, and returns whether this one may be shown.
+    /// Returns true if this line may be shown: any line that is not routine, and the first [`MAX_INNER_LINES`] routine
+    /// lines.
     fn admits(&mut self, line: &Line) -> bool {
         if !line.is_routine() {
             return true;

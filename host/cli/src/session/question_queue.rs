@@ -1,4 +1,5 @@
-//! Asks a person one question after the other.
+//! Asks a person one question after the other. A line answers a question only if the person typed it after the
+//! question appeared.
 
 use std::{
     collections::VecDeque,
@@ -17,15 +18,16 @@ use tokio::sync::Notify;
 use super::{answers, lines::shown_choices, screen::Screen};
 use crate::terminal::{guarded, inert};
 
-/// The shortest reaction time of a person. A line that comes sooner was typed for the previous question.
+/// The shortest reaction time of a person. A line that arrives sooner after a question appeared was typed for the
+/// question before it.
 pub(crate) const REACTION: Duration = Duration::from_millis(200);
 
-/// A question of the run.
+/// An open question of the run.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) address: String,
     pub(crate) question: Question,
-    /// The reference that its answer carries.
+    /// The reference to the question, which its answer carries.
     pub(crate) asked: QuestionRef,
 }
 
@@ -41,27 +43,28 @@ pub(crate) enum News {
 /// A line from standard input.
 pub(crate) struct Typed {
     line: String,
-    /// The time at which the line was complete.
+    /// The time at which the end of the line arrived.
     at: Instant,
-    /// Set if the terminal delivered the line in parts.
+    /// True if the line arrived in several parts, because the terminal had to deliver its beginning before its end was
+    /// typed.
     in_parts: bool,
 }
 
 /// Sends an answer to the run.
 type Reply = Box<dyn Fn(&Asked, Json) -> Result<(), HubError> + Send>;
 
-/// The queue of questions and the one that is shown.
+/// The question on the screen, and the queue of those that are asked after it.
 pub(crate) struct QuestionQueue {
     reply: Reply,
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
-    /// Requests a line from the thread that reads.
+    /// Requests a line from the thread that reads standard input.
     wanted: mpsc::Sender<()>,
-    /// Set while a requested line has not arrived.
+    /// True while a requested line has not arrived.
     is_reading: bool,
-    /// Set if the terminal was told to deliver a begun line.
+    /// True if, since the last line, the terminal was told to deliver the beginning of an unfinished line.
     is_released: bool,
-    /// Set after the end of the input.
+    /// True after the end of standard input.
     is_over: bool,
     queue: VecDeque<Asked>,
     shown: Option<Shown>,
@@ -70,7 +73,7 @@ pub(crate) struct QuestionQueue {
 /// The question on the screen.
 struct Shown {
     asked: Asked,
-    /// The time at which the question replaced another one on the screen.
+    /// The time at which the question replaced a closed question on the screen. `None` if it replaced none.
     instead: Option<Instant>,
 }
 
@@ -87,7 +90,7 @@ impl QuestionQueue {
         let typed = questions.clone();
         thread::Builder::new().name("typed".into()).spawn(move || read_lines(&wishes, &typed))?;
         let reply: Reply = Box::new(move |asked, answer| {
-            // Another process may drive the run by now.
+            // Look the hub up for each answer, because it is replaced if another process drives the run by now.
             let Some(hub) = answering.lock().clone() else { return Err(HubError::RunEnded) };
             runtime.block_on(hub.reply_to(&asked.address, answer, asked.asked.clone()))
         });
@@ -109,7 +112,7 @@ impl QuestionQueue {
         QuestionQueue { reply, screen, given, wanted, is_reading, is_released, is_over, queue, shown }
     }
 
-    /// Handles a message. Returns false once no person can answer any more.
+    /// Handles a message, and shows the next question. Returns false once a question is open but the input has ended.
     fn hear(&mut self, news: News) -> bool {
         match news {
             // An event may repeat a question that is already known.
@@ -132,7 +135,7 @@ impl QuestionQueue {
         self.queue.contains(asked) || self.shown.as_ref().is_some_and(|shown| shown.asked == *asked)
     }
 
-    /// Removes a closed question. If it was on the screen, the next one replaces it at once.
+    /// Removes a closed question. If it was on the screen, tells the person, and shows the next question at once.
     fn close(&mut self, address: &str, why: &str) {
         self.queue.retain(|asked| asked.address != address);
         if self.shown.as_ref().is_none_or(|shown| shown.asked.address != address) {
@@ -161,14 +164,17 @@ impl QuestionQueue {
             return self.ask();
         }
         if self.answer(&asked, line) {
-            // Show further questions at once, without the status line between them.
+            // Write the lines that were kept during the question. The caller then shows the next question at once,
+            // without the status line between them.
             self.screen.release();
         } else {
             self.put(asked, None);
         }
     }
 
-    /// Shows the next question, unless one is shown. Returns false if no person can answer it.
+    /// Shows the next question, unless one is on the screen. First tries a given answer. `instead` is the time at
+    /// which the last question closed, or `None` if that question was not closed but answered. Returns false if a
+    /// question is on the screen but the input has ended.
     fn put_next(&mut self, instead: Option<Instant>) -> bool {
         while self.shown.is_none()
             && let Some(asked) = self.queue.pop_front()
@@ -180,14 +186,15 @@ impl QuestionQueue {
             }
         }
         if self.is_over && self.shown.is_some() {
-            // End the line of the prompt.
+            // End the line with the prompt, since no typed line will end it.
             let _ = writeln!(io::stderr());
             return false;
         }
         true
     }
 
-    /// Answers a question. Returns false if the run has refused the answer, so the question has to be asked again.
+    /// Sends an answer to the run. Returns false if the question has to be asked again, because the run has refused
+    /// the answer. Returns true if the answer was accepted, or if the question is no longer open.
     fn answer(&self, asked: &Asked, text: &str) -> bool {
         let answer = answers::answer(&choose(&asked.question, text));
         match (self.reply)(asked, answer) {
@@ -208,7 +215,7 @@ impl QuestionQueue {
         self.ask();
     }
 
-    /// Shows the question and requests a line.
+    /// Writes the question to standard error, and requests a line if none is requested yet.
     fn ask(&mut self) {
         let Some(Shown { asked, .. }) = &self.shown else { return };
         self.screen.hold();
@@ -227,7 +234,8 @@ impl QuestionQueue {
     }
 }
 
-/// Makes the terminal deliver a begun line, so that it counts as typed before now. Without a terminal, does nothing.
+/// Makes the terminal deliver the beginning of an unfinished line, so that this line later has several parts and
+/// counts as begun before now. Without a terminal, does nothing.
 fn release_begun_line() {
     let Ok(usual) = termios::tcgetattr(io::stdin()) else { return };
     let mut at_once = usual.clone();
@@ -236,7 +244,8 @@ fn release_begun_line() {
     let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &usual);
 }
 
-/// Reads a line for each request. Text typed earlier stays in the terminal's buffer.
+/// Reads a line for each request, and sends it to the queue. Text that is typed without a request stays in the
+/// terminal's buffer.
 fn read_lines(wanted: &mpsc::Receiver<()>, news: &mpsc::Sender<News>) {
     while wanted.recv().is_ok() {
         let typed = read_line(&mut io::stdin().lock());
@@ -269,7 +278,8 @@ fn read_line(input: &mut impl BufRead) -> Option<Typed> {
     }
 }
 
-/// Replaces a number by the choice of that number, unless the number itself is a choice.
+/// Replaces a number by the choice with that number, counted from 1, unless the number itself is a choice. Returns any
+/// other text unchanged.
 pub(crate) fn choose(question: &Question, text: &str) -> String {
     let choices = &question.choices;
     let exact = choices.iter().any(|choice| choice.value == text);

@@ -14,10 +14,11 @@ use crate::{
     terminal::{Terminal, guarded, inert},
 };
 
-/// Prints a result from the store after a run has ended.
+/// A function that prints a result, read from the sessions in the store, after the run has ended.
 pub(crate) type Prints = Box<dyn Fn(&dyn Sessions) -> Result<(), CliError>>;
 
-/// Prints data to standard output and messages to standard error.
+/// Prints the outputs of a successful run, or with `--json` an object for any run, to standard output. Prints an
+/// explanation to standard error. Returns the exit code.
 pub(crate) fn print(
     plan: &Plan,
     graph: &Graph,
@@ -34,7 +35,8 @@ pub(crate) fn print(
     Ok(explain(plan, result, interrupted, terminal))
 }
 
-/// Prints the outputs. If the flow does not choose outputs, large results of nodes are shortened on a terminal.
+/// Prints the outputs. If the flow declares no `outputs`, and standard output is a terminal, large results of nodes
+/// are shortened.
 fn put_outputs(graph: &Graph, result: &RunResult, terminal: Terminal) -> Result<(), CliError> {
     let shortened = (graph.outputs.is_none() && terminal.shows_output()).then(|| summary::shortened(&result.outputs));
     let Some(shortened) = shortened.flatten() else { return put_json(&result.outputs) };
@@ -46,7 +48,7 @@ fn put_outputs(graph: &Graph, result: &RunResult, terminal: Terminal) -> Result<
     Ok(())
 }
 
-/// Prints a result with `prints`, or the outputs if it is `None`.
+/// Prints the result like [`print()`], but calls `prints` for standard output if it is set. Returns the exit code.
 pub(crate) fn print_as(
     plan: &Plan,
     graph: &Graph,
@@ -62,7 +64,7 @@ pub(crate) fn print_as(
     Ok(explain(plan, result, interrupted, terminal))
 }
 
-/// Explains the result of a run to a person, and returns the exit code.
+/// Writes to standard error how the run has ended and what the person can do next. Returns the exit code.
 pub(crate) fn explain(plan: &Plan, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Exit {
     match explanation(plan, result, interrupted) {
         Some(problem) => terminal.say(&problem.render(terminal.paint())),
@@ -111,7 +113,7 @@ fn error(plan: &Plan, result: &RunResult) -> Option<Value> {
     }
 }
 
-/// Explains a run that did not succeed. Returns `None` on success.
+/// Returns the error for a run that did not succeed, with its causes and hints. Returns `None` on success.
 fn explanation(plan: &Plan, result: &RunResult, interrupted: Interruption) -> Option<CliError> {
     let exit = match exit(result.status, interrupted) {
         Exit::Good => return None,
@@ -155,7 +157,7 @@ fn headline(result: &RunResult) -> String {
     }
 }
 
-/// Returns hints about how to answer the questions of a parked run.
+/// Returns the commands with which a person can continue a parked run: answers, messages, events and decisions.
 fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
     let options: Vec<_> = result
         .waiting
@@ -164,7 +166,8 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
             Waiting::Answer { address, question, asked } => {
                 let address = match state(plan) {
                     Some(_) => answers::address_with_digest(address, asked),
-                    // The answer is for a new run, whose questions have other digests.
+                    // A run in memory cannot be resumed. The answer is for a new run, whose questions have other
+                    // digests.
                     None => address.clone(),
                 };
                 Some(format!("--answer {}", quoted(&format!("{address}=<{}>", shown_choices(question)))))
@@ -223,7 +226,8 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
     hints
 }
 
-/// Prints the open questions of a resumed run when no person can be asked, because no event repeats them.
+/// Prints the open questions of a resumed run if no person can be asked at the terminal. It is needed because no event
+/// repeats these questions.
 pub(crate) fn say_open(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), CliError> {
     if plan.quiet || terminal.interactive {
         return Ok(());
@@ -254,12 +258,12 @@ fn state(plan: &Plan) -> Option<String> {
     Some(if usual { String::new() } else { format!(" --state {}", word(&folder.display().to_string())) })
 }
 
-/// Returns the options that another command has to repeat to resume the run.
+/// Returns the options of this command that a later command has to repeat to resume the run.
 fn reach(plan: &Plan) -> String {
     plan.packs.given().iter().fold(String::new(), |text, (option, value)| format!("{text} {option} {}", word(value)))
 }
 
-/// Quotes a word for a shell, if it has special characters.
+/// Quotes a word for a shell if it has characters other than letters, digits and `-_./`.
 fn word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
     if text.chars().all(plain) { text.to_owned() } else { quoted(text) }

@@ -11,7 +11,7 @@ use flowcell::{Host, Json, files};
 
 use crate::cli_error::CliError;
 
-/// Limit of the characters of a file name, without the extension.
+/// Maximum number of characters of a file name, without its number and extension.
 const NAME_CHARS: usize = 100;
 
 /// Writes every file among the outputs to a folder. Its name is its place in the outputs, such as `result.png` or
@@ -35,7 +35,7 @@ pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<Pa
     Ok(written)
 }
 
-/// Finds file values and their places.
+/// Finds the file values in a value, each with its place, such as `pages-1`.
 fn find<'a>(value: &'a Json, place: &str, found: &mut Vec<(String, &'a Json)>) {
     let below = |name: &str| if place.is_empty() { name.to_owned() } else { format!("{place}-{name}") };
     match value {
@@ -50,7 +50,7 @@ fn find<'a>(value: &'a Json, place: &str, found: &mut Vec<(String, &'a Json)>) {
     }
 }
 
-/// Returns a file name with safe characters that is not taken yet.
+/// Returns a file name with safe characters that is not taken yet, and marks it as taken.
 fn free(place: &str, ending: &str, taken: &mut BTreeSet<String>) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || "-_".contains(letter) { letter } else { '_' };
     let plain: String = place.chars().map(plain).take(NAME_CHARS).collect();

@@ -1,4 +1,5 @@
-//! Writes to standard error during a run: permanent lines, and on a terminal a status line.
+//! Writes to standard error during a run: permanent lines, and on a terminal a status line below them. While a person
+//! is asked a question, the lines are kept, and written after the answer.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::terminal::{Paint, Terminal, inert};
 
 /// The interval between updates of the status line.
 const TICK: Duration = Duration::from_millis(100);
-/// Limit of the lines that are kept while a person types an answer.
+/// Maximum number of lines that are kept while a person is asked a question.
 const MAX_HELD: usize = 1_000;
 
 /// Standard error, shared by all front ends of a run.
@@ -22,7 +23,7 @@ pub(crate) struct Screen {
 #[derive(Default)]
 struct State {
     status: Option<ProgressBar>,
-    /// The kept lines, while a person is being asked.
+    /// The kept lines. `None` while no person is asked.
     held: Option<Held>,
 }
 
@@ -30,12 +31,12 @@ struct State {
 #[derive(Default)]
 struct Held {
     lines: Vec<String>,
-    /// The number of lines above [`MAX_HELD`].
+    /// The number of lines that were dropped, because [`MAX_HELD`] lines were kept already.
     left_out: usize,
 }
 
 impl Screen {
-    /// Creates a screen. A quiet one has no status line.
+    /// Creates a screen. A quiet screen has no status line and no remarks.
     pub(crate) fn new(terminal: Terminal, quiet: bool) -> Screen {
         Screen { terminal, quiet, state: Mutex::default() }
     }
@@ -50,7 +51,7 @@ impl Screen {
         self.terminal.watched
     }
 
-    /// Writes a line above the status line.
+    /// Writes a line above the status line, or keeps it while a person is asked.
     pub(crate) fn line(&self, text: &str) {
         let mut state = self.state.lock();
         match &mut state.held {
@@ -67,7 +68,7 @@ impl Screen {
         }
     }
 
-    /// Writes a warning like any other line.
+    /// Writes a warning above the status line, or keeps it while a person is asked.
     pub(crate) fn warn(&self, text: &str) {
         self.line(&format!("{}: {}", self.paint().odd("warning"), inert(text)));
     }
@@ -86,7 +87,8 @@ impl Screen {
         self.warn_now(text);
     }
 
-    /// Sets the text of the status line.
+    /// Sets the text of the status line. Does nothing on a quiet screen, without a terminal, or while a person is
+    /// asked.
     pub(crate) fn status(&self, text: &str) {
         if !self.terminal.watched || self.quiet {
             return;
@@ -97,14 +99,14 @@ impl Screen {
         }
     }
 
-    /// Hides the status line and keeps lines while a person types.
+    /// Hides the status line, and keeps lines from now on, because a question is shown.
     pub(crate) fn hold(&self) {
         let mut state = self.state.lock();
         clear(&mut state);
         state.held.get_or_insert_default();
     }
 
-    /// Writes the kept lines.
+    /// Writes the kept lines, and keeps none from now on.
     pub(crate) fn release(&self) {
         let mut state = self.state.lock();
         let Held { lines, left_out } = state.held.take().unwrap_or_default();
@@ -116,7 +118,7 @@ impl Screen {
         }
     }
 
-    /// Removes the status line for good.
+    /// Removes the status line, and writes the kept lines, at the end of the run.
     pub(crate) fn close(&self) {
         clear(&mut self.state.lock());
         // The run ended while a person was being asked.

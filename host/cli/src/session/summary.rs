@@ -4,22 +4,24 @@ use flowcell::Json;
 
 use crate::terminal::counted;
 
-/// Limit of the lines of results that are shown whole.
+/// Maximum number of printed lines of results that are not shortened.
 const LINES: usize = 200;
-/// Limits of the items shown of a long list, and of the members shown of a large object.
+/// Maximum number of items shown of a long list, and of members shown of a large object.
 const ITEMS: usize = 3;
 const MEMBERS: usize = 50;
-/// Limit of the characters shown of a text.
+/// Maximum number of characters shown of a text.
 const CHARS: usize = 400;
 
-/// Shortens results with more than [`LINES`] lines or with long texts. Returns `None` if they are short.
+/// Shortens results with more than [`LINES`] lines or with a text of more than [`CHARS`] characters. Returns `None`
+/// for other results.
 pub(crate) fn shortened(outputs: &Json) -> Option<Json> {
     let mut budget = LINES;
     (!is_short(outputs, &mut budget)).then(|| short(outputs, true))
 }
 
-/// Returns whether a value needs at most `lines` lines of limited length when it is printed with indentation. A list or
-/// an object with parts has a line for each of its brackets.
+/// Returns true if a value has no text longer than [`CHARS`], and needs at most `lines` lines when it is printed with
+/// indentation. Subtracts the needed lines from `lines`. A list or an object with parts needs a line for each of its
+/// two brackets.
 fn is_short(json: &Json, lines: &mut usize) -> bool {
     let has_parts = match json {
         Json::Array(items) => !items.is_empty(),
@@ -39,7 +41,7 @@ fn is_short(json: &Json, lines: &mut usize) -> bool {
     }
 }
 
-/// Cuts the long parts of a value. The top level keeps all its nodes.
+/// Cuts the long parts of a value. At the top level, all members are kept, because they are the results of nodes.
 fn short(json: &Json, is_top: bool) -> Json {
     match json {
         Json::String(text) => match text.char_indices().nth(CHARS) {

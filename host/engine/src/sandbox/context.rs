@@ -76,7 +76,7 @@ impl Host for Sandbox {
             return Err(Stop::with(code::INVALID_INPUT, format!("the part of the input that the node reads {misfit}")));
         }
         if path.is_empty() {
-            // The value keeps the text of a whole part, so it is made at most once.
+            // For a whole part, the value keeps its text, so repeated reads serialise it at most once.
             return Ok(self.part(part).map(|value| value.text().to_owned()));
         }
         Ok(Some(found.to_text()))

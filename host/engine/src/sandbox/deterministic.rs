@@ -1,5 +1,5 @@
-//! WASI without access to the world: it inherits nothing, time changes only with events, and a seed gives random
-//! numbers.
+//! WASI without access to the world. It inherits nothing from the process, its time changes only with events, and its
+//! random numbers follow from a seed.
 
 use std::{
     convert::Infallible,

@@ -55,7 +55,8 @@ impl Meter {
         Ok(())
     }
 
-    /// Takes memory from the pool until the attempt ends. Returns whether the tenant may have it.
+    /// Takes `by` bytes of memory from the pool until the attempt ends. Returns false if the tenant may not have
+    /// them.
     fn has_room(&mut self, by: u64) -> bool {
         match &mut self.more {
             _ if by == 0 => true,
@@ -67,7 +68,8 @@ impl Meter {
         }
     }
 
-    /// Returns the part of a message that fits into the log. The line that fills the log says that the rest is dropped.
+    /// Returns the part of a message that fits into the log, or `None` if the log is full. The line that fills the
+    /// log says that further lines are dropped.
     pub(super) fn admit_log(&mut self, mut message: String) -> Option<String> {
         if self.log_closed {
             return None;

@@ -109,8 +109,8 @@ impl queue::Host for Sandbox {
 }
 
 impl Sandbox {
-    /// Returns the text that announces a reply to the guest. For an HTTP answer it has only the status; the guest takes
-    /// the rest later.
+    /// Returns the text that announces a reply to the guest. For an HTTP answer the text has only the status; the
+    /// guest reads the headers and the body later.
     fn announce(&mut self, id: u32, reply: Value) -> String {
         if !self.sent.remove(&id) {
             return reply.text().to_owned();
@@ -125,7 +125,7 @@ impl Sandbox {
         Ok(Err(failure::to_guest(failure)))
     }
 
-    /// Moves the guest's clock to the time of the last event that it received.
+    /// Sets the guest's clock to the time of the last event that it received.
     pub(super) fn tick(&self) {
         if let Some(now) = self.calls.now_ms() {
             self.clock.show(now);

@@ -70,7 +70,7 @@ impl Request {
     }
 }
 
-/// Returns the answer of a service call that has ended. A failure becomes an answer too.
+/// Returns the JSON answer for a service call that has ended. A failure becomes an answer with `error`.
 pub(super) fn answer(call_id: String, outcome: Result<Value, Failure>) -> String {
     let ended = match outcome {
         Ok(result) => ("result", result.json().clone()),

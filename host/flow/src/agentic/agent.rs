@@ -25,10 +25,10 @@ pub struct AgentDefinition {
     /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Purpose of the agent.
+    /// Purpose of the agent, for people and models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Refuses every use of the agent.
+    /// If true, every use of the agent is refused.
     #[serde(default)]
     pub disabled: bool,
     /// The system prompt.
@@ -62,7 +62,7 @@ pub struct AgentDefinition {
 /// The result of reading an agent's file.
 #[derive(Debug)]
 pub struct CheckedAgent {
-    /// The agent; `None` if there are errors.
+    /// The agent; `None` if there are diagnostics of severity `error`.
     pub agent: Option<AgentDefinition>,
     /// All diagnostics, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
@@ -103,7 +103,7 @@ pub fn agent(source: &Source) -> CheckedAgent {
     agent_in_mode(source, CheckMode::New)
 }
 
-/// Reads an agent's file in the check mode of the flow that uses the agent.
+/// Reads an agent's file. `mode` is the check mode of the flow that uses the agent.
 pub(crate) fn agent_in_mode(source: &Source, mode: CheckMode) -> CheckedAgent {
     let mut diagnostics = Diagnostics::new(&source.name, &source.text, mode);
     let start = Span { line: 1, column: 1, len: 1, start: 0 };
@@ -138,7 +138,7 @@ pub(crate) fn agent_in_mode(source: &Source, mode: CheckMode) -> CheckedAgent {
 }
 
 /// Splits a file into its front matter, with every byte at its original offset, and the text after it. A file without
-/// front matter is all prompt.
+/// front matter consists only of the system prompt. Returns an error if no line ends the front matter.
 fn split(text: &str) -> Result<(String, &str), ()> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
@@ -243,7 +243,7 @@ pub(crate) fn check_object(schema: &Tree, what: &str, diagnostics: &mut Diagnost
     schema_check::check_schema(schema, "the schema", diagnostics);
 }
 
-/// Converts a definition to the value that nodes receive.
+/// Converts a definition to a JSON object with the same fields. It is null if that fails.
 impl From<&AgentDefinition> for Json {
     fn from(agent: &AgentDefinition) -> Json {
         serde_json::to_value(agent).map(Json::from).unwrap_or_default()

@@ -21,7 +21,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(file, _)| file.trim_end_matches(".md"))
 }
 
-/// Returns the file of a built-in agent.
+/// Returns the file of a built-in agent; `None` for other names.
 pub fn source(name: &str) -> Option<Source> {
     let (file, text) = FILES.iter().find(|(file, _)| file.strip_suffix(".md") == Some(name))?;
     Some(Source { name: (*file).to_owned(), text: (*text).to_owned() })

@@ -83,7 +83,7 @@ pub struct DiscoveredFile {
     pub level: Level,
     /// Path as messages show it.
     pub path: String,
-    /// Files of the same name with lower precedence.
+    /// Paths of the files with the same id that this file hides, because they have lower precedence.
     pub hides: Vec<String>,
 }
 
@@ -96,8 +96,8 @@ pub struct Discovery {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Finds flows or agents in a listing. The listing follows the order of the folders; project files win over global
-/// ones, then earlier files over later ones.
+/// Finds flows or agents in a listing. The listing has the files in the order of the folders. If several files have
+/// the same id, a project file wins over a global one. Within one scope, an earlier file wins over a later one.
 pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
     let mut found = Discovery::default();
     let mut listing: Vec<_> = listing.iter().filter(|file| is_meant(kind, &file.path)).collect();
@@ -124,7 +124,8 @@ pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
     found
 }
 
-/// Returns true if the file has the right extension. Test case files (`*.test.yaml`) do not count.
+/// Returns true if the file has the extension of this kind. Hidden files and test case files (`*.test.yaml`) do not
+/// count.
 fn is_meant(kind: FileKind, path: &str) -> bool {
     let endings: &[&str] = match kind {
         FileKind::Flows => &["yaml", "yml", "json"],
@@ -164,7 +165,7 @@ impl<L: Fn() -> Vec<ListedFile>> DiscoveryCache<L> {
         DiscoveryCache { kind, lister, known: Mutex::new(None) }
     }
 
-    /// Returns the entry with this id.
+    /// Returns the file with this id; `None` if there is no such file.
     pub fn get(&self, id: &str) -> Option<DiscoveredFile> {
         self.list().entries.get(id).cloned()
     }

@@ -29,13 +29,13 @@ const SAMPLING: [&str; 6] = ["temperature", "topP", "maxTokens", "stop", "seed",
 /// Capabilities that an agent's definition grants.
 const GRANTED: [BuiltIn; 2] = [BuiltIn::Model, BuiltIn::Tools];
 
-/// The inputs of the generation.
+/// A checked agentic flow, and the settings with which its graph is generated.
 pub(crate) struct Generator<'a> {
     pub(crate) name: &'a str,
     pub(crate) flow: &'a RawSteps<'a>,
     pub(crate) links: &'a Links,
     pub(crate) agents: &'a [StepAgent],
-    /// The steps that a run starts with. They do not run a second time.
+    /// The steps that a run starts with, as indices. They do not run a second time.
     pub(crate) begin: &'a [usize],
     /// True if the run starts as the flow defines it, false if it starts with postponed steps.
     pub(crate) at_first: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Generator<'a> {
     pub(crate) catalog: &'a Catalog,
 }
 
-/// Nodes and edges, ready to be lowered.
+/// The generated nodes and edges. [`lower`](crate::lower) builds the graph from them.
 pub(crate) struct Generated<'a> {
     generator: Generator<'a>,
     /// Schema of the arguments.
@@ -77,7 +77,8 @@ impl<'a> Generator<'a> {
         Generated { generator: self, args, nodes, edges }
     }
 
-    /// Returns true if a link can fire. Links to a first step and from a step to itself never do.
+    /// Returns true if a link can fire. A link to a step in `begin`, and a link from a step to itself, never fire,
+    /// because a step runs only once.
     fn fires(&self, link: &Link, reached: &HashSet<usize>) -> bool {
         !link.postponed && link.from != link.to && reached.contains(&link.from) && !self.begin.contains(&link.to)
     }

@@ -8,9 +8,10 @@ use crate::graph::{Graph, Node};
 
 /// The label's name on graphs and nodes.
 pub(crate) const LABEL: &str = "agentic";
-/// The label of a node that the events of its agent runs include.
+/// The name of the label that holds a node's step id. The events of the node's agent runs include it.
 pub(crate) const STEP_ID: &str = "flowStepId";
-/// Precedes the reason of a failure where the output of a step would be.
+/// If the preceding step failed, the next step receives this text and the reason of the failure in place of the
+/// output.
 pub(crate) const FAILED_BEFORE: &str = "The step before failed: ";
 
 /// The agentic label of a graph.
@@ -19,7 +20,7 @@ pub(crate) const FAILED_BEFORE: &str = "The step before failed: ";
 pub struct FlowLabel {
     /// Display title of the flow. The flow's name comes from its file.
     pub title: Option<String>,
-    /// Refuses to run the flow.
+    /// If true, the flow cannot be run.
     pub disabled: bool,
     /// The first step. Its session is the root of all sessions.
     pub first: String,
@@ -44,7 +45,7 @@ pub struct StepLabel {
     pub agent: String,
     /// The session in which the step's agent runs.
     pub session: SessionLabel,
-    /// Rules that save their target for the next run.
+    /// The rules with `postpone: true`. They start their target step in the next run.
     pub postponed: Vec<PostponedRule>,
 }
 
@@ -56,7 +57,8 @@ pub struct SessionLabel {
     pub flow: String,
     /// Id of the step.
     pub step: String,
-    /// Starts the session with a copy of the preceding step's history, if that step had the same agent.
+    /// If true, the session starts with a copy of the preceding step's history, provided that this step had the same
+    /// agent.
     pub fork: bool,
     /// The steps that lead to this step and have the same agent.
     pub same_agent: Vec<String>,
@@ -76,7 +78,7 @@ impl SessionLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PostponedRule {
-    /// The step that the next run starts with.
+    /// Id of the step that the next run starts with.
     pub then: String,
     /// Condition over `args`. Without one, the rule always applies.
     pub when: Option<String>,

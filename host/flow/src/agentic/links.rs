@@ -78,7 +78,7 @@ impl Links {
         }
     }
 
-    /// Returns the step with an id.
+    /// Returns the index of the step with an id; `None` for an unknown id.
     pub(crate) fn find(&self, id: &str) -> Option<usize> {
         self.by_id.get(id).copied()
     }
@@ -94,7 +94,8 @@ impl Links {
         self.to[step].iter().map(|link| &self.all[*link])
     }
 
-    /// Returns the steps that a run can reach from its first steps.
+    /// Returns the steps that a run can reach from the steps in `begin`, which are included. Links of postponed rules
+    /// count only if `with_postponed` is true.
     pub(crate) fn reached(&self, begin: &[usize], with_postponed: bool) -> HashSet<usize> {
         let mut reached: HashSet<_> = begin.iter().copied().collect();
         let mut open = begin.to_vec();

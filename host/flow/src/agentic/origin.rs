@@ -9,7 +9,7 @@ pub(crate) enum Origin {
     First,
     /// The run starts at the step with data that an earlier run postponed: `flow.input.steps[id]`.
     Left(String),
-    /// Edges lead to the step: after a success, after a failure, or both.
+    /// Edges lead to the step. `success` is true if one fires after a success, `error` if one fires after a failure.
     Edges { success: bool, error: bool },
 }
 

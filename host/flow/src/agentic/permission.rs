@@ -34,7 +34,8 @@ pub enum Action {
 
 const ACTIONS: [(&str, Action); 3] = [("allow", Action::Allow), ("ask", Action::Ask), ("deny", Action::Deny)];
 
-/// Matches a whole text against a pattern in which `*` stands for any text. The time is proportional to both lengths.
+/// Returns true if a pattern matches a whole text. In the pattern, `*` stands for any text. The time is linear in the
+/// length of the text and of the pattern.
 pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };

@@ -1,4 +1,5 @@
-//! Lets `prompt` into the schema of the arguments. Every agentic flow accepts a prompt, declared or not.
+//! Changes the schema of the arguments so that it accepts `prompt`. Every agentic flow accepts a prompt, even if its
+//! schema does not declare one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,7 +17,8 @@ const CLOSING: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 /// A path in a schema: the keys and indices that lead to it.
 type SchemaPath = Vec<String>;
 
-/// Returns the schema of the arguments with `prompt` admitted. A schema that declares `prompt` itself decides what it may be.
+/// Returns the schema of the arguments, changed so that it accepts `prompt`. If the schema itself declares `prompt`,
+/// this declaration still restricts the value.
 pub(super) fn with_prompt(schema: &Tree) -> Tree {
     let paths = applicable(schema);
     let declares =
@@ -172,7 +174,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns whether a schema accepts arguments as it is, and with the prompt admitted.
+    /// Returns true if a schema accepts the arguments: first for the schema as written, then for the one from
+    /// `with_prompt`.
     fn accepts(schema: &str, args: &str) -> (bool, bool) {
         let tree = crate::yaml::parse(schema).unwrap_or_else(|_| panic!("{schema}"));
         let accepts = |tree: &Tree| {

@@ -22,7 +22,7 @@ pub(crate) struct RawSteps<'t> {
     pub(crate) disabled: bool,
     /// JSON Schema of the arguments.
     pub(crate) args: Option<&'t Tree>,
-    /// In the order of the file; the run starts with the first one.
+    /// The steps in the order of the file. A run starts with the first step.
     pub(crate) steps: Vec<RawStep<'t>>,
     pub(crate) head: Span,
 }

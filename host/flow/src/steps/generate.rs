@@ -18,13 +18,13 @@ use crate::{
     yaml::{Span, Tree},
 };
 
-/// Nodes and edges, ready to be lowered.
+/// The generated nodes and their inputs. [`lower`](crate::lower) builds the graph from them.
 pub(super) struct Generated<'a> {
     flow: &'a RawSteps<'a>,
     schema: Tree,
     nodes: Vec<GeneratedNode>,
     output: Option<Tree>,
-    /// The references of the steps, by their places in the text.
+    /// The references in the steps, by their positions in the text.
     references: HashMap<Span, String>,
 }
 
@@ -120,7 +120,8 @@ fn schema(flow: &RawSteps<'_>) -> Tree {
     literal::tree(&schema, flow.head)
 }
 
-/// Returns the marks of a node type. A field that the node type evaluates itself is passed on unchanged.
+/// Returns the marks of a node type. They show which fields the node type evaluates itself. The resolver leaves the
+/// values of these fields unchanged.
 fn marks(type_name: &str, catalog: &Catalog) -> Vec<Mark> {
     match catalog.lookup(&TypeRef::parse(type_name)) {
         Lookup::Found(kind) => kind.marks.clone(),

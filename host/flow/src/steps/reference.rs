@@ -41,7 +41,8 @@ const OTHERS: [(&str, &str); 8] = [
     ("$json.", "$ctx."),
 ];
 
-/// Finds a probable reference inside a literal text. Returns it with a help text.
+/// Finds a part of a literal text that was probably meant as a reference. Returns this part and a help text; `None`
+/// if there is none.
 pub(super) fn suggest(text: &str) -> Option<(&str, String)> {
     let word = |from: usize| {
         let rest = &text[from..];

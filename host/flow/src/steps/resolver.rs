@@ -42,7 +42,7 @@ pub(super) struct Resolver<'a> {
     pub(super) saved: &'a SavedNames<'a>,
     /// Number of steps before this position.
     pub(super) before: usize,
-    /// The references that were resolved, by their places in the text.
+    /// The references that were resolved so far, by their positions in the text.
     pub(super) references: &'a RefCell<HashMap<Span, String>>,
 }
 
@@ -54,7 +54,8 @@ fn warn_of_literal(text: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
 }
 
 impl Resolver<'_> {
-    /// Converts a value: references become bindings, everything else is literal.
+    /// Converts a value: references become bindings, everything else is literal. Fields that the node type evaluates
+    /// itself stay as they are.
     pub(super) fn value(&self, tree: &Tree, marks: &OpenMarks<'_>, diagnostics: &mut Diagnostics<'_>) -> Tree {
         let is_evaluated = |(mark, rest): &(&Mark, &[_])| {
             rest.is_empty() && matches!(mark.kind, MarkKind::Condition | MarkKind::Template)
@@ -103,7 +104,8 @@ impl Resolver<'_> {
         whole_binding(&format!("{path} | required(\"{text}\", true)")).into()
     }
 
-    /// Returns true if the input is required. Warns of an undeclared input: runs without it will fail.
+    /// Returns true if the flow declares the input, so that every run has it. Warns of an undeclared input and
+    /// returns false: runs without the input will fail.
     fn input(&self, name: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> bool {
         let inputs = &self.flow.inputs;
         let is_there = inputs.iter().any(|input| input == name);
@@ -117,7 +119,8 @@ impl Resolver<'_> {
         is_there
     }
 
-    /// Returns the last earlier step that saves this name.
+    /// Returns the last step before this position that saves the name. Reports an unknown name and returns `None` for
+    /// it.
     fn saved(&self, name: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<&RawStep<'_>> {
         let by = self.saved.by(name);
         if let Some(last) = by[..by.partition_point(|step| *step < self.before)].last() {

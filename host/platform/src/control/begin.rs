@@ -32,7 +32,7 @@ pub trait Driver: Send + Sync {
     fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>>;
 }
 
-/// A driver that passes handed-over runs to the admission of a drive.
+/// A driver that passes handed-over runs to the admission queue of a supervisor.
 pub struct Driven(pub AdmissionQueue);
 
 impl Driver for Driven {
@@ -70,7 +70,7 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: A
         Err(told) => return *told,
     };
     let run = runner.run_id().clone();
-    // An existing run continues only for a caller that follows it.
+    // An existing run continues only for a caller that follows it. For other callers, it is already in the store.
     if runner.ended().is_some() || !(follows || runner.is_new()) {
         return OwnerReply::Done { run };
     }
@@ -133,7 +133,8 @@ fn options() -> RunOptions {
     RunOptions { without_events: true, ..RunOptions::default() }
 }
 
-/// A driver for a process that exists to drive one run of its own. It drives only the runs that are handed over.
+/// A driver for a process that exists to drive one run of its own. In addition, it drives the runs that other
+/// processes hand over to it.
 pub struct Guests {
     host: Host,
     runs: Mutex<State>,
@@ -142,7 +143,8 @@ pub struct Guests {
 #[derive(Default)]
 struct State {
     closed: bool,
-    /// The handed-over runs that have not ended, with the threads that drive them.
+    /// The handed-over runs that have not ended, each with the thread that drives it. `None`: the run could not be
+    /// resumed. [`Driver::moved`] tries again.
     threads: HashMap<RunId, Option<JoinHandle<bool>>>,
 }
 
@@ -169,7 +171,7 @@ impl Guests {
         }
     }
 
-    /// Drives a run on its own thread until the run ends or rests.
+    /// Drives a run on its own thread until the run ends or parks.
     fn begin(&self, runner: FlowRunner) -> Result<(), AdmitError> {
         let failed = |error: std::io::Error| OpenError::Store(StoreError(error.to_string().into()));
         let mut state = self.runs.lock();
@@ -207,7 +209,7 @@ impl Driver for Guests {
         for run in resting {
             match self.host.resume(&run, options()).map(|runner| self.begin(runner)) {
                 Ok(Ok(())) => {}
-                // It is tried again when another run moves.
+                // The next call of `moved` tries it again.
                 Ok(Err(_)) | Err(_) => _ = self.runs.lock().threads.insert(run, None),
             }
         }

@@ -23,7 +23,8 @@ impl Reach {
         self
     }
 
-    /// Lists the option values that these runs need and the owner lacks, and the calls that only the owner simulates.
+    /// Lists the differences that prevent a handover: the option values that these runs need and the owner lacks, and
+    /// the calls that only the owner simulates.
     pub fn lacking(&self, owner: &Reach) -> Vec<String> {
         let none = BTreeSet::new();
         let lacks = self.0.iter().flat_map(|(option, values)| {

@@ -1,4 +1,5 @@
-//! Sends a run's events over the control socket: the past ones, the new ones and the live ones.
+//! Sends a run's events over the control socket: first the events in the journal, then new and live events as they
+//! occur.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,7 +23,7 @@ use crate::{Host, drive::channels::Outbox, host::task_inputs::calling};
 
 /// Interval between checks whether the run is driven and the watcher is still connected.
 const LOOK: Duration = Duration::from_millis(200);
-/// Maximum lines and bytes per write.
+/// Maximum number of lines, and of bytes, in one write.
 const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 
 /// Watches a run of the process that owns the store in a folder. It yields the events of the run and its child runs,
@@ -36,7 +37,8 @@ pub fn watch_owner(folder: &Path, run: &RunId) -> io::Result<(OwnerReply, Events
     Ok((serde_json::from_str(&told).map_err(io::Error::other)?, Events(lines)))
 }
 
-/// The events of a watched run, in the order of arrival.
+/// The events of a watched run and its child runs as JSON, in the order of arrival. Ends when the owner of the store
+/// closes the connection.
 pub struct Events(Lines<BufReader<UnixStream>>);
 
 impl Iterator for Events {
@@ -58,7 +60,7 @@ pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runt
         match host.hubs().get(host.tenant(), run) {
             Some(hub) => {
                 let relay = Arc::new(EventReceiver::new(run, watcher.next(run)));
-                // If the run has ended meanwhile, the rest comes from its journal.
+                // If the run has ended meanwhile, its remaining events come from its journal.
                 if runtime.block_on(hub.attach(relay.clone())).is_ok() {
                     let told = watcher.relay(host, &relay, runtime);
                     relay.outbox.abandon();
@@ -85,7 +87,8 @@ impl Watcher<'_> {
         self.next.get(run).copied().unwrap_or(0)
     }
 
-    /// Sends the new events of a run and its child runs. A child's events come before its caller's next ones.
+    /// Sends the new events of a run and its child runs from the journal. All events of a child come before the event
+    /// with which its caller continues.
     fn catch_up(&mut self, host: &Host, run: &RunId) -> io::Result<()> {
         let from = self.next(run);
         let mut below = None;
@@ -118,7 +121,7 @@ impl Watcher<'_> {
         self.write(&serde_json::to_vec(event)?)
     }
 
-    /// Sends the events that a relay receives until the run rests or ends.
+    /// Sends the events that a relay receives until the run parks or ends.
     fn relay(&mut self, host: &Host, relay: &EventReceiver, runtime: &Runtime) -> io::Result<()> {
         let (most, bytes) = AT_ONCE;
         let mut is_first = true;
@@ -159,7 +162,7 @@ impl Watcher<'_> {
         self.stream.write_all(&[line, b"\n"].concat())
     }
 
-    /// Returns whether the watcher has disconnected. A watcher sends nothing, so the read waits for its timeout.
+    /// Returns whether the watcher has disconnected. A watcher sends nothing, so this usually blocks for [`LOOK`].
     fn has_gone(&mut self) -> io::Result<bool> {
         let mut stream = self.stream;
         match stream.read(&mut [0; 64]) {
@@ -181,7 +184,7 @@ fn runs_below(host: &Host, run: &RunId) -> io::Result<BTreeMap<String, Vec<RunId
     Ok(below)
 }
 
-/// Takes the child runs whose caller continues with this event.
+/// Removes and returns the child runs from `below` whose caller continues with this event.
 fn moved_on(event: &Event, below: &mut BTreeMap<String, Vec<RunId>>) -> Vec<RunId> {
     let text = |key: &str| event.data.get(key).and_then(Json::as_str);
     match event.kind {

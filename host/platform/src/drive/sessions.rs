@@ -7,7 +7,7 @@
 //! | it left failed steps without a handler, or postponed steps | a new run begins with those steps |
 //! | all steps have completed | a new run begins with the first step; the agents keep their sessions |
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | envelope | the result of a flow, as one object |
 
@@ -37,7 +37,7 @@ use crate::host::{
     loaded::LoadedFlow,
 };
 
-/// Maximum bytes of a prefix. The ids of sessions and runs contain it.
+/// Maximum size in bytes of a prefix. The ids of sessions and runs contain it.
 const PREFIX_BYTES: usize = 60;
 
 /// An error of a flow's session.
@@ -46,7 +46,7 @@ pub enum SessionError {
     /// The flow cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The flow has changed, so that a new run cannot begin with the steps that the last one left.
+    /// The flow has changed, so that a new run cannot begin with the steps that the last run left.
     #[error("the flow cannot continue its last run: {0}")]
     Left(LoadError),
     /// The run cannot start or continue.
@@ -91,7 +91,7 @@ pub struct FlowSession {
     warnings: Vec<Diagnostic>,
 }
 
-/// The result of opening a session.
+/// The result of [`FlowSession::open`].
 pub enum Opened {
     /// A run that starts or continues.
     Run(Box<FlowRunner>),
@@ -140,7 +140,7 @@ impl FlowSession {
         &self.warnings
     }
 
-    /// Returns the step states from a store.
+    /// Reads the states of the flow's steps from a store, and returns them grouped by status.
     pub fn envelope(&self, of: &dyn Sessions) -> Result<Envelope, StoreError> {
         let states = of.states(self.host.tenant(), &self.root)?;
         Ok(Envelope::new(self.flow.name(), &self.root, &self.label, states))
@@ -177,8 +177,8 @@ impl FlowSession {
         }
     }
 
-    /// Checks the session ids. Prefix `a-b` with flow `c` gives the same id as `a` with `b-c`; the first user keeps
-    /// it.
+    /// Checks that the session ids belong to no other flow or prefix. Prefix `a-b` with flow `c` gives the same id as
+    /// prefix `a` with flow `b-c`. The flow that has used an id first keeps it.
     fn check_ids(&self) -> Result<(), SessionError> {
         let (sessions, tenant) = (self.host.sessions(), self.host.tenant().clone());
         for step in &self.label.steps {
@@ -236,7 +236,7 @@ impl FlowSession {
         Ok(self.host.runner(&self.flow, options)?)
     }
 
-    /// Prepares a run that begins with the steps that the last one left.
+    /// Prepares a run that begins with the steps that the last run left.
     fn go_on(
         &self,
         initial: &Json,
@@ -273,8 +273,8 @@ impl FlowSession {
         Ok(states.iter().filter(is_left).map(left).collect())
     }
 
-    /// Returns the id of the prefix's next run. Concurrent callers get the same id, so that only one run begins. After
-    /// a run with another kind of id, such as a repeated one, it is the first free id.
+    /// Returns the id of the prefix's next run. Concurrent callers get the same id, so that only one run begins. If
+    /// the id of the run `before` has another form, such as that of a retried run, the first unused id is returned.
     fn next_run(&self, before: Option<&RunId>) -> Result<RunId, StoreError> {
         let nth = |count: u64| RunId::from(format!("{}:{count}", self.root));
         let Some(before) = before else { return Ok(nth(1)) };
@@ -306,7 +306,7 @@ impl FlowSession {
     }
 }
 
-/// Returns the arguments of the flow's first run.
+/// Returns the arguments that the flow's first step got, or `given` if the store has no state of that step.
 fn initial(states: &[StepState], root: &str, given: Json) -> Json {
     states.iter().find(|state| state.session == root).map_or(given, |state| state.args.clone())
 }

@@ -1,10 +1,15 @@
 //! Drives every run that is ready: interrupted, detached, answered and new runs, and runs with a due timer.
 //!
-//! A run that was executing each time a process died may be the cause, or only a bystander. So a run that would be
-//! parked after the next crash is tried alone. Until it makes progress, no other run begins. Runs that were resumed in
-//! vain before begin a few at a time, so that the next crash makes few of them suspects.
+//! When a process dies, each run that it was driving may be the cause, or only a bystander. A run is a suspect if the
+//! process has died so often, without progress of the run, that the next death would park the run. A suspect is tried
+//! alone: until it makes progress, no other run begins. A run was resumed in vain if its process died after the
+//! resumption and before progress of the run. Such runs begin a few at a time, so that the next death makes few of
+//! them suspects.
 //!
-//! | room | contents |
+//! A look is a search of the store for runs that are ready and not driven. A held run is one that a look has found,
+//! and that has a permit but has not begun.
+//!
+//! | module | contents |
 //! |---|---|
 //! | [`admission`] | the admission of runs |
 //! | outage | the time in which a shared store cannot be read |
@@ -45,15 +50,15 @@ use self::{
 };
 use crate::{Host, StartError};
 
-/// Runs driven concurrently. The permits are shared fairly between tenants.
+/// Maximum number of runs that are driven at the same time. The permits are shared fairly between tenants.
 pub const DRIVEN: usize = 128;
-/// Admitted runs that wait for their turn. The permits are shared fairly between tenants.
+/// Maximum number of admitted runs that wait for their turn. The permits are shared fairly between tenants.
 pub const WAITING: usize = 2_048;
 /// A driven run that waits only for timers is unloaded if none is due within this time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// Interval between checks for work that other processes have left.
+/// Interval between looks in a shared store, since other processes send no signals.
 const LOOK: Duration = Duration::from_millis(200);
-/// Interval between checks of a supervisor that receives no signals.
+/// Maximum interval between looks in a store that only this process uses.
 const REST: Duration = Duration::from_secs(3_600);
 
 /// Interval between checks whether a shared store can be read again.
@@ -65,7 +70,7 @@ const OPEN_AGAIN: Duration = Duration::from_secs(60);
 /// A run of a tenant.
 type Key = (Tenant, RunId);
 
-/// The owner of a supervisor, who observes its runs.
+/// Chooses the runs of a supervisor, drives them with their front ends, and learns of their ends.
 pub trait RunObserver: Send + Sync {
     /// Returns the tenants whose runs are driven.
     fn tenants(&self) -> Vec<Tenant> {
@@ -82,7 +87,7 @@ pub trait RunObserver: Send + Sync {
         Some(Box::pin(runner.run()))
     }
 
-    /// Reports that a run has ended or rests.
+    /// Reports that a run has ended, or that its driver has stopped before its end.
     fn ended(&self, _result: &RunResult) {}
 
     /// Reports that a ready run cannot be opened.
@@ -116,22 +121,22 @@ pub struct Supervisor {
     permits: FairSemaphore,
     driving: JoinSet<(Tenant, RunResult)>,
     hubs: HashMap<Key, Hub>,
-    /// Runs that are driven or held, and runs that cannot be driven.
+    /// Runs that are driven or held, and runs that could not be opened. A look skips them.
     begun: HashSet<Key>,
-    /// Runs that begin next.
+    /// The held runs, in the order in which they begin.
     held: VecDeque<Held>,
     /// The run that is tried alone.
     trial: Option<Trial>,
-    /// The run that was tried alone, while no other run is driven.
+    /// The run that was begun as a trial while no other run was driven. `None` once another run begins.
     lonely: Option<Key>,
-    /// The pace at which runs begin that were resumed in vain before.
+    /// The pace at which runs begin that were resumed in vain.
     spread: Spread,
     moved: Arc<Notify>,
     arrivals: mpsc::Receiver<Arrival>,
     admission: AdmissionQueue,
-    /// Set if runs may have become ready.
+    /// True if runs may have become ready since the last look.
     stale: bool,
-    /// Set if more runs were ready than could be held.
+    /// True if the last look found more ready runs than there were permits.
     more: bool,
     /// The time of the next look without a signal, in milliseconds since 1970 by the clock of timers.
     next_look: u64,
@@ -140,13 +145,13 @@ pub struct Supervisor {
     unopened: Vec<(u64, Key)>,
 }
 
-/// A run that is ready.
+/// A ready run that a look has found.
 struct Found {
     key: Key,
     offer: Option<Offer>,
 }
 
-/// A run that begins next.
+/// A run that has a permit and has not begun.
 struct Held {
     key: Key,
     permit: Permit,
@@ -195,12 +200,13 @@ impl Supervisor {
         self.driving.is_empty() && self.held.is_empty()
     }
 
-    /// Returns whether runs may have become ready since the last look.
+    /// Returns whether runs may have become ready since the last look, so that [`Supervisor::refresh`] has work to
+    /// do.
     pub fn is_stale(&self) -> bool {
         self.stale
     }
 
-    /// Begins the ready runs if anything has happened since the last call.
+    /// Looks for ready runs and begins them, if anything has happened since the last call.
     ///
     /// A shared store may be away while its database restarts, so it is tried again after [`AWAY`]. Until it can be
     /// read, [`Supervisor::unreadable`] returns the error. The error of any other store is returned.
@@ -231,7 +237,7 @@ impl Supervisor {
         self.outage.error.as_ref()
     }
 
-    /// Returns the time until the next look.
+    /// Looks for ready runs and begins them. Returns the time until the next look.
     fn look_and_begin(&mut self) -> Result<Duration, StoreError> {
         self.look()?;
         self.begin();
@@ -309,7 +315,7 @@ impl Supervisor {
         }
     }
 
-    /// Begins the held runs: either one run that is tried alone, or all whose turn it is.
+    /// Begins the held runs: either one suspect alone, or all runs whose turn it is.
     fn begin(&mut self) {
         if self.trial.as_ref().is_some_and(|trial| !trial.is_over()) {
             return;
@@ -320,7 +326,8 @@ impl Supervisor {
             let unopened = self.unopened.len();
             match self.runner(&held.key) {
                 Some(runner) => ready.push((held, runner)),
-                // If the database is away, each run would be waited for. The next look finds the others again.
+                // If the database cannot be reached, opening each further run would block. The next look finds these
+                // runs again.
                 None if self.unopened.len() > unopened => {
                     self.held.drain(..).for_each(|held| _ = self.begun.remove(&held.key));
                 }
@@ -338,7 +345,7 @@ impl Supervisor {
             return;
         };
         let (held, mut runner) = ready.remove(suspect);
-        // The others are looked at again when this run has made progress.
+        // The other held runs begin when this run has made progress, or when its trial is over.
         self.held.extend(ready.into_iter().map(|(held, _)| held));
         // A run that is driven already may also be the cause of the crashes.
         let alone = self.driving.is_empty();
@@ -368,7 +375,7 @@ impl Supervisor {
                 None
             }
             Err(error) => {
-                // The database may be away, or the run damaged.
+                // The database cannot be reached, or the run is damaged.
                 if self.host.shared().is_some() && matches!(error, StartError::Open(OpenError::Store(_))) {
                     let again = self.host.now() + OPEN_AGAIN.as_millis() as u64;
                     self.unopened.push((again, key.clone()));
@@ -424,8 +431,8 @@ impl Supervisor {
         if !self.held.is_empty() {
             return Ok(self.spread.rest());
         }
-        // Without timers, only other actors make a run ready. Those in other processes send no signal, so the supervisor
-        // must look.
+        // A run without a due timer becomes ready only by an action, such as an answer. Other processes send no
+        // signal about their actions, so the supervisor of a shared store must look often.
         let longest = if self.host.shared().is_some() { LOOK } else { REST };
         let Some(lists) = self.host.runs() else { return Ok(longest) };
         let mut due = None;
@@ -450,7 +457,7 @@ impl Supervisor {
             self.trial = None;
             self.stale = true;
         }
-        // A run that has ended leaves nothing to look for.
+        // The end of a run makes no other run ready. But a run that waits for a permit may begin now.
         self.stale |= !over || self.more || !self.held.is_empty() || self.admission.is_crowded();
         self.observer.ended(&result);
     }

@@ -1,9 +1,12 @@
 //! Triggers start flows: at times, on incoming posts, and when a run of another flow has ended.
 //!
-//! | room | contents |
+//! A look reads the triggers of one tenant from its flows and documents, and starts the runs that are due. Every
+//! [`SCAN`](ends::SCAN), a look also scans the store for runs that have ended.
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`live`] | the triggers of a tenant, from the flows' files and bound ones |
-//! | [`record`] | their documents: bindings, and the progress of each trigger |
+//! | [`live`] | the triggers of a tenant: declared in the flows' files, or bound to flows by users |
+//! | [`record`] | the documents of triggers: settings, and the progress of each trigger |
 //! | [`start`] | one start: its run's id and input |
 //! | [`times`] | due times |
 //! | [`ends`] | runs that have ended |
@@ -55,10 +58,11 @@ use crate::{FlowLibrary, Host, drive::supervisor::AdmitError};
 
 /// Interval between looks at folders and the document store.
 pub const LOOK: Duration = Duration::from_secs(5);
-/// Maximum ended runs of this process in the queue. The store yields the others.
+/// Maximum number of reported ends of runs in the queue. Scans find further ends in the store.
 const ENDS: usize = 1_024;
 
-/// The owners of the flows, and the admission of their runs.
+/// The tenants whose triggers are active, with their hosts and flows, and the admission of the runs that triggers
+/// start.
 pub trait TriggerTenants: Send + Sync {
     /// Returns the tenants whose triggers are active.
     fn tenants(&self) -> Vec<Tenant>;
@@ -160,13 +164,13 @@ impl Triggers {
         (tenant, next)
     }
 
-    /// Reports that a run of this process has ended, so that its triggers start at once.
+    /// Reports that a run of this process has ended, so that the triggers that wait for its end start at once.
     pub fn tell(&self, tenant: &Tenant, end: Ended) {
         // If the queue is full, a look finds the end in the store.
         _ = self.ends.try_send((tenant.clone(), end));
     }
 
-    /// Reports that triggers have changed.
+    /// Reports that a user has changed triggers, so that the next look comes at once.
     pub fn changed(&self) {
         self.changed.notify_one();
     }
@@ -201,8 +205,8 @@ impl Triggers {
         Ok(live)
     }
 
-    /// Starts the runs that are due at a time and those that users asked for. With `scans`, it also starts those that
-    /// wait for ended runs.
+    /// Starts the runs that are due at `now`, and the runs that users start by hand. With `scans`, it also scans for
+    /// ended runs, and starts the flows that wait for them.
     async fn start(&self, host: &Host, live: &[Live], now: u64, scans: bool) -> Result<Vec<RunId>, LookError> {
         let mut started = self.start_due(host, live, now).await?;
         started.extend(self.start_asked(host, live).await?);

@@ -15,11 +15,11 @@ pub enum Deed {
     Put {
         /// The file's name.
         name: String,
-        /// Its media type. Default: derived from its content or its name.
+        /// The media type of the file. Default: derived from its content or its name.
         mime: Option<String>,
         /// The user's metadata, an object.
         metadata: Json,
-        /// Its content, in base64.
+        /// The content of the file, in base64.
         content: String,
     },
     /// Returns a file with its content, in base64.

@@ -8,11 +8,11 @@ pub use flowcell_flow::agentic::{
     discover,
 };
 
-/// A function that lists the files of one kind.
+/// A function that lists the files of flows, or those of agents.
 pub type Lister = fn() -> Vec<ListedFile>;
 
-/// Returns the agentic flows by name. The folders are listed once, and again after
-/// [`invalidate`](Registry::invalidate).
+/// Returns the agentic flows by name. The folders are listed on first use, and again after
+/// [`invalidate`](DiscoveryCache::invalidate).
 pub fn flows() -> DiscoveryCache<Lister> {
     DiscoveryCache::new(FileKind::Flows, || listing(&FLOW_FOLDERS))
 }
@@ -28,7 +28,7 @@ pub(crate) fn agents_in(project: &Path) -> DiscoveryCache<impl Fn() -> Vec<Liste
     DiscoveryCache::new(FileKind::Agents, move || listing_in(&project, &AGENT_FOLDERS))
 }
 
-/// Returns the path of an agent's file.
+/// Returns the path of the file of an agent, or `None` if no folder has the agent.
 pub(crate) fn agent_file(project: &Path, name: &str) -> Option<PathBuf> {
     Some(PathBuf::from(agents_in(project).get(name)?.path))
 }

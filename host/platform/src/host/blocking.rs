@@ -9,12 +9,14 @@ use tokio::{
     task,
 };
 
-/// Concurrent checks of inputs against flows' schemas. The permits are shared fairly between tenants.
+/// Maximum number of concurrent checks of inputs against flows' schemas. The permits are shared fairly between
+/// tenants.
 pub(crate) const INPUTS: u64 = 8;
 
-/// Concurrent evaluations of costly expressions. The permits are shared fairly between tenants.
+/// Maximum number of concurrent evaluations of costly expressions. The permits are shared fairly between tenants.
 pub(crate) const EXPRESSIONS: u64 = 8;
-/// Runs that evaluate a costly expression or wait to. Each holds a thread, and the runtime needs some for other work.
+/// Maximum number of runs that evaluate a costly expression or wait for it. Each holds a thread, and the runtime
+/// needs some threads for other work.
 pub(crate) const WAITING_EXPRESSIONS: u64 = 256;
 
 /// Returns the runtime of this thread, if it has more threads for its other tasks.
@@ -22,7 +24,8 @@ fn runtime() -> Option<Handle> {
     Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-/// Runs work that blocks. On an async runtime, its other tasks move to another thread meanwhile.
+/// Runs work that blocks. On a runtime with several threads, the other tasks of this thread move to another thread
+/// meanwhile.
 pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match runtime() {
         Some(_) => task::block_in_place(work),

@@ -152,8 +152,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the number of concurrent attempts, with those that wait for a call. Further attempts queue. Default: as
-    /// many as the machine can hold. A lower number makes the start faster.
+    /// Sets the maximum number of concurrent attempts, including those that wait for a call. Further attempts queue.
+    /// Default: as many as the machine can hold. A lower number makes the start faster.
     pub fn instances(mut self, count: u32) -> HostBuilder {
         self.instances = Some(count);
         self

@@ -1,4 +1,4 @@
-//! The flows that other flows call, and those that runs have pinned.
+//! Loads the flows that runs call, and the flows that runs have pinned.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct Library {
     host: Host,
     homes: Arc<Homes>,
-    /// The content of the pin that named the home.
+    /// The pin of the run's flow, with its content. `None` for a new run.
     known: Option<(Pin, Content)>,
     /// The called flows, by the caller's pin and the name.
     called: Mutex<HashMap<(Pin, String), Pinned>>,
@@ -43,7 +43,7 @@ impl Library {
         Library { known: Some((pin, content)), ..self }
     }
 
-    /// Returns the same library with the flows that a retry has renewed.
+    /// Returns the same library with the renewed flows of a retry, see [`Renewals`].
     pub(super) fn repeating(self, renewals: Renewals) -> Library {
         Library { renewals: Mutex::new(renewals), ..self }
     }
@@ -59,7 +59,7 @@ impl Library {
         pinned
     }
 
-    /// Returns the host with the run's simulation.
+    /// Returns the host, with the simulation that the run began with.
     pub(super) fn host(&self) -> &Host {
         &self.host
     }
@@ -87,8 +87,8 @@ impl Host {
         (!self.simulate.includes(&simulate)).then_some(simulate)
     }
 
-    /// Returns the flows that a run calls, as they were when the run was accepted. It is `None` if the store has no
-    /// such run.
+    /// Returns the flows that a run can call, as they were when the run was accepted. Returns `None` if the store has
+    /// no such run.
     pub(super) fn library_of(&self, run: &RunId) -> Result<Option<Library>, OpenError> {
         let Some(record) = self.shared.journal.find(&self.tenant, run)? else { return Ok(None) };
         let content = self.content_of(&record.pin).map_err(OpenError::Pin)?;
@@ -96,7 +96,7 @@ impl Host {
         Ok(Some(Library::new(self.simulating_with(&content), home).knowing(record.pin, content)))
     }
 
-    /// Returns the flows that the repetition of a run calls.
+    /// Returns the flows that the repetition of a run can call.
     pub(super) fn library_of_retry(&self, run: &RunId, new: Option<&RunId>) -> Result<Library, StartError> {
         let record = self.record(run).map_err(OpenError::Store)?;
         let pin = record.ok_or_else(|| OpenError::Unknown(run.clone()))?.pin;

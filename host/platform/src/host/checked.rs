@@ -16,13 +16,13 @@ use crate::host::{
     reading::{Asked, Surroundings},
 };
 
-/// Maximum remembered flows per tenant. One more clears the tenant's flows.
+/// Maximum number of remembered flows per tenant. One more clears the tenant's flows.
 const FLOWS: usize = 64;
-/// Maximum remembered bytes of text of all tenants. More clears everything.
+/// Maximum number of remembered bytes of text of all tenants. More clears everything.
 const TEXT: usize = 64 * 1024 * 1024;
-/// Maximum bytes of text of a remembered flow, with the files that it names.
+/// Maximum size in bytes of text of a remembered flow, with the files that it names.
 const TEXT_OF_ONE: usize = TEXT / 64;
-/// Maximum questions of a remembered flow's check.
+/// Maximum number of questions of a remembered flow's check.
 const QUESTIONS: usize = 256;
 
 /// The checked flows of all tenants.

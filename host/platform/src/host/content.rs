@@ -44,10 +44,11 @@ pub(crate) struct Content {
     pub(crate) simulate: Simulate,
     /// The packs that its nodes need, with the blobs that store them.
     pub(crate) packs: BTreeMap<String, Option<Arc<str>>>,
-    /// The packs that came with the program that began the run.
+    /// The digests of the packs that are part of the program that began the run.
     #[serde(default)]
     pub(crate) built_in: BTreeSet<String>,
-    /// The flow's place, for names that its runs compute. Runs that older versions accepted have none.
+    /// The location of the flow's folder, where names that its runs compute are looked up. Runs that older versions
+    /// accepted have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) home: Option<FlowLocation>,
     /// The flows that a run can call, directly or through others, by the names that callers use.

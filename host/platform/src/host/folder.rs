@@ -1,4 +1,4 @@
-//! The files that a flow may read: those in and below its own folder, and the flows beside it.
+//! The files that a flow may read: the files in and below the flow's own folder, and the flows in that folder.
 
 pub(crate) mod guard;
 
@@ -13,7 +13,8 @@ use flowcell_flow::{CheckContext, CheckMode, Source};
 
 use crate::host::agentic;
 
-/// Maximum bytes that are read of a file. The checker reports a flow of this size with its place.
+/// Maximum number of bytes that are read of a file: one more than a flow may have, so that the checker sees and
+/// reports a flow that is too large.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
 /// The usual size of a flow, which one read covers.
 const USUAL_BYTES: usize = 8 * 1024;
@@ -26,11 +27,11 @@ pub struct Folder {
     path: PathBuf,
     /// The folder of the project, where agents are found. Empty for the current folder.
     project: PathBuf,
-    /// Set for the folder of a flow that has none. It is empty.
+    /// True for a flow without a folder, such as one from the network. It may read no files.
     nowhere: bool,
-    /// The library whose flows a flow without a folder may name in its triggers. `None`: it is unknown.
+    /// The library whose flows the triggers of a flow without a folder may name. `None`: the library is unknown.
     beside: Option<PathBuf>,
-    /// Set for a tenant's library.
+    /// True if the folder is a tenant's library.
     library: bool,
     /// The check mode of flows in this folder.
     rules: CheckMode,
@@ -42,7 +43,7 @@ impl Folder {
         Folder::at(file.parent().map(Path::to_path_buf).unwrap_or_default(), PathBuf::new(), false)
     }
 
-    /// Returns the folder of a tenant's library.
+    /// Returns the folder of a tenant's library, for the flows in it.
     pub(crate) fn library(path: PathBuf) -> Folder {
         Folder::at(path, PathBuf::new(), true)
     }

@@ -34,7 +34,8 @@ pub(crate) fn check_policy(policy: &Policy, capability: &str, item: &Json) -> Re
     if grants_nothing(capability, item) { Ok(()) } else { policy.check_grant(capability, item) }
 }
 
-/// Returns whether an item is an empty list, in a grant that the host defines.
+/// Returns true if an item is an empty list and belongs to a grant that the host defines. Such an item grants
+/// nothing.
 fn grants_nothing(capability: &str, item: &Json) -> bool {
     let is_empty = item.as_array().is_some_and(<[Json]>::is_empty);
     is_empty && (BuiltIn::named(capability).is_some() || GrantShape::named(capability).is_some())

@@ -15,7 +15,7 @@ use crate::{
     world::tools::{self, FLOW_TOOL},
 };
 
-/// Maximum flows that a run pins beside its own. Further names are looked up when they are called.
+/// Maximum number of flows that a run pins in addition to its own. Other flows are looked up when the run calls them.
 pub(crate) const PINNED_FLOWS: usize = 256;
 
 /// The place of a flow, as its runs record it. A flow that came over the network has no folder.
@@ -27,7 +27,7 @@ pub(crate) struct FlowLocation {
     /// The absolute path of the project, below which agents are found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     project: Option<String>,
-    /// Set if the folder is the library of the run's tenant.
+    /// True if the folder is the library of the run's tenant.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     library: bool,
 }
@@ -43,8 +43,8 @@ impl FlowLocation {
         FlowLocation { folder: absolute(&path), project: absolute(folder.project()), library: folder.is_library() }
     }
 
-    /// Opens the folder. `library` is the folder of the tenant's library in this process. It replaces a library's
-    /// folder that this machine does not have.
+    /// Opens the folder. `library` is the folder of the tenant's library in this process. If the location is a
+    /// library whose folder is missing on this machine, `library` is opened instead.
     pub(crate) fn open(&self, library: Option<PathBuf>) -> Folder {
         let project = PathBuf::from(self.project.as_deref().unwrap_or_default());
         match (self.folder.as_ref().map(PathBuf::from), library.filter(|_| self.library)) {
@@ -59,11 +59,11 @@ impl FlowLocation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Callee {
-    /// The hash of its pinned content.
+    /// The hash of the flow's pinned content.
     Pinned(Arc<str>),
-    /// The reason why it cannot be used.
+    /// The reason why the flow cannot be used.
     Unusable(String),
-    /// The name of its file, and its text. Older versions pinned only these.
+    /// The name of the flow's file, and its text. Older versions pinned only these.
     Text(String, String),
 }
 

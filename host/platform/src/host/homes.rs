@@ -25,9 +25,9 @@ use crate::{
 
 /// The homes of the runs of one world, found by the pins of their flows.
 pub(super) struct Homes {
-    /// The home of the world's own run, and of runs whose flows have pinned no home.
+    /// The home of the run that the world was made for, and of runs whose flows have pinned no home.
     usual: Arc<Home>,
-    /// Reads the content that the flows have pinned. If it is `None`, all runs have the usual home.
+    /// Reads the pinned content of flows. `None`: all runs have the usual home.
     host: Option<Host>,
     known: Mutex<HashMap<Pin, Arc<Home>>>,
 }
@@ -38,12 +38,12 @@ impl Homes {
         Homes { usual, host: None, known: Mutex::default() }
     }
 
-    /// Creates the homes of a host's runs, with the first home.
+    /// Creates the homes of a host's runs. `usual` is the home of the run that the world is made for.
     pub(super) fn of_runs(host: Host, usual: Arc<Home>) -> Homes {
         Homes { usual, host: Some(host), known: Mutex::default() }
     }
 
-    /// Returns the first home.
+    /// Returns the home of the run that the world was made for.
     pub(super) fn usual(&self) -> &Arc<Home> {
         &self.usual
     }
@@ -69,8 +69,8 @@ impl Homes {
 }
 
 impl Host {
-    /// Returns the same flow with its home. Every flow that its runs can call by a literal name or as a tool is loaded
-    /// and pinned, directly or through others. It reads files, checks flows and blocks.
+    /// Returns the same flow with its home. The home pins every flow that a run can call by a literal name or as a
+    /// tool, directly or through other flows. This reads files, checks flows, and blocks.
     pub fn bound(&self, flow: LoadedFlow) -> LoadedFlow {
         let home = Some(self.bind(&flow));
         LoadedFlow { home, ..flow }
@@ -110,8 +110,8 @@ impl Host {
         home
     }
 
-    /// Returns the home that a run's content records. Runs of older versions have only the texts of the flows that
-    /// they call. Their folder is the tenant's library or the current folder.
+    /// Returns the home that a run's content records. Content of older versions has only the texts of the called
+    /// flows. Then the folder of the home is the tenant's library or the current folder.
     pub(super) fn home_in(&self, content: &Content) -> Home {
         let library = self.library.as_ref().map(|all| library_of(all, &self.tenant));
         if let Some(place) = &content.home {
@@ -131,14 +131,16 @@ impl Host {
         Arc::new(Home::new(Arc::new(self.current_folder())))
     }
 
-    /// The current folder belongs to the user who started the process, and to no other tenant.
+    /// Returns the current folder for `local`, and no folder for other tenants, because the current folder belongs to
+    /// the user who started the process.
     fn current_folder(&self) -> Folder {
         if self.tenant == Tenant::local() { Folder::of(Path::new("")) } else { Folder::nowhere() }
             .with_mode(CheckMode::Stored)
     }
 
-    /// Loads a flow that a run calls. A pinned flow loads as it was pinned. A computed name loads the current flow of
-    /// the run's folder, which then pins its own callees beside the caller's.
+    /// Loads a flow that a run calls. A pinned flow loads as it was pinned. Otherwise the run has computed the name,
+    /// and the present flow in the run's folder loads. Its own callees are then pinned in addition to those of the
+    /// caller.
     pub(crate) fn called(&self, home: &Arc<Home>, name: &str) -> Result<LoadedFlow, Failure> {
         let flow = self.load_called(home, name)?;
         let home = match home.flows.contains_key(name) || home.is_old() {
@@ -191,7 +193,7 @@ impl Host {
     }
 }
 
-/// Returns the names of the flows that a flow calls literally, or may call as tools.
+/// Returns the names of the flows that a flow calls by a literal name, or may call as tools.
 fn named(flow: &LoadedFlow) -> VecDeque<String> {
     let called = flow.content.flows.keys().cloned();
     called.chain(granted_flows(flow.graph(), &flow.folder)).collect()

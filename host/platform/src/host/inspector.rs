@@ -27,7 +27,7 @@ pub(crate) struct Inspector {
     engine: Engine,
     catalog: Arc<Catalog>,
     tenant: Tenant,
-    /// The remainder of [`PATIENCE`].
+    /// The part of [`PATIENCE`] that is left for the scripts that are not inspected yet.
     left: Mutex<Duration>,
 }
 

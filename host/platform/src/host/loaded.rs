@@ -17,7 +17,7 @@ use crate::host::{
 
 /// Maximum number of mismatches that an input check reports.
 const FINDINGS: usize = 20;
-/// Maximum characters of a reported mismatch. It quotes the wrong value, which may be as large as the input.
+/// Maximum number of characters of a reported mismatch. It quotes the wrong value, which may be as large as the input.
 const FINDING_CHARS: usize = 200;
 /// The name of the schema in a message about an output.
 const OUTPUT_SCHEMA: &str = "the output schema";
@@ -37,7 +37,7 @@ pub struct LoadedFlow {
     pub(crate) folder: Arc<Folder>,
     /// The content that its runs pin.
     pub(crate) content: Arc<Content>,
-    /// The home that holds the flows its runs call. `None` until it is bound.
+    /// The home that holds the flows its runs call. `None` until [`Host::bound`](crate::Host::bound) sets it.
     pub(crate) home: Option<Arc<Home>>,
     /// The diagnostics that do not prevent a run.
     pub(crate) warnings: Arc<[Diagnostic]>,
@@ -149,7 +149,7 @@ fn in_part(schema: &Value) -> Value {
     }
 }
 
-/// Logs the newer rules that a kept flow breaks, with the line of each.
+/// Logs the newer rules that a stored flow breaks, with the line of each. Such a flow still runs.
 pub(super) fn log_kept(tenant: &Tenant, diagnostics: &[Diagnostic]) {
     let kept = |finding: &&Diagnostic| finding.new_rule && finding.severity == Severity::Warning;
     for Diagnostic { code, location, message, help, .. } in diagnostics.iter().filter(kept) {

@@ -48,7 +48,8 @@ impl Host {
         self.check_in(source, Arc::new(folder), &Start::default())
     }
 
-    /// Loads an agentic flow with other start settings than those of its file.
+    /// Loads an agentic flow with start settings that replace the settings in its file. Also returns the check's
+    /// diagnostics.
     pub(crate) fn load_flow_as(&self, path: &Path, start: &Start) -> Result<(LoadedFlow, Vec<Diagnostic>), LoadError> {
         let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let checked = self.check_in(&source, Arc::new(Folder::of(path)), start);
@@ -69,7 +70,7 @@ impl Host {
         known.unwrap_or_else(|| self.check_anew(source, around, start))
     }
 
-    /// Returns the remembered result of a flow's check, if it is valid without reading anything.
+    /// Returns the remembered result of a flow's check, if it is valid without reading any files.
     pub fn checked_before(&self, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
         self.shared.checked.at_once(&self.tenant, source, folder)
     }
@@ -154,7 +155,7 @@ impl Host {
     }
 }
 
-/// Reports a pack that the operator does not let the tenant bring.
+/// Reports a pack that the operator does not let the tenant use.
 pub(super) fn pack_denied(source: &Source, place: Location, digest: &str) -> Diagnostic {
     let message = format!("the operator does not allow this tenant the pack {digest}");
     Diagnostic::error("pack_denied", &source.text, place, &message, None)
@@ -164,7 +165,8 @@ fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {
     checked.flow.ok_or(LoadError::Invalid(checked.diagnostics))
 }
 
-/// Adds the pack of a file to an engine and a catalog, and returns its digest and bytes. Errors name the file as `shown`.
+/// Adds the pack of a file to an engine and a catalog, and returns its digest and bytes. Error messages name the file
+/// as `shown`.
 pub(super) fn add_file(
     engine: &Engine,
     catalog: &mut Catalog,
@@ -179,8 +181,8 @@ pub(super) fn add_file(
     Ok((digest, bytes))
 }
 
-/// Adds a pinned pack to an engine and a catalog, and returns its digest and entry. It fails if the pack's id differs
-/// from the lock.
+/// Adds a pinned pack to an engine and a catalog, and returns its digest and bytes. It fails if the pack's name and
+/// version differ from those in the lock.
 pub(super) fn add_locked(
     engine: &Engine,
     catalog: &mut Catalog,

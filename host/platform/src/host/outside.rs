@@ -63,7 +63,7 @@ impl Host {
         &*self.shared.blobs
     }
 
-    /// Waits until all earlier blobs are durable.
+    /// Waits until all blobs that were stored before this call are durable.
     pub(crate) fn settle(&self) -> Result<(), StoreError> {
         self.shared.store.as_ref().map_or(Ok(()), |store| store.settle())?;
         self.shared.shared.as_ref().map_or(Ok(()), |store| store.settle())

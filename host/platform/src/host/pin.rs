@@ -37,7 +37,8 @@ impl Host {
         self.shared.blobs.put(&self.tenant, bytes.into(), MIME).file_id
     }
 
-    /// Stores a pack by its digest. An in-memory store needs no built-in packs.
+    /// Stores a pack by its digest, and returns the id of its blob. Returns `None` if the pack is unknown, or if it
+    /// is built in and the store is in memory.
     fn keep_pack(&self, digest: &str) -> Option<Arc<str>> {
         let mut packs = self.shared.packs.lock();
         let digest = Digest(digest.into());
@@ -64,7 +65,7 @@ impl Host {
         self.check_pinned(pin).map(|(graph, _)| graph)
     }
 
-    /// Returns the warnings of a run's pinned flow. It is empty for a run that the store does not have.
+    /// Returns the warnings of a run's pinned flow. The list is empty if the store does not have the run.
     pub fn warnings_of(&self, run: &RunId) -> Vec<Diagnostic> {
         let record = self.record(run).ok().flatten();
         let checked = record.and_then(|record| self.check_pinned(&record.pin).ok());

@@ -1,8 +1,8 @@
 //! The limit of a tenant's live runs (`maxLiveRuns`).
 //!
 //! A new run counts as live before the store shows it, so that runs that start at the same time cannot exceed the
-//! limit together. Each process counts by itself. Several processes on one store may each admit a run before the store
-//! shows those of the others. The children of other processes are not counted.
+//! limit together. Each process counts by itself. So several processes on one store may each admit a run before the
+//! store shows the runs of the others. Child runs that other processes drive are not counted.
 
 use std::collections::HashSet;
 
@@ -41,7 +41,7 @@ impl Host {
         Ok(())
     }
 
-    /// Takes a permit among the tenant's live runs for a new run. Child runs take theirs when they start.
+    /// Takes a permit among the tenant's live runs for a new run. A child run takes its permit when it starts.
     pub(crate) fn admitted(&self, mut runner: FlowRunner) -> Result<FlowRunner, StartError> {
         self.check_enabled(&runner)?;
         if !runner.is_new() {
@@ -69,7 +69,7 @@ impl Host {
         if live(before.len())? < most_live {
             return Ok(Some(starting));
         }
-        // Close to the limit, a run must not count twice: as a started run and as a stored run.
+        // Close to the limit, a run must not count twice: as a run that just started and as a run in the store.
         let mut hidden = self.not_in_store(before)?;
         loop {
             if live(hidden.len())? < most_live {

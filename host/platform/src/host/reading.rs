@@ -1,4 +1,4 @@
-//! Records the questions that a flow's check asks besides reading its text.
+//! Records the questions that the check of a flow asks, besides reading the flow's text.
 
 use std::{
     cell::RefCell,
@@ -41,10 +41,10 @@ impl Surroundings {
     }
 }
 
-/// A recorded question. It returns whether another context would give the same answer.
+/// A recorded question. The function returns whether the question has the same answer in another context.
 pub(crate) type Asked = Box<dyn Fn(&Surroundings) -> bool + Send + Sync>;
 
-/// A context that records its questions and the texts that are read from it.
+/// A context that records the questions of a check, and the texts that the check reads.
 pub(crate) struct Reading {
     around: Surroundings,
     inspector: Inspector,

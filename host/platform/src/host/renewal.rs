@@ -1,4 +1,5 @@
-//! Checks the flows of repeated runs against the tenant's current policy.
+//! Checks the flows of repeated runs against the tenant's current policy. A renewed flow is the flow that the earlier
+//! run has pinned, checked again and pinned again.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -22,7 +23,7 @@ use crate::{
 pub(super) struct Renewals(HashMap<Pin, Pinned>);
 
 impl Renewals {
-    /// Creates renewals with one flow that keeps its pin.
+    /// Creates renewals for a retry that has begun. Its own flow keeps its pin.
     pub(super) fn begun(pin: Pin, graph: Arc<Graph>) -> Renewals {
         Renewals([(pin.clone(), Pinned { graph, pin })].into())
     }

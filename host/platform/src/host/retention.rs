@@ -13,8 +13,9 @@ use super::{Host, called::Library};
 use crate::host::error::StartError;
 
 impl Host {
-    /// Removes the runs that ended longer ago than `age`, or are not among the `keep` runs that ended last. Returns
-    /// their ids. The removal is complete when the host is dropped. [`Host::sweep`] then removes their blobs.
+    /// Removes the runs that ended longer ago than `age`, and those that are not among the `keep` runs that ended
+    /// last. Returns the ids of the removed runs. The removal is complete when the host is dropped. [`Host::sweep`]
+    /// then removes their blobs.
     pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
         let tenant = &self.tenant;
         let Some(lists) = self.runs() else { return Ok(Vec::new()) };

@@ -23,8 +23,8 @@ use flowcell_runtime::{
 
 use crate::{host::error::Error, operate::vault::Keeping};
 
-/// A test mode that keeps entries in memory until a driver waits for them. A killed process then loses as much as it
-/// ever can.
+/// The variable of a test mode that keeps journal entries in memory until a driver waits for them. So a killed
+/// process loses as much as it ever can.
 const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";
 
 /// Opens the shared store at a URL for its runs.

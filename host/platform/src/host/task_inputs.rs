@@ -35,8 +35,8 @@ impl Host {
     }
 }
 
-/// Follows an address such as `review/pay` to the run that `review` called last. Returns that run with the rest of the
-/// address, or without one if a node of the address has called no run.
+/// Follows an address such as `review/pay` to the run that `review` called last. Returns that run, and the part of
+/// the address that names a task in it. The part is `None` if a node of the address has called no run.
 pub(crate) fn run_at<'a>(
     run: &RunId,
     address: &'a str,

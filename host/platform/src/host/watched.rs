@@ -19,7 +19,7 @@ impl Watched {
         Watching(self, run)
     }
 
-    /// Waits until the watchers of an ended run have received its end, at most for this time.
+    /// Waits until the watchers of an ended run have received its end, at most for the time `most`.
     pub(crate) fn wait(&self, run: &RunId, most: Duration) {
         let watched = |runs: &mut Vec<RunId>| runs.contains(run);
         self.told.wait_while_for(&mut self.runs.lock(), watched, most);

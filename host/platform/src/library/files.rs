@@ -22,11 +22,11 @@ use crate::host::folder::{guard, is_flow_name, limited};
 const LOCK: &str = ".versions/.lock";
 /// The temporary file of a write. The writer holds the lock.
 const NEW: &str = ".versions/.new";
-/// The file with the bytes of all versions, and the number of changes since they were counted.
+/// The file with the number of bytes of all versions, and the number of changes since these bytes were counted.
 const SIZE: &str = ".versions/.size";
-/// Changes after which the bytes are counted again, since users also add files directly.
+/// Number of changes after which the bytes are counted again, since users may also add files directly.
 const COUNTED: u32 = 256;
-/// Minimum bytes that a version counts.
+/// Minimum number of bytes that a version counts for.
 const BLOCK: u64 = 4_096;
 /// Upper bound of version numbers.
 const LAST_VERSION: u32 = 999_999_999;
@@ -79,7 +79,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Returns the size with another text.
+    /// Returns the size after a text is added.
     pub(super) fn with(self, text: &str) -> Size {
         Size { bytes: self.bytes + (text.len() as u64).max(BLOCK), changes: self.changes + 1 }
     }
@@ -160,7 +160,7 @@ impl LibraryFiles {
         Ok(None)
     }
 
-    /// Returns the kept versions of a flow.
+    /// Returns the numbers of the stored older versions of a flow, each with the ending of its file.
     pub(super) fn older(&self, name: &str) -> io::Result<BTreeMap<u32, Ending>> {
         let mut older = BTreeMap::new();
         let folder = format!("{VERSIONS}/{name}");
@@ -175,7 +175,7 @@ impl LibraryFiles {
         Ok(older)
     }
 
-    /// Returns the text of a kept version.
+    /// Returns the text of a stored older version, or `None` if it does not exist.
     pub(super) fn kept(&self, name: &str, version: u32, ending: Ending) -> io::Result<Option<String>> {
         let path = kept(name, version, ending);
         self.check_own(&path)?;
@@ -190,7 +190,7 @@ impl LibraryFiles {
         self.settle(&format!("{VERSIONS}/{name}"))
     }
 
-    /// Removes a kept version.
+    /// Removes a stored older version.
     pub(super) fn drop_kept(&self, name: &str, version: u32, ending: Ending) -> io::Result<()> {
         if_there(self.dir.remove_file(kept(name, version, ending))).map(|_| ())
     }
@@ -207,13 +207,14 @@ impl LibraryFiles {
         self.settle(".")
     }
 
-    /// Removes all kept versions of a flow.
+    /// Removes all stored older versions of a flow.
     pub(super) fn forget(&self, name: &str) -> io::Result<()> {
         self.check_own(&format!("{VERSIONS}/{name}"))?;
         if_there(self.dir.remove_dir_all(format!("{VERSIONS}/{name}"))).map(|_| ())
     }
 
-    /// Returns the recorded size, or counts the bytes if the record is missing or old.
+    /// Returns the recorded size. If the record is missing, or there were [`COUNTED`] changes since the last count,
+    /// counts the bytes.
     pub(super) fn size(&self) -> io::Result<Size> {
         let noted =
             if_there(self.dir.open_with(SIZE, private().read(true)))?.map(limited).transpose().unwrap_or_default();

@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | log | the log files, with one line per step |
 //! | steps | the lines of the log, derived from a run's events |
@@ -47,11 +47,11 @@ use crate::{
     library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow},
 };
 
-/// Maximum lines of a log per read.
+/// Maximum number of lines that one read of a log returns.
 pub const FLOW_RUNS: usize = 1_000;
 
-/// The flows of one tenant. A library keeps them, a host runs them, and `tool_logs` beside the library's folder logs
-/// each step.
+/// The flows of one tenant. A library stores the flows, and a host runs them. Each step of a run is logged in
+/// `tool_logs`, a folder beside the library's folder.
 pub struct FlowService {
     host: Host,
     library: FlowLibrary,
@@ -67,7 +67,7 @@ pub enum FlowError {
     /// The run cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The log of its steps cannot be used.
+    /// The log of the flow's steps cannot be read or written.
     #[error("cannot use the log {}: {source}", file.display())]
     Log {
         /// The path of the log.

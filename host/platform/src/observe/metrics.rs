@@ -1,6 +1,6 @@
 //! Metrics of a process, in the format of Prometheus.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | names | the values of labels, up to a limit |
 //!
@@ -21,11 +21,12 @@ use prometheus_client::{
 use self::names::Names;
 use crate::observe::observed::{Ended, Observer, Tokens, What};
 
-/// Maximum tenants with their own label. Later ones count as `other`.
+/// Maximum number of tenants with a label value of their own. Later tenants count as `other`.
 pub(crate) const TENANTS: usize = 200;
-/// Maximum node types with their own label.
+/// Maximum number of node types with a label value of their own.
 pub(crate) const NODE_TYPES: usize = 500;
-/// Maximum interfaces of calls, and providers and models, with their own label.
+/// Maximum number of call interfaces with a label value of their own. The same limit applies to providers, and to
+/// models.
 pub(crate) const INTERFACES: usize = 100;
 
 /// Buckets in seconds for network and model calls, and for whole runs.
@@ -166,19 +167,19 @@ impl Metrics {
         text
     }
 
-    /// Counts a run as driven until the guard is dropped.
+    /// Counts a run as driven until the returned value is dropped.
     pub fn drives(&self) -> Driven {
         self.0.runs_driven.inc();
         Driven(self.clone())
     }
 
-    /// Adds computing time of a tenant's attempts.
+    /// Adds computing time of a tenant's attempts to the metrics.
     pub(crate) fn computed(&self, tenant: &Tenant, time: Duration) {
         let labels = [("tenant", self.0.tenants.of(tenant.as_str()))];
         self.0.computed.get_or_create(&labels).inc_by(time.as_secs_f64());
     }
 
-    /// Counts a model's turn that has ended.
+    /// Counts a model's turn that has ended, with its tokens.
     pub(crate) fn turn(&self, reply: &Result<Value, Failure>) {
         let told = match reply {
             Ok(value) => Some(value.json()),
@@ -202,7 +203,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a request, with the time until its answer began.
+    /// Counts a request. `took` is the time until its answer began.
     pub fn request(&self, method: &'static str, route: &str, status: u16, took: Duration) {
         let labels = [("method", method.into()), ("route", route.into()), ("status", status.to_string().into())];
         self.0.requests.get_or_create(&labels).observe(took.as_secs_f64());

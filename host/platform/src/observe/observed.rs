@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use self::open::Open;
 
-/// Maximum characters of a name in a span.
+/// Maximum number of characters of a name in a span.
 pub(crate) const NAME_CHARS: usize = 128;
 
 /// A span that has ended.
@@ -94,8 +94,8 @@ pub(crate) trait Observer: Send + Sync {
     /// Reports that a run has begun. A resumed run is not reported again.
     fn started(&self, _tenant: &Tenant, _run: &RunId, _flow: &str) {}
 
-    /// Reports a span that has ended in the run `root` or a child run. Calls are in the order of the run, and must
-    /// return quickly.
+    /// Reports a span that has ended in the run `root` or a child run. The reports follow the order of the run's
+    /// events. The method must return quickly.
     fn ended(&self, root: &RunId, ended: &Ended);
 }
 

@@ -48,7 +48,8 @@ impl Steps {
         session_id(&self.prefix, &self.name, step)
     }
 
-    /// Builds the session of a step, below that of the step before.
+    /// Builds the session of a step. Its parent is the session of the step `before`, or else of the first step. The
+    /// first step has no parent.
     fn session(&self, step: &str, before: Option<&str>) -> Change {
         let parent = if step == self.flow.first { None } else { Some(before.unwrap_or(&self.flow.first)) };
         let title = self.flow.title.as_ref().unwrap_or(&self.name);
@@ -88,8 +89,8 @@ impl Steps {
         Some(changes)
     }
 
-    /// Builds the changes for a step with an output. Steps that have already begun in this run are not postponed
-    /// again.
+    /// Builds the changes for a step with an output. Steps that this one postpones become postponed, unless they have
+    /// already begun in this run.
     fn succeeded(&self, task: TaskKey, output: &Json) -> Vec<Change> {
         let Some(label) = self.step(task) else { return Vec::new() };
         let is_struct_output = output.get("structuredOutput").is_some_and(|structured| !structured.is_null());
@@ -101,7 +102,7 @@ impl Steps {
         changes
     }
 
-    /// Builds the change for a step that began and ended without an output.
+    /// Builds the change for a step that ended without an output. Returns `None` if the step had not begun.
     fn failed(&self, task: TaskKey, why: &str) -> Option<Change> {
         let step = &self.step(task)?.step;
         self.begun.contains(step).then(|| self.ends(step, StepStatus::Failed, why.to_owned(), false))

@@ -1,13 +1,13 @@
 //! Traces and metrics for a collector: OTLP over HTTP, in protobuf.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | span | ended spans in the form of OpenTelemetry |
-//! | numbers | the same as instruments |
+//! | numbers | ended spans as metrics of OpenTelemetry |
 //! | collector | the HTTP client of the exporters |
 //!
 //! Spans wait in a bounded queue, and are dropped if it is full. So a slow or missing collector delays no run. A
-//! warning follows at most once a minute.
+//! warning about lost telemetry is logged at most once a minute.
 
 mod collector;
 mod numbers;
@@ -39,15 +39,15 @@ use tokio::{
 use self::{collector::Collector, numbers::Numbers};
 use crate::observe::observed::{Ended, Observer, What};
 
-/// Maximum spans in the queue. Further ones are dropped.
+/// Maximum number of spans in the queue. Further spans are dropped.
 pub(crate) const QUEUE: usize = 4_096;
-/// Maximum spans per request.
+/// Maximum number of spans per request.
 pub(crate) const BATCH: usize = 512;
-/// Time that spans are gathered before they are sent.
+/// Time for which spans are gathered before they are sent.
 const GATHER: Duration = Duration::from_millis(500);
-/// Time that an ending process waits for the collector.
+/// Maximum time that an ending process waits for the collector.
 pub(crate) const LAST: Duration = Duration::from_secs(5);
-/// Maximum unfinished runs with a link to a caller's trace. Beyond it, one link is dropped.
+/// Maximum number of unfinished runs with a link to a caller's trace. Beyond it, the link of any one run is dropped.
 const LINKS: usize = 10_000;
 
 /// Sends telemetry to a collector. Cloning is cheap.
@@ -103,7 +103,7 @@ impl Telemetry {
         let exporter = SpanExporter::builder().with_http().with_http_client(collector.clone());
         let mut exporter = exporter.with_endpoint(collector.endpoint("v1/traces")).build()?;
         exporter.set_resource(&resource());
-        // Earlier counts are not sent.
+        // Counts from before this moment are not sent.
         let _ = self.0.numbers.set(Numbers::new(collector, resource())?);
         let sending = tokio::spawn(send(self.0.clone(), waiting, exporter));
         *self.0.sending.lock() = Some(sending);
@@ -117,7 +117,7 @@ impl Telemetry {
         self.0.ends.notify_one();
         let shared = self.0.clone();
         let numbers = tokio::task::spawn_blocking(move || shared.numbers.get().map(Numbers::stop));
-        // A collector that does not answer in time loses the rest.
+        // If the collector does not answer in time, the remaining data is lost.
         let _ = tokio::time::timeout(LAST, async { tokio::join!(sending, numbers) }).await;
     }
 

@@ -1,6 +1,6 @@
 //! The audit log: the actions on a tenant, with their actors. Each entry contains the hash of the entry before. So a
-//! changed, moved or removed entry breaks the chain. A removed end of the chain is detected by comparison with an
-//! earlier head.
+//! changed, moved or removed entry breaks the chain. If the last entries are removed, the chain stays valid. This is
+//! detected by comparison with the head, the hash of the last entry, as it was noted earlier.
 
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::DocumentStore;
@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 use crate::operate::documents::{DocumentError, Documents};
 
 pub(crate) const AUDIT: &str = "audit";
-/// Maximum retries of an entry while other writers append to the same chain.
+/// Maximum number of tries to append an entry while other writers append to the same chain.
 const TRIES: usize = 100;
-/// Maximum characters of a caller's text in an entry.
+/// Maximum number of characters of a caller's text in an entry.
 const MAX_TEXT: usize = 256;
 
 /// The outcome of an action.

@@ -4,7 +4,7 @@ use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::{Document, DocumentStore, StoreError};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Documents that are read at a time.
+/// Number of documents that are read at a time.
 const PAGE: usize = 500;
 
 /// An error of reading or writing a document.
@@ -63,7 +63,8 @@ impl Documents<'_> {
         }
     }
 
-    /// Writes or removes a document, if it still has the version `seen`. Returns whether it did.
+    /// Writes a document, or removes it if `document` is `None`. Does nothing and returns false if the stored version
+    /// is no longer `seen`; `seen` is 0 for a new document.
     pub(crate) fn put<T: Serialize>(
         &self,
         kind: &str,

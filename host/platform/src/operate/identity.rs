@@ -43,7 +43,7 @@ impl Scope {
         Scope::MetricsRead,
     ];
 
-    /// Returns its name in tokens and errors.
+    /// Returns the scope's name in tokens and errors.
     pub fn name(self) -> &'static str {
         match self {
             Scope::FlowRead => "flow:read",
@@ -58,7 +58,7 @@ impl Scope {
         }
     }
 
-    /// Returns the scope of a name.
+    /// Returns the scope with this name, or `None` if no scope has it.
     pub fn named(name: &str) -> Option<Scope> {
         Scope::ALL.into_iter().find(|scope| scope.name() == name)
     }
@@ -121,7 +121,8 @@ pub enum AuthError {
 
 /// Authenticates the callers of a server.
 pub trait Identify: Send + Sync {
-    /// Returns the caller with this token. Without a token, it returns the local caller if such callers are accepted.
+    /// Returns the caller with this token. A request without a token is from the local caller, if the server accepts
+    /// one; otherwise it fails.
     fn identify(&self, bearer: Option<&str>) -> Result<Caller, AuthError>;
 
     /// Returns whether a caller is still authenticated, so that its streams may continue.

@@ -24,10 +24,10 @@ pub struct Policy {
     /// The packs that flows may bring, by the SHA-256 of their files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packs: Option<Vec<String>>,
-    /// Maximum unfinished runs that are not children of another run.
+    /// Maximum number of unfinished runs that are not children of another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_live_runs: Option<u32>,
-    /// Maximum concurrent attempts, including those that wait for a call.
+    /// Maximum number of concurrent attempts, including those that wait for a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u64>,
     /// Maximum memory of its concurrent attempts, in MiB, beyond the first 4 MiB of each.
@@ -156,15 +156,16 @@ fn outside(most: &[String], item: &Json) -> Result<bool, String> {
     Ok(!most.iter().any(contains))
 }
 
-/// Returns a text of an item that no pattern of a policy matches. These texts are final values. So a pattern that
-/// matches a granted pattern also matches everything that the granted pattern matches.
+/// Returns the first text of an item that no pattern of a policy matches, or `None` if each text is matched. A text
+/// may itself be a pattern of the flow. A policy pattern that matches the characters of such a text also allows
+/// everything that the flow's pattern matches.
 fn unmatched(most: &[String], shape: Option<GrantShape>, item: &Json) -> Option<String> {
     let allowed = |text: &String| most.iter().any(|pattern| pattern::matches(pattern, text));
     texts(shape, item).into_iter().find(|text| !allowed(text))
 }
 
-/// Returns the texts of an item to compare with patterns. The text is the item itself. For a secret it is the name,
-/// and for files `read:` or `write:` with a pattern of paths.
+/// Returns the texts of an item that are compared with a policy's patterns. For a secret the text is its name. For
+/// files each text is `read:` or `write:` with a pattern of paths. Otherwise the text is the item itself.
 fn texts(shape: Option<GrantShape>, item: &Json) -> Vec<String> {
     let Some(members) = item.as_object() else { return vec![plain(item)] };
     if let Some(name) = item.get("name").filter(|_| shape == Some(GrantShape::Secrets)) {

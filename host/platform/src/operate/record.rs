@@ -13,7 +13,7 @@ pub(crate) const TENANT: &str = "tenant";
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TenantRecord {
     pub(crate) created: u64,
-    /// Set while its tokens are rejected and none of its runs starts or continues.
+    /// True while the tenant's tokens are rejected, and none of its runs starts or continues.
     #[serde(default)]
     pub(crate) disabled: bool,
 }

@@ -1,6 +1,6 @@
 //! The daily usage of tenants, and the check of their quotas.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | [`counted`] | wrappers that count a run's usage, and refuse work of tenants over quota |
 //! | [`shares`] | permits for servers that tenants share |
@@ -44,7 +44,7 @@ use crate::{
 const USAGE: &str = "usage";
 /// Seconds of a day.
 const DAY: u64 = 24 * 60 * 60;
-/// Maximum retries of a sum while other processes add to it.
+/// Maximum number of tries to change a day's document while other processes change it.
 const TRIES: usize = 100;
 /// Interval between usage flushes.
 pub const SETTLES: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ pub struct Used {
 pub struct Usage(Arc<Shared>);
 
 struct Shared {
-    /// Set once usage is counted.
+    /// True once [`Usage::begin`] was called. Before, usage is not counted.
     counts: AtomicBool,
     engine: Engine,
     live: Arc<LiveRuns>,
@@ -110,7 +110,7 @@ impl Usage {
         }))
     }
 
-    /// Starts to count. Without it, as in a process for the operator alone, usage is not counted.
+    /// Starts to count. Usage is not counted without this call, as in a process for the operator alone.
     pub fn begin(&self) {
         self.0.counts.store(true, Ordering::Release);
     }
@@ -119,7 +119,8 @@ impl Usage {
         self.0.counts.load(Ordering::Acquire)
     }
 
-    /// Checks a tenant's quotas. It reads the store if the tenant has any.
+    /// Checks a tenant's daily quotas against the store and the counts of this process. Without quotas it does not
+    /// read the store.
     pub(crate) fn check(&self, tenant: &Tenant, most: &PerDay) -> Result<(), QuotaError> {
         if !self.counts() || most.is_unlimited() {
             return Ok(());
@@ -130,7 +131,8 @@ impl Usage {
         most.check(&known.plus(&fresh), seconds)
     }
 
-    /// Checks a tenant's quotas by the counts of this process.
+    /// Checks a tenant's daily quotas by the counts of this process and the store's counts at the last flush. It does
+    /// not read the store.
     pub(crate) fn admits(&self, tenant: &Tenant) -> Result<(), QuotaError> {
         if !self.counts() {
             return Ok(());
@@ -155,7 +157,7 @@ impl Usage {
         }
     }
 
-    /// Writes the counts to the store, and reads the policies of tenants.
+    /// Adds the counts to the day's documents in the store, and reads the usage and policy of each tenant again.
     pub fn settle(&self) -> Result<(), StoreError> {
         for (tenant, computed) in self.0.engine.take_computed() {
             self.0.metrics.computed(&tenant, computed);
@@ -186,13 +188,13 @@ impl Usage {
         Ok(())
     }
 
-    /// Adds to the day's usage in the document store.
+    /// Adds usage to the day's document in the store, and returns the sum.
     fn add(&self, tenant: &Tenant, day: u64, more: &Used) -> Result<Used, StoreError> {
         let sum = self.change(tenant, day, |used| Ok::<_, QuotaError>(used.plus(more)));
         sum.map_err(|error| StoreError(error.to_string().into()))
     }
 
-    /// Changes the day's usage in the document store.
+    /// Changes the day's document in the store, and returns its new content.
     fn change(
         &self,
         tenant: &Tenant,

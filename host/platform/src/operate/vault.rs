@@ -1,10 +1,10 @@
 //! The vault: secrets of tenants, encrypted at rest, in every store.
 //!
-//! A data key of the tenant encrypts each secret. A key of the operator's, which is not in the store ([`KeySource`]),
-//! encrypts the data key. The seal includes the tenant, the name, the version and the origins. So a row that was
-//! changed or moved does not decrypt, and the audit log records the failure.
+//! A data key of the tenant encrypts each secret. A key of the operator, which is not in the store ([`KeySource`]),
+//! encrypts the data key. The encryption includes the place of the secret: its tenant, name, version and origins. So
+//! a row that was changed or moved does not decrypt, and the audit log records the failure.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | key | the operator's keys: their sources and their creation |
 //! | seal | encryption and decryption |
@@ -49,19 +49,20 @@ use self::{
     seal::{KeyBytes, Sealed},
 };
 
-/// Maximum secrets of a tenant.
+/// Maximum number of secrets of a tenant.
 pub const MAX_SECRETS: usize = 1_000;
-/// Maximum bytes of a secret.
+/// Maximum size in bytes of a secret.
 pub const MAX_VALUE: usize = 64 * 1024;
-/// Minimum bytes of a secret. A shorter one would match too many texts that are searched for it.
+/// Minimum size of a secret in bytes. Texts are searched for secrets, and a shorter one would match too many of them.
 pub const MIN_VALUE: usize = 8;
-/// Maximum origins of a secret.
+/// Maximum number of origins of a secret.
 const MAX_ORIGINS: usize = 32;
-/// Maximum characters of a secret's name.
+/// Maximum number of characters of a secret's name.
 const MAX_NAME: usize = 64;
-/// Maximum retries of a write after conflicts.
+/// Maximum number of tries of a write after conflicts.
 const TRIES: usize = 100;
-/// Maximum secrets whose refusal this process logs. Each is logged once, so that no flow can fill the audit log.
+/// Maximum number of secrets whose refusals this process logs. Each is logged once, so that no flow can fill the
+/// audit log.
 const MAX_NOTED: usize = 1_000;
 
 const SECRET: &str = "secret";
@@ -72,7 +73,7 @@ pub struct Vault {
     documents: Arc<dyn DocumentStore>,
     timers: Arc<dyn Timers>,
     keeping: Keeping,
-    /// The operator's keys, loaded on first use. The first one encrypts.
+    /// The operator's keys, loaded on first use. The first key encrypts, and all keys decrypt.
     keys: RwLock<Option<Vec<Kek>>>,
     noted: Mutex<HashSet<(Tenant, String)>>,
 }
@@ -93,7 +94,7 @@ struct Kept {
     version: u64,
     created: u64,
     updated: u64,
-    /// The number of the data key.
+    /// The number of the data key that encrypts the secret.
     key: String,
     sealed: Sealed,
 }
@@ -120,7 +121,7 @@ impl Kept {
         SecretRow { name, origins, version, created, updated }
     }
 
-    /// Returns the associated data of its seal.
+    /// Returns the place of the secret, which its encryption includes.
     fn place<'a>(&'a self, tenant: &'a Tenant, name: &'a str, version: &'a str) -> Vec<&'a str> {
         let mut place = vec![SECRET, tenant.as_str(), name, version, &*self.key];
         place.extend(self.origins.iter().map(String::as_str));
@@ -135,7 +136,7 @@ impl Kept {
         Ok(Zeroizing::new(text.to_owned()))
     }
 
-    /// Returns the same secret, sealed with this value.
+    /// Returns the same secret with `value` as its encrypted value.
     fn sealed(mut self, tenant: &Tenant, name: &str, key: &KeyBytes, value: &str) -> Result<Kept, VaultError> {
         let version = self.version.to_string();
         let sealed = seal::seal(key, &self.place(tenant, name, &version), value.as_bytes());
@@ -269,7 +270,7 @@ impl Vault {
         Err(VaultError::Changed(format!("the data key of {tenant}")))
     }
 
-    /// Creates a data key. It returns `None` if another caller has created the same number.
+    /// Creates a data key. Returns `None` if another caller has already created a key with this number.
     fn make_data_key(
         &self,
         tenant: &Tenant,
@@ -296,7 +297,8 @@ impl Vault {
         VaultError::OtherKey { wanted: wanted.to_owned(), given: given.unwrap_or_else(|| "none".into()) }
     }
 
-    /// Returns the operator's key that encrypts, and creates it where this is allowed.
+    /// Returns the operator's key that encrypts. If there is none and the keys are in a file beside the store, it
+    /// creates one.
     fn first_key(&self) -> Result<Kek, VaultError> {
         if let Some(first) = self.with_keys(|keys| keys.first().cloned())? {
             return Ok(first);

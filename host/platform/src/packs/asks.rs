@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Asks(BTreeMap<String, BTreeSet<String>>);
 
-/// The difference between the requests of two versions of a pack, one line per capability.
+/// The difference between the requests of two versions of a pack. Each line is one capability of a node type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// The requests that only the later version has.
@@ -32,7 +32,7 @@ impl Asks {
         Asks(asked.collect())
     }
 
-    /// Returns the difference from these requests to those of a later version.
+    /// Returns the difference between these requests and those of a later version.
     pub fn until(&self, later: &Asks) -> Difference {
         let (before, after) = (self.lines(), later.lines());
         Difference {

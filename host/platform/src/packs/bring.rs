@@ -22,7 +22,7 @@ const ENDING: &str = ".sig";
 /// Fetches packs from their sources, and publishes them to registries.
 pub struct Carrier {
     egress: Egress,
-    /// The registry that gets the credentials.
+    /// The host name of the default registry, the only registry that gets `credentials`.
     home: Option<String>,
     credentials: Option<Credentials>,
     realms: Vec<Realm>,
@@ -30,8 +30,8 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// Creates a carrier. Only the default registry gets these credentials. Other registries get those of `docker
-    /// login`. With `offline` it makes no connection.
+    /// Creates a carrier. Only the registry `registry` gets these credentials; other registries get those of `docker
+    /// login`. If `offline` is true, the carrier makes no connection, and reads only files.
     pub fn new(
         registry: Option<&str>,
         credentials: Option<Credentials>,
@@ -42,12 +42,12 @@ impl Carrier {
         Ok(Carrier { egress, home, credentials, realms: Vec::new(), offline })
     }
 
-    /// Returns the same carrier, which also sends credentials for a registry to these token servers.
+    /// Returns the same carrier, which also sends a registry's credentials to these token servers.
     pub fn trusting(self, realms: Vec<Realm>) -> Carrier {
         Carrier { realms, ..self }
     }
 
-    /// Fetches a pack, with its signature if it has one.
+    /// Fetches a pack, and its signature if there is one.
     pub async fn bring(&self, source: &Source) -> Result<Arrival, InstallError> {
         match source {
             Source::File(file) => read(file),
@@ -135,7 +135,7 @@ fn read(file: &Path) -> Result<Arrival, InstallError> {
     Ok(Arrival { source: Source::File(file.to_owned()), bytes, signature })
 }
 
-/// Returns the maximum bytes of a pack.
+/// Returns the maximum size of a pack in bytes.
 fn most() -> usize {
     Limits::default().component
 }

@@ -7,7 +7,7 @@ use super::{
     Asks, Difference, InstallError, Lock, Locked, PackId, PackStore, Signature, Signer, Source, Trust, store::Kept,
 };
 
-/// Maximum characters of an installed pack's name.
+/// Maximum number of characters of an installed pack's name.
 const MAX_NAME: usize = 64;
 
 /// A fetched pack that is not checked yet.
@@ -30,7 +30,7 @@ pub struct Candidate {
     pub inspection: Inspection,
     /// The signer of the pack.
     pub signer: Option<Signer>,
-    /// The highest other installed version, with the difference to it.
+    /// The highest other version that is installed, with the difference of its requests to those of this version.
     pub beside: Option<(PackId, Difference)>,
     bytes: Vec<u8>,
     locked: Locked,
@@ -115,7 +115,7 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Returns whether the store has the pinned pack unchanged.
+    /// Returns whether the store has the pinned pack, unchanged.
     pub fn has(&self, id: &PackId) -> Result<bool, InstallError> {
         let Some(locked) = self.lock.get(id) else { return Ok(false) };
         Ok(matches!(self.store.get(&locked.digest)?, Kept::Pack(_)))
@@ -131,7 +131,7 @@ impl Installer<'_> {
         })
     }
 
-    /// Stores a pinned pack that was fetched again.
+    /// Stores a pinned pack that was fetched again. It fails if the source now has another name, version or content.
     pub fn restore(&self, id: &PackId, arrival: Arrival) -> Result<(), InstallError> {
         let candidate = self.examine(arrival)?;
         if candidate.id != *id {
@@ -142,15 +142,16 @@ impl Installer<'_> {
     }
 }
 
-/// Describes a change of the repository since the installed version. Push access to one repository must not extend to
-/// the packs of others.
+/// Describes a change of the registry or repository since the installed version, or returns `None` if there is none.
+/// A user with push access to one repository must not be able to publish versions of a pack from another one.
 fn moved(before: &str, source: &Source) -> Option<String> {
     let (Source::Registry(new), Ok(Source::Registry(old))) = (source, Source::parse(before, None)) else { return None };
     let same = new.registry == old.registry && new.repository == old.repository;
     (!same).then(|| format!("from {}/{}, not from {}/{}", new.registry, new.repository, old.registry, old.repository))
 }
 
-/// Returns the difference between two versions. A missing signature or another signer also needs approval.
+/// Returns the difference between two versions that a user has to approve: their requests, and a missing or another
+/// signature.
 fn difference(before: &Locked, after: &Locked) -> Difference {
     let mut difference = before.nodes.until(&after.nodes);
     let key = |locked: &Locked| locked.signature.map(|signature| signature.key);

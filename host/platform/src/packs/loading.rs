@@ -10,7 +10,8 @@ pub(crate) struct LockedPack {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Returns the pinned packs. Each matches the lock's digest and is trusted now. It makes no connection.
+/// Returns the packs of a lock from the store. It fails if a pack does not match its digest in the lock, or is not
+/// trusted now. It makes no connection.
 pub(crate) fn locked_packs(
     lock: &Path,
     store: Option<&PackStore>,

@@ -97,7 +97,8 @@ impl Lock {
         self.packs.insert(id, locked);
     }
 
-    /// Removes one version of a pack, or all. Returns the removed ones.
+    /// Removes one version of a pack, or all its versions if `version` is `None`. Returns the ids of the removed
+    /// versions.
     pub fn remove(&mut self, name: &str, version: Option<&semver::Version>) -> Vec<PackId> {
         let meant = |id: &PackId| id.name == name && version.is_none_or(|version| id.version == *version);
         self.packs.extract_if(.., |id, _| meant(id)).map(|(id, _)| id).collect()

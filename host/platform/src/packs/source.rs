@@ -41,7 +41,8 @@ impl Source {
         whole.parse().map(Source::Registry)
     }
 
-    /// Returns the source as a lock records it. A file is relative to the lock's folder.
+    /// Returns the source as a lock records it. A path below the lock's folder is relative to it. Another path is
+    /// absolute, unless the lock is in the current folder.
     pub(super) fn pinned(&self, lock: &Path) -> String {
         match self {
             Source::File(file) => match lock.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -54,7 +55,7 @@ impl Source {
         }
     }
 
-    /// Parses the source in a lock, with files relative to the current folder.
+    /// Parses a source that a lock records. A relative path is joined to the lock's folder.
     pub fn of_lock(text: &str, lock: &Path) -> Result<Source, String> {
         match Source::parse(text, None)? {
             Source::File(file) => Ok(Source::File(lock.parent().map(|folder| folder.join(&file)).unwrap_or(file))),
@@ -62,7 +63,7 @@ impl Source {
         }
     }
 
-    /// Returns the requested version of a registry reference.
+    /// Returns the version that a registry reference requests, or `None` for other sources.
     pub(super) fn version(&self) -> Option<&semver::Version> {
         match self {
             Source::Registry(Reference { wanted: Wanted::Version(version), .. }) => Some(version),

@@ -1,4 +1,5 @@
-//! A run as a tree of its tasks. The tasks in a task's body are below it, by the number of the pass.
+//! A run as a tree of its tasks. A task that owns a body contains the passes of the body, and a pass contains its
+//! tasks.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::{Host, StartError};
 
-/// Approximate bytes of a task without its id and its error, with its own pass.
+/// Approximate size in bytes of a task as JSON text, without its id and its error. It includes a pass for the task.
 const TWIG_BYTES: usize = 96;
 
 /// A task.
@@ -76,7 +77,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Returns the number of tasks that did not fit. They are the last ones of the run.
+    /// Returns the number of tasks that did not fit into [`PAGE_BYTES`]. They are the tasks that began last.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -96,7 +97,7 @@ impl Tree {
             return;
         }
         if self.bytes > PAGE_BYTES && find(&self.tasks, scope, id).is_none() {
-            // Each task becomes ready once for its first attempt.
+            // Each task becomes ready once for its first attempt, so this counts it once.
             self.left_out += u64::from(event.kind == "task:ready");
             return;
         }

@@ -1,4 +1,5 @@
-//! Derives the waits of a run from its events.
+//! Derives the waits of a run from its events. A wait is something that a task waits for: an answer, a message, a
+//! named event, or the decision of a person about a blocked task.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -11,13 +12,14 @@ use serde_json::{Value, json};
 
 use crate::{Host, StartError, host::task_inputs::calling};
 
-/// Maximum levels of child runs that are searched.
+/// Maximum number of levels of child runs that are searched.
 const DEPTH: usize = 16;
-/// Maximum bytes of a question's arguments in a list, as JSON text.
+/// Maximum size in bytes of a question's arguments in a list, as JSON text.
 pub(crate) const LISTED_BYTES: usize = 16 * 1024;
 
-/// Lists the waits of a run and its child runs, up to [`PAGE_BYTES`]. A last item `{ "kind": "more", "leftOut" }`
-/// counts the omitted ones. Arguments of more than [`LISTED_BYTES`] are omitted, and `wholeAt` has their URL path.
+/// Lists the waits of a run and its child runs, up to [`PAGE_BYTES`]. If some do not fit, a last item `{ "kind":
+/// "more", "leftOut" }` has their number. Arguments of more than [`LISTED_BYTES`] are omitted, and `wholeAt` has the
+/// URL path of the whole question.
 pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
     let mut filling = Filling::new(Most { items: usize::MAX, bytes: PAGE_BYTES });
     let (mut found, mut left_out) = (Vec::new(), 0_u64);
@@ -38,7 +40,7 @@ pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
     Ok(found)
 }
 
-/// Finds the open question at an address, with its whole arguments.
+/// Finds the open question at an address, with its whole arguments. Returns `None` if no question is open there.
 pub fn question(host: &Host, run: &RunId, address: &str) -> Result<Option<Value>, StartError> {
     let mut found = None;
     let mut take = |waits: Value| {
@@ -53,7 +55,7 @@ pub fn question(host: &Host, run: &RunId, address: &str) -> Result<Option<Value>
 /// A search through a run and its child runs.
 struct Search<'a> {
     host: &'a Host,
-    /// Set to keep long arguments.
+    /// True to keep arguments of any size. False to omit those of more than [`LISTED_BYTES`].
     whole: bool,
 }
 
@@ -94,13 +96,13 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// The waits of each task. A task may have several, by name.
+/// The open waits of each task, by the task's address. A task may have several waits with different names.
 #[derive(Default)]
 pub(crate) struct Open {
-    /// Set to keep long arguments.
+    /// True to keep arguments of any size. False to omit those of more than [`LISTED_BYTES`].
     whole: bool,
     waits: BTreeMap<String, Vec<(String, Value)>>,
-    /// Agent runs that have an inbox, by their tasks.
+    /// The ids of agent runs that have an inbox, by the addresses of their tasks.
     listening: BTreeMap<String, String>,
 }
 

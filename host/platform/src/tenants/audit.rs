@@ -31,7 +31,8 @@ impl Tenants {
         Ok(found.iter().map(read).collect::<Result<_, _>>()?)
     }
 
-    /// Verifies the whole log of a tenant. It must contain the earlier head `noted`.
+    /// Verifies the whole log of a tenant. If `noted` is given, the log must contain an entry with this hash: the
+    /// head that an earlier verification returned.
     pub fn verify_audit(&self, tenant: &str, noted: Option<&str>) -> Result<Verified, TenantError> {
         let mut verified = Verified { entries: 0, head: String::new(), damage: Vec::new() };
         let (mut at, mut seen) = (0, noted.is_none());

@@ -19,13 +19,14 @@ use crate::{
     },
 };
 
-/// Interval between checks for the first tenant. A caller with a token is checked at once.
+/// Minimum interval between checks for the first tenant that requests without a token cause. A request with a token
+/// always causes a check.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The callers of a server on the store of a host.
 pub struct Callers {
     tenants: Tenants,
-    /// Once set it stays, since tenants can be disabled but not removed.
+    /// True once a tenant exists. It stays true, since tenants can be disabled but not removed.
     asks_for_tokens: AtomicBool,
     looked: Mutex<Option<Instant>>,
 }
@@ -39,7 +40,7 @@ impl Callers {
         Ok(callers)
     }
 
-    /// Checks whether a tenant exists.
+    /// Checks whether a tenant exists. If so, every caller needs a token from now on, and usage is counted.
     fn look(&self) -> Result<bool, TenantError> {
         let is_there = !self.tenants.document_store().list(self.tenants.host.tenant(), TENANT, "", 1)?.is_empty();
         if is_there {

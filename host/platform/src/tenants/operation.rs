@@ -28,7 +28,7 @@ pub enum Operation {
     EnableTenant {
         /// The tenant's name.
         name: String,
-        /// Set to enable it, unset to disable it.
+        /// True to enable the tenant, false to disable it.
         enabled: bool,
     },
     /// Shows or sets the policy of a tenant.
@@ -56,7 +56,7 @@ pub enum Operation {
     },
     /// Lists the tokens.
     ListTokens {
-        /// Lists only those of this tenant.
+        /// Lists only the tokens of this tenant. `None` lists those of all tenants.
         tenant: Option<String>,
     },
     /// Revokes a token.
@@ -84,11 +84,11 @@ pub enum Operation {
         /// The operation on the trigger. `None` shows it.
         act: Option<Act>,
     },
-    /// Verifies an audit log.
+    /// Verifies the hash chain of a tenant's audit log.
     VerifyAudit {
         /// The tenant of the log.
         tenant: String,
-        /// A hash that the log must contain.
+        /// The hash of an entry that the log must contain. `None` checks only the chain.
         head: Option<String>,
     },
     /// Sets a secret.
@@ -170,7 +170,7 @@ impl Tenants {
         }
     }
 
-    /// Shows the triggers of a tenant or one of them, or changes one.
+    /// Shows all triggers of a tenant, or shows or changes one of them.
     fn trigger(
         &self,
         tenant: &str,

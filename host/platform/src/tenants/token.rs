@@ -70,7 +70,7 @@ impl Token {
         self.lasts(now) && hash(secret) == self.hash
     }
 
-    /// Returns whether the token is neither expired nor revoked.
+    /// Returns true if the token is neither expired nor revoked at `now`.
     pub(super) fn lasts(&self, now: u64) -> bool {
         self.expires.is_none_or(|expires| now < expires) && self.revoked.is_none()
     }
@@ -122,14 +122,14 @@ impl Tenants {
         Ok(NewToken { token: format!("{PREFIX}{id}_{secret}"), id, expires })
     }
 
-    /// Returns the tokens of a tenant, or all.
+    /// Returns the tokens of a tenant, or those of all tenants if `tenant` is `None`.
     pub fn tokens(&self, tenant: Option<&str>) -> Result<Vec<TokenRow>, TenantError> {
         let all = self.all::<Token>(TOKEN)?.into_iter();
         let of_tenant = all.filter(|(_, token)| tenant.is_none_or(|tenant| token.tenant == tenant));
         Ok(of_tenant.map(|(id, token)| token.row(id)).collect())
     }
 
-    /// Revokes a token. A token that was revoked before keeps its time.
+    /// Revokes a token. A token that was revoked before keeps the time of its first revocation.
     pub fn revoke_token(&self, id: &str) -> Result<(), TenantError> {
         let found: Option<(Token, u64)> = self.get(TOKEN, id)?;
         let (token, version) = found.ok_or_else(|| TenantError::UnknownToken(id.to_owned()))?;

@@ -3,7 +3,7 @@
 //! A call is recorded before it is made. A service is backed by an image endpoint, a model or a tool. A call fails if
 //! the service is missing or not granted.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | `setting` | the operator's configuration of services |
 //! | `agent` | a service that asks a model |
@@ -32,7 +32,7 @@ use crate::{
 
 /// The failure code of an unknown service.
 const SERVICE_NOT_FOUND: &str = "service_not_found";
-/// Maximum characters of a call's arguments in its public description.
+/// Maximum number of characters of a call's arguments in its public description.
 const SHOWN_CHARS: usize = 500;
 
 /// The payment of images.
@@ -82,7 +82,7 @@ impl Services {
         })
     }
 
-    /// Returns the effect of a call, which decides about a repetition after an unknown outcome.
+    /// Returns the effect of a call. It decides whether the host repeats a call if the outcome is unknown.
     fn effect(&self, request: &Request<'_>, caller: &Caller) -> Effect {
         if self.simulate.covers_service(request.service) || !is_granted(caller, request.service) {
             return Effect::Idempotent;
@@ -166,7 +166,8 @@ impl Capability for Services {
     }
 }
 
-/// Returns the input of a node type or a flow: one object, or an empty one.
+/// Returns the input of a service that a node type or a flow implements: the only argument, which must be an object.
+/// Without arguments it is an empty object.
 fn input(args: &[Json]) -> Result<Json, Failure> {
     match args {
         [] => Ok(Json::object::<&str>([])),

@@ -15,7 +15,7 @@ pub(crate) fn capabilities() -> impl Iterator<Item = &'static str> {
     BuiltIn::ALL.iter().filter(|capability| capability.has_stand_in()).map(|capability| capability.name())
 }
 
-/// Returns whether a name is one of these capabilities, or `all`.
+/// Returns whether a name is `all`, or a capability that can be simulated as a whole.
 pub(crate) fn is_whole(name: &str) -> bool {
     name == ALL || capabilities().any(|capability| capability == name)
 }
@@ -61,13 +61,13 @@ impl Simulate {
         self.0.contains(ALL) || other.0.is_subset(&self.0)
     }
 
-    /// Returns its names and one more, in the form of `--simulate`.
+    /// Returns the names of this simulation and one more name, in the form of `--simulate`.
     pub(crate) fn with(&self, name: &str) -> String {
         let names: Vec<&str> = self.0.iter().map(String::as_str).chain([name]).collect();
         names.join(",")
     }
 
-    /// Returns the services that are named one by one.
+    /// Returns the names of the services that are simulated one by one.
     pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str).filter(|name| !is_whole(name))
     }
@@ -83,7 +83,7 @@ impl Simulate {
         self.covers(SERVICES) || self.named().any(|name| name == service)
     }
 
-    /// Returns whether a call is simulated.
+    /// Returns whether a stand-in answers a call.
     pub(crate) fn answers(&self, call: &Call) -> bool {
         let service = || call.args.json().get("service").and_then(Json::as_str).unwrap_or_default();
         self.covers(&call.interface) || (&*call.interface == SERVICES && self.covers_service(service()))

@@ -43,7 +43,7 @@ pub struct CallFixture {
     pub about: Vec<(String, Json)>,
     /// The reply, or a failure.
     pub reply: Result<Json, Failure>,
-    /// Maximum number of calls that get it. `None` means no limit.
+    /// Maximum number of calls that get this reply. `None` means no limit.
     pub times: Option<u32>,
 }
 
@@ -54,11 +54,11 @@ pub struct Fixtures {
     pub nodes: HashMap<String, NodeFixture>,
     /// The replies of calls. The first match applies, and a call without a match fails.
     pub calls: Mutex<Vec<CallFixture>>,
-    /// Stops time from jumping, for a test that sends messages to the run.
+    /// True to stop time from jumping, for a test that sends messages to the run.
     pub still: bool,
     /// The start time of the run, in milliseconds since 1970. Default: 1 January 2030.
     pub begin: Option<u64>,
-    /// Maximum bytes of events and files in memory. Default: the limit of a run.
+    /// Maximum size in bytes of events and files in memory. Default: the limit of a run.
     pub most_bytes: Option<u64>,
 }
 
@@ -80,7 +80,7 @@ impl Blobs for Budgeted {
 }
 
 impl Fixtures {
-    /// Returns the number of remaining replies with a limited number of calls.
+    /// Returns the number of calls that the replies with a limit (`times`) can still answer.
     pub fn left(&self) -> usize {
         let calls = self.calls.lock();
         calls.iter().filter_map(|call| call.times).map(|times| times as usize).sum()
@@ -101,7 +101,8 @@ impl Fixtures {
     }
 }
 
-/// Wraps a capability. It admits calls as usual, but no call leaves the host.
+/// Wraps a capability in a test run. It admits calls as usual. The fixtures and the simulation answer them, so that
+/// no call leaves the host.
 pub(crate) struct Stub {
     pub(crate) real: Arc<dyn Capability>,
     pub(crate) script: Arc<Fixtures>,
@@ -127,7 +128,8 @@ impl Capability for Stub {
     }
 }
 
-/// Returns the failure of a call without a reply. It suggests the entry to write, and the simulation to enable.
+/// Returns the failure of a call that has no reply. Its message suggests the fixture to write, and the simulation to
+/// enable.
 fn not_given(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure {
     let (node, call) = (&outgoing.caller.node_id, &outgoing.call);
     let service = about.get("service").and_then(Json::as_str);
@@ -197,7 +199,7 @@ impl FixtureRunner {
 
 impl NodeRunner for FixtureRunner {
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
-        // The node counts as running until its answer is taken.
+        // The node counts as running until the run has taken its answer.
         let busy = Busy::new(&self.clock);
         if let Some(given) = self.given(&attempt) {
             return Box::pin(async move {
@@ -237,7 +239,7 @@ struct Waiting {
 
 /// 1 January 2030, so that tests do not depend on the current date.
 const BEGIN_MS: u64 = 1_893_456_000_000;
-/// Number of times that other tasks may proceed before time jumps.
+/// Number of times that other tasks may proceed before time jumps to the next timer.
 const TURNS: u32 = 16;
 
 impl Clock {
@@ -248,7 +250,7 @@ impl Clock {
         Clock { running: AtomicUsize::new(usize::from(script.still)), state: Mutex::new(state) }
     }
 
-    /// Records a change and wakes all waiters.
+    /// Counts a change, and wakes all timers that wait, so that they check whether time may jump.
     fn stir(&self) {
         let mut state = self.state.lock();
         state.stirs += 1;
@@ -258,7 +260,7 @@ impl Clock {
     }
 }
 
-/// The calls of a node. A node that waits without a call in progress counts as idle.
+/// The calls of a node. A node that waits for a message or a timer, without a call in progress, counts as idle.
 struct Idling {
     calls: Arc<dyn Calls>,
     clock: Arc<Clock>,
@@ -382,7 +384,8 @@ struct Sleep {
 }
 
 impl Sleep {
-    /// Advances time if no node runs and no earlier timer is due.
+    /// Advances the clock to this timer's time if no node runs and no earlier timer waits. Returns whether the timer
+    /// is due.
     fn jumps(&self) -> bool {
         let mut state = self.clock.state.lock();
         let first = state.due.first() == Some(&(self.due, self.number));
@@ -393,7 +396,7 @@ impl Sleep {
         may
     }
 
-    /// Waits until a change after `seen`.
+    /// Waits until the number of changes is no longer `seen`.
     async fn stirred(&self, seen: u64) {
         poll_fn(|context| {
             let mut state = self.clock.state.lock();

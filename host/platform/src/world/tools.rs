@@ -2,7 +2,7 @@
 //! agent's run. Its id contains the call's idempotency key, so a repeated call finds the same run. A tool of an MCP
 //! server is called on the server. Such a call is repeated only if the server declares that this is safe.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | `policy` | granted tools, and calls that need no approval |
 //! | `tool_list` | all tools, with their names for models |
@@ -66,14 +66,14 @@ pub(crate) trait RunFlows: Send + Sync {
     ) -> BoxFuture<'a, Result<Json, Failure>>;
 }
 
-/// The tools that the runs of a home may have.
+/// The tools that the runs of a home can call.
 #[derive(Clone)]
 pub(crate) struct Tools {
     pub(crate) flows: Arc<dyn RunFlows>,
     pub(crate) usage: Usage,
     /// The tools of the operator's MCP servers.
     pub(crate) mcp: McpTools,
-    /// Set if stand-ins answer all calls.
+    /// True if stand-ins answer all calls.
     pub(crate) simulated: bool,
 }
 
@@ -106,7 +106,8 @@ impl Tools {
         Ok(ToolCall { tool, input })
     }
 
-    /// Returns the tools that match the patterns and are granted and not denied.
+    /// Returns the granted tools that match the patterns and that the node's rules do not deny, as the reply of
+    /// `tools.find`.
     async fn offer(self, outgoing: Outgoing) -> Result<Value, Failure> {
         let Outgoing { call, caller, .. } = outgoing;
         let patterns = call.args.json().get("patterns").and_then(Json::as_array).unwrap_or_default();
@@ -153,19 +154,20 @@ impl Tools {
         }
     }
 
-    /// Waits for a permit of an MCP server. Calls and lists of tools have separate permits.
+    /// Waits for a permit of the MCP server `server`. `name` distinguishes its calls from its lists of tools, which
+    /// have separate permits.
     async fn permit(&self, tenant: &Tenant, server: &str, name: &str) -> Result<Option<Permit>, Failure> {
         let Some((permits, within)) = self.mcp.places(server) else { return Ok(None) };
         let server = Server { name, permits, within, code: flowcell_services::code::MCP_CONNECT };
         self.usage.permit(tenant, server).await
     }
 
-    /// Returns the effect of a call of the named tool, if it exists.
+    /// Returns the effect of a call of the named tool. A call of an unknown tool is idempotent.
     pub(crate) fn effect_of(&self, name: &str) -> Effect {
         self.find(name).map_or(Effect::Idempotent, |tool| self.effect(&tool))
     }
 
-    /// Returns the effect of a call, which decides about a repetition after an unknown outcome.
+    /// Returns the effect of a call. It decides whether the host repeats a call if the outcome is unknown.
     fn effect(&self, tool: &Tool) -> Effect {
         match &tool.kind {
             Kind::Mcp { server, tool } if !self.simulated && !self.mcp.may_be_repeated(server, tool) => Effect::Once,

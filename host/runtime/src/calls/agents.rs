@@ -83,7 +83,8 @@ impl AttemptCalls {
         Ok(Value::null())
     }
 
-    /// Returns the open agent run that a call names.
+    /// Returns the id that a call has in `agentRunId`. Fails with `invalid_input` if this attempt has no such open
+    /// agent run.
     fn meant(&self, args: &Json) -> Result<Arc<str>, Failure> {
         let id = super::inside::text(args, "agentRunId")?;
         let progress = self.progress.lock();
@@ -97,7 +98,7 @@ impl AttemptCalls {
         self.send_input(Input::Told { task, attempt, told, before }).await;
     }
 
-    /// Returns the agent run that makes a call, if the call names one.
+    /// Returns the agent run that makes a call. `None`: the arguments name none.
     pub(super) fn agent_of(&self, args: &Json) -> Result<Option<Box<ForAgent>>, Failure> {
         if args.get("agentRunId").is_none_or(Json::is_null) {
             return Ok(None);

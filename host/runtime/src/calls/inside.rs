@@ -23,8 +23,8 @@ impl AttemptCalls {
         Ok(Value::null())
     }
 
-    /// Answers a call of state or cache. If the attempt may make calls that leave the host, these may depend on the
-    /// answer, so a repeated attempt gets the same answer.
+    /// Answers a call of state or cache. Later calls that leave the host may depend on the answer. If the node type
+    /// may make such calls, the answer is therefore recorded, and a repeated attempt gets the same answer.
     pub(super) async fn stay(&self, call: &Call) -> Result<Value, Failure> {
         if !self.may_leave() {
             return self.look(call);
@@ -75,7 +75,8 @@ impl AttemptCalls {
         }
     }
 
-    /// Returns the value and version that this attempt sees, with its own writes first.
+    /// Returns the value and the version of a key as this attempt sees them: the stored ones, then the attempt's own
+    /// buffered writes. Each of these writes adds 1 to the version.
     fn seen(&self, key: &str) -> Result<Option<(Value, u64)>, Failure> {
         let stored = self.site.state.get(&self.site.tenant, &self.site.graph.name, key)?;
         let progress = self.progress.lock();

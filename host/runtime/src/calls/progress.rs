@@ -1,4 +1,4 @@
-//! The progress of an attempt, and the part that it only repeats.
+//! The progress of one attempt. A repeated attempt first has to repeat its recorded steps.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -14,7 +14,7 @@ use crate::{
     limits::MAX_OPEN_CALLS,
 };
 
-/// The progress of an attempt.
+/// The calls, messages, observations and buffered writes of one attempt.
 pub(super) struct Progress {
     pub(super) writes: Vec<Write>,
     /// Recorded steps that the attempt has to repeat.
@@ -23,7 +23,7 @@ pub(super) struct Progress {
     pub(super) since: Vec<Observed>,
     begun: u32,
     asked: HashMap<CallDigest, u32>,
-    /// Ends of calls that the attempt has not taken yet.
+    /// Ends of calls that the attempt has not received yet.
     ended: VecDeque<Ended>,
     once: HashMap<Arc<str>, Reply>,
     /// Calls whose ends the attempt receives by `next`.
@@ -38,11 +38,11 @@ pub(super) struct Progress {
     marks: u32,
     /// Number of agent runs that the attempt has opened so far.
     pub(super) opened: u32,
-    /// The open agent runs; true if the agent run takes messages.
+    /// The open agent runs. True: the agent run accepts messages.
     pub(super) agents: Vec<(Arc<str>, bool)>,
-    /// Messages that the attempt has not taken yet.
+    /// Inbox entries that the attempt has not received yet.
     pub(super) inbox: VecDeque<InboxMessage>,
-    /// The end of the wait that the attempt was in when it was dropped.
+    /// Deadline (milliseconds since 1970) of the wait in which an earlier instance of the attempt was dropped.
     pub(super) wait_until: Option<u64>,
     /// Number of events that have arrived.
     pub(super) heard: u64,
@@ -170,7 +170,7 @@ impl Progress {
         self.under_way.contains(&ordinal)
     }
 
-    /// Counts an arriving event.
+    /// Counts an event that has arrived for the attempt. The attempt is no longer blocked.
     pub(super) fn hear(&mut self) {
         self.heard += 1;
         self.blocked = false;
@@ -188,7 +188,7 @@ impl Progress {
         self.inbox.remove(at)
     }
 
-    /// Returns whether a message to an open agent run waits.
+    /// Returns true if a message for an open agent run is in the inbox.
     pub(super) fn has_message(&self) -> bool {
         self.inbox.iter().any(|entry| self.is_open(&entry.run))
     }
@@ -213,7 +213,7 @@ impl Progress {
         self.ended.iter().map(|ended| ended.ordinal).find(|ordinal| self.listening.contains(ordinal))
     }
 
-    /// Returns true if an event may still arrive.
+    /// Returns true if an event may still arrive: the end of a call that the attempt listens to, or a message.
     pub(super) fn may_arrive(&self) -> bool {
         !self.listening.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox)
     }
@@ -223,7 +223,7 @@ impl Progress {
         self.since.push(Observed::TimedOut(self.now_ms));
     }
 
-    /// Moves the time that the attempt sees forward.
+    /// Advances the time that the attempt sees to `now`. It never goes back.
     pub(super) fn pass(&mut self, now: u64) {
         self.now_ms = self.now_ms.max(now);
     }

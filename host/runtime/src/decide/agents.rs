@@ -42,7 +42,7 @@ impl Decider<'_> {
         self.state.task(task).agents.iter().flat_map(|agents| agents.waiting(run).cloned()).collect()
     }
 
-    /// Records that the messages which the attempt took before this step are applied.
+    /// Records as applied the messages that the attempt received before this step.
     pub(super) fn apply_messages(&mut self, task: TaskKey, before: &[Observed]) {
         for observed in before {
             let agents = self.state.task(task).agents.as_ref();
@@ -59,7 +59,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Applies the messages before a call that has begun, and reports the call of a tool.
+    /// Records as applied the messages that the attempt received before a call. If the call is a tool call of an
+    /// agent run, records its start, and whether a person has to allow it.
     pub(super) fn call_of_agent(&mut self, task: TaskKey, call: &CallRecord) {
         self.apply_messages(task, &call.before);
         if let Some(agent) = call.agent.as_ref().filter(|_| *call.interface == *BuiltIn::Tools.name()) {
@@ -89,7 +90,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Ends the agent runs of a task. They end with their attempt at the latest.
+    /// Ends the open agent runs of a task, because their attempt ends. Their outcome is `failure`, by default
+    /// `cancelled`.
     pub(super) fn end_agents(&mut self, task: TaskKey, failure: Option<&Failure>) {
         let Some(agents) = &self.state.task(task).agents else { return };
         let open: Vec<_> = agents.runs.iter().filter(|run| run.is_open()).map(|run| run.id.clone()).collect();
@@ -101,7 +103,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Records that an attempt waits only for people.
+    /// Records that an attempt waits only for people, until `due` at the latest. Ignores an attempt that is not the
+    /// running one, is already idle, or has calls in progress.
     pub(super) fn waits(&mut self, key: TaskKey, attempt: (u32, u32), due: Option<u64>) {
         let task = self.state.find(key).filter(|_| self.state.is_running(key, attempt));
         let Some(task) = task.filter(|task| !task.idle && !task.calls_out()) else { return };

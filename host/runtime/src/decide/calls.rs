@@ -1,4 +1,4 @@
-//! Calls that leave the host, and tasks that cannot continue because of one.
+//! Calls that leave the host, and tasks that cannot continue because of such a call.
 
 use std::sync::Arc;
 
@@ -92,7 +92,8 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Lets a call that waits for approval leave, or ends it as denied.
+    /// Lets a call that waits for approval leave, or ends it with `tool_denied`. `answer` is `None` if the time to
+    /// decide ended.
     pub(super) fn decide_call(&mut self, task: TaskKey, call: (u32, u32), allowed: bool, answer: Option<Json>) {
         let expired = answer.is_none();
         let (attempt, ordinal) = call;
@@ -111,8 +112,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Ends the calls that an answered attempt did not wait for. Its `once` calls have ended by then, or the task has
-    /// timed out.
+    /// Ends the calls whose reply an answered attempt did not wait for, with the failure `abandoned`. Skips `once`
+    /// calls: they ended before the answer, unless the task has timed out.
     pub(super) fn abandon_calls(&mut self, key: TaskKey) {
         self.withdraw_asked(key);
         self.end_calls(key, |effect| {
@@ -121,13 +122,14 @@ impl Decider<'_> {
         });
     }
 
-    /// Ends all calls, because the task no longer waits for them.
+    /// Ends all calls, because the task ends without their replies: `once` calls as `ambiguous`, other calls as
+    /// `abandoned`.
     pub(super) fn give_up_calls(&mut self, key: TaskKey) {
         let code = |effect| if effect == Effect::Once { code::AMBIGUOUS } else { code::ABANDONED };
         self.end_calls(key, |effect| Some(Failure::new(code(effect), "the task ended before the reply")));
     }
 
-    /// Withdraws the calls that have not left yet.
+    /// Ends the calls that wait for approval with the failure `abandoned`.
     pub(super) fn withdraw_asked(&mut self, key: TaskKey) {
         let asked = self.state.task(key).calls.iter().flat_map(|calls| calls.asked()).map(|(call, ..)| call);
         for call in asked.collect::<Vec<_>>() {
@@ -148,7 +150,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Notes that the process which made the calls has ended. A running attempt makes them again, except for `once`
+    /// Records that the process which made the calls has ended. A running attempt makes them again, except for `once`
     /// calls.
     pub(super) fn lose_calls(&mut self) {
         let live = self.state.scopes.iter().flat_map(|(id, scope)| {

@@ -29,7 +29,7 @@ impl Decider<'_> {
         }
         self.withdraw_asked(key);
         if failure.is_some() {
-            // The task has timed out, perhaps because of these calls.
+            // The task has timed out, perhaps because it waited for these calls.
             self.abandon_calls(key);
         }
         let task = self.state.task(key);

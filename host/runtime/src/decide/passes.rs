@@ -1,4 +1,4 @@
-//! Passes through bodies: one at a time, or one for every item of a fan-out.
+//! Passes through the bodies of nodes: one at a time, or one for every item of a fan-out.
 
 use flowcell_contract::{Failure, Json, Value};
 
@@ -69,7 +69,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the output of a node. If the node collects them, the results of its passes are included.
+    /// Returns the output of a node. If the node collects the results of its passes, adds them as a list to the
+    /// output. Fails if the whole is too large.
     pub(super) fn with_collected(&self, owner: TaskKey, output: Value) -> Result<Value, Failure> {
         let node = self.state.graph.node(owner.node);
         let (Some(member), Some(members)) = (&node.collects, output.json().as_object()) else { return Ok(output) };

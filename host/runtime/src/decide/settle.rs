@@ -147,7 +147,7 @@ impl Decider<'_> {
         let waiting = |node: &&NodeIx| self.state.task(TaskKey { scope: id, node: **node }).phase == Phase::Waiting;
         let nodes: Vec<_> = graph.body(scope.body).nodes.iter().filter(waiting).copied().collect();
         let on_cycles: Vec<_> = nodes.iter().filter(|node| graph.node(**node).on_cycle).copied().collect();
-        // Tasks that wait outside of cycles wait behind a cycle.
+        // A task outside of all cycles that still waits can only wait for a task on a cycle.
         for node in if on_cycles.is_empty() { nodes } else { on_cycles } {
             self.skip(TaskKey { scope: id, node }, SkipReason::Unreached);
         }
@@ -261,8 +261,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the outputs of every node of the flow itself. Returns none of them if they are too large to be written
-    /// together.
+    /// Returns the outputs of all nodes of the flow itself, or an empty object if together they exceed the limit of a
+    /// value.
     fn outputs(&self) -> Json {
         capture::fits(self.state.recorded_outputs(), "the outputs").unwrap_or_else(|_| Json::object::<&str>([]))
     }

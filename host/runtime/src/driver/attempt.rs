@@ -1,4 +1,4 @@
-//! Attempts in the form that the runner takes, rendered from the state of the run.
+//! Renders attempts from the state of the run, in the form that the runner accepts.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -24,7 +24,7 @@ pub(super) fn packs(graph: &Graph) -> Vec<Digest> {
     packs.into_iter().collect()
 }
 
-/// Returns the part of a run that the calls of all its attempts share.
+/// Returns the context that the calls of all attempts of a run share.
 pub(super) fn site(
     world: &World,
     identity: &Identity,

@@ -1,4 +1,4 @@
-//! The attempts of a run: those that run, those that were evicted, and the input of each.
+//! The running and the evicted attempts of a run, and the inputs of both.
 //!
 //! The driver evicts an attempt that waits for long: it drops the instance. When an event arrives for the attempt,
 //! the driver rehydrates it, as after a crash. The attempt runs again, gets the answers that it got before, and
@@ -32,7 +32,7 @@ pub(super) struct Answered {
     pub(super) result: StepResult,
     pub(super) writes: Vec<Write>,
     pub(super) heard: Box<[Observed]>,
-    /// The recorded form of its input, if another thread computed the digest.
+    /// The recorded form of the attempt's input. `None`: no other thread has computed it.
     pub(super) received: Option<Option<Received>>,
 }
 
@@ -42,7 +42,7 @@ struct Live {
     calls: Arc<AttemptCalls>,
 }
 
-/// The input and config of an attempt, until the record of the attempt's end has their digest.
+/// The input and config of an attempt, until the record of the attempt's end has the digest of both.
 enum PendingInput {
     /// The values, shared with the attempt.
     Parts(Value, Value),
@@ -74,7 +74,8 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Runs an attempt. [`Attempts::poll`] returns its answer, with its recorded input if `received` computes that.
+    /// Runs an attempt. [`Attempts::poll`] returns its answer. If `received` is given, it first computes the recorded
+    /// form of the attempt's input.
     pub(super) fn begin(
         &mut self,
         (task, attempt): (TaskKey, Number),
@@ -160,19 +161,20 @@ impl Attempts {
         self.keep_evicted(task, attempt);
     }
 
-    /// Notes an attempt without an instance.
+    /// Records that an attempt has no instance and waits for an event.
     pub(super) fn keep_evicted(&mut self, task: TaskKey, attempt: Number) {
         self.evicted.insert(task, attempt);
     }
 
-    /// Notes that an event has arrived for an attempt. Returns whether the attempt was evicted and has to begin
-    /// again.
+    /// Removes the task's attempt from the evicted ones, because an event has arrived for it. Returns true if it was
+    /// evicted: the caller then begins it again.
     pub(super) fn rehydrate(&mut self, task: TaskKey) -> bool {
         self.evicted.remove(&task).is_some()
     }
 
-    /// Remembers the input of an attempt. An input that cannot be rendered has no digest, and an attempt whose output
-    /// is kept gets no input. If a digest takes long, returns a future that computes it on a blocking thread.
+    /// Stores the input of an attempt for the record of the attempt's end. An input that cannot be rendered has no
+    /// digest. `is_kept`: the node does not run, because its output is kept from an earlier run. If computing the
+    /// digest takes long, returns a future that computes it on a blocking thread.
     pub(super) fn remember(
         &mut self,
         task: TaskKey,

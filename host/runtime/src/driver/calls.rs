@@ -42,12 +42,12 @@ impl Calls {
         self.asked.insert(call, outgoing);
     }
 
-    /// Takes a call after a person has answered its question.
+    /// Removes and returns a call after a person has answered its question.
     pub(super) fn decided(&mut self, call: CallKey) -> Option<Box<Outgoing>> {
         self.asked.remove(&call)
     }
 
-    /// Notes a call that leaves once its record is durable.
+    /// Records that a call leaves as soon as its record is durable.
     pub(super) fn wait(&mut self, call: CallKey) {
         self.leaving.insert(call, None);
     }
@@ -94,7 +94,7 @@ impl Calls {
         self.leaving.keys()
     }
 
-    /// Aborts all calls, since the run has ended. This releases the runs that they drive.
+    /// Aborts all calls, since the run has ended. This also releases the runs that the calls drive.
     pub(super) fn clear(&mut self) {
         self.asked.clear();
         self.leaving.clear();

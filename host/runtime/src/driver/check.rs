@@ -1,11 +1,12 @@
-//! The invariant of the driver's parts, checked in tests at every step.
+//! Checks in tests, at every step, that the parts of a driver agree with its state.
 
 use std::collections::HashSet;
 
 use super::Driver;
 use crate::outstanding::Outstanding;
 
-/// Asserts that the parts of a driver hold the outstanding items of its state.
+/// Asserts that the driver's attempts and timers are the outstanding ones of its state, and that its calls and
+/// children are among the outstanding ones.
 pub(super) fn check(driver: &Driver) {
     let mut attempts = HashSet::new();
     let mut timers = HashSet::new();

@@ -56,7 +56,7 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// Takes the live permit of the run itself.
+    /// Stores the live permit of the run itself.
     pub(super) fn take(&mut self, place: LivePermit) {
         self.place = Some(place);
     }
@@ -71,7 +71,8 @@ impl Children {
         self.place.is_some()
     }
 
-    /// Notes whether the run itself is idle. No event inside the process frees the permit of an idle run.
+    /// Tells the live permit whether the run itself is idle. The permit of an idle run does not become free through
+    /// work inside the process; see [`crate::live`].
     pub(super) fn set_idle(&mut self, is_idle: bool) {
         if let Some(place) = &mut self.place {
             place.rests(is_idle);
@@ -156,7 +157,8 @@ impl Children {
         self.driven.values().filter_map(|child| child.idle.as_ref()?.due).min()
     }
 
-    /// Returns the waits of the children, with addresses below those of their tasks.
+    /// Returns the people and events that the children wait for. Each address has the address of the calling task in
+    /// front: `review/approve`.
     pub(super) fn waiting(&self, address: impl Fn(TaskKey) -> String) -> Vec<Waiting> {
         let below = |(task, child): (&TaskKey, &Child)| {
             let prefix = address(*task);
@@ -168,8 +170,8 @@ impl Children {
 
     /// Requests a live permit for the run that a task calls, and returns it if one is free.
     ///
-    /// Otherwise the call is queued, and `commands` receives [`Command::ChildPlaced`] later. `enter` takes a permit
-    /// for the run itself if it has none.
+    /// Otherwise the call is queued, and `commands` receives [`Command::ChildPlaced`] later. If the run itself has no
+    /// permit, `enter` returns one.
     pub(super) fn request_place(
         &mut self,
         (task, attempt): (TaskKey, u32),
@@ -192,7 +194,8 @@ impl Children {
         None
     }
 
-    /// Takes the queued call of a task, if it is a call of this attempt. `None` accepts any attempt.
+    /// Removes and returns the queued call of a task, if this attempt made it. With `attempt: None`, any attempt may
+    /// have made it.
     pub(super) fn leave_queue(&mut self, task: TaskKey, attempt: Option<u32>) -> Option<Queued> {
         let is_meant = |queued: &&Queued| attempt.is_none_or(|attempt| queued.attempt == attempt);
         self.queued.get(&task).filter(is_meant)?;

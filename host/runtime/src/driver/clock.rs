@@ -58,10 +58,11 @@ impl Clock {
         self.heap.live(state)
     }
 
-    /// Returns when timers continue the run. With a patience, the driver stays for timers that are due within it.
+    /// Returns when timers continue the run. With `patience_ms`, [`NextDue::Soon`] means that a timer is due within
+    /// this time.
     ///
-    /// Without one, it stays for every timer that continues the run. A timer that only ends the time of the run or of
-    /// an answer does not count.
+    /// Without it, [`NextDue::Soon`] means that the run has a timer that continues it. A timer that only limits the
+    /// time of the run or of a person's answer counts only once it is due.
     pub(super) fn next_due(&self, state: &RunState, patience_ms: Option<u64>) -> NextDue {
         let now = self.now();
         let mut next = NextDue::Never;
@@ -79,8 +80,8 @@ impl Clock {
         next
     }
 
-    /// Makes the driver wake at this time or earlier. Most timers are withdrawn before they are due, and setting the
-    /// clock costs more than one needless wake. So a sleep that ends earlier is kept.
+    /// Makes the driver wake at this time or earlier. A sleep that ends earlier is kept. Most timers are withdrawn
+    /// before they are due, and starting a new sleep costs more than one needless wake.
     pub(super) fn sleep_until(&mut self, due: Option<u64>) {
         match (due, &self.sleeping) {
             (None, _) => self.sleeping = None,

@@ -49,7 +49,7 @@ impl DurabilityQueue {
         queue
     }
 
-    /// Returns the progress of the journal, for the store.
+    /// Returns the durable progress of the run's journal. The store updates it.
     pub(super) fn durable(&self) -> Arc<Durable> {
         self.durable.clone()
     }
@@ -107,8 +107,9 @@ impl DurabilityQueue {
     }
 }
 
-/// Returns whether a caller outside waits for the fact, so that the driver forces the journal. Callers wait for
-/// calls, parks and questions of a child run. They do not wait for its start and end, which concern only its parent.
+/// Returns true if the driver has to force the journal for a fact, because a caller outside waits for it. `top`: the
+/// run has no parent. Callers wait for the calls, parks and questions of a child run. They do not wait for its start
+/// and end, which concern only its parent.
 pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
     match fact {
         Fact::RunStarted { .. } | Fact::RunEnded { .. } => top,

@@ -42,7 +42,7 @@ pub(super) fn fold(
         if folded.is_err() {
             return;
         }
-        // The fold panics on facts that do not fit, because to continue would invent history.
+        // The fold panics on facts that do not fit the state. The panic becomes an error of this run alone.
         folded = panic::catch_unwind(AssertUnwindSafe(|| {
             assert_eq!(unit.first_seq, next_seq, "a unit is missing");
             unit.facts.iter().for_each(|fact| state.apply(fact, unit.ts));

@@ -45,7 +45,7 @@ pub(crate) struct DriveOptions {
     pub(crate) alone: bool,
 }
 
-/// The start of a drive.
+/// The way in which a drive begins.
 pub(crate) enum Begin {
     /// A new run, with its whole input.
     New(Json),
@@ -56,7 +56,8 @@ pub(crate) enum Begin {
     },
 }
 
-/// Merges the members of the caller over the defaults.
+/// Merges two objects. A member of `given`, from the caller, replaces the default of the same name. A value that is
+/// not an object counts as empty.
 pub(crate) fn merge(defaults: &Json, given: &Json) -> Json {
     let members = |json: &Json| json.as_object().cloned().unwrap_or_default();
     let mut merged = members(defaults);

@@ -36,14 +36,14 @@ pub(super) struct Outbox {
     pub(super) rows: Vec<Change>,
     /// The message of the store's inbox that the next unit records as delivered.
     pub(super) delivered: Option<u64>,
-    /// Derives rows beside the journal from facts, if the flow has such rows.
+    /// Derives the changes of session rows from facts. `None`: the flow has no such rows.
     projection: Option<Box<dyn Projection>>,
     queue: DurabilityQueue,
     /// True if a caller waits for the journal, and the journal is not forced yet.
     hurried: bool,
     /// True if the store lists the run as parked.
     parked: bool,
-    /// Counts the run until the store lists it.
+    /// Counts a new run as started until the store lists it.
     pub(super) starting: Option<Starting>,
     projector: Projector,
     channels: Vec<Arc<dyn Channel>>,
@@ -144,8 +144,8 @@ impl Outbox {
         self.hurried = true;
     }
 
-    /// Answers a request when all units so far are durable. So an acknowledged request is on stable storage, and so
-    /// are the facts behind a refusal.
+    /// Answers a request when all units so far are durable. So an acknowledged request is on stable storage. A
+    /// refusal is sent only when the facts that caused it are on stable storage.
     pub(super) fn acknowledge(&mut self, answer: oneshot::Sender<Result<(), HubError>>, outcome: Result<(), HubError>) {
         self.hold_and_hurry(OnDurable::Acknowledge(answer, outcome));
     }
@@ -170,7 +170,7 @@ impl Outbox {
         self.hurried
     }
 
-    /// Returns whether the journal has to be forced now, once for all callers that wait.
+    /// Returns true if the journal has to be forced now, and resets the flag. One force serves all callers that wait.
     pub(super) fn take_force_request(&mut self) -> bool {
         std::mem::take(&mut self.hurried)
     }

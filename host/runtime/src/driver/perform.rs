@@ -77,8 +77,8 @@ impl Driver {
         }
     }
 
-    /// Resumes the run: begins everything again that was begun and not answered. The record of the resumption is
-    /// durable first, so that the next process recognises a run that kills its process.
+    /// Resumes the run: begins every outstanding item again. The record of the resumption is durable before that, so
+    /// that the next process recognises a run that kills its process.
     pub(super) async fn resume(&mut self, by_hand: bool) {
         if self.state.end().is_some() {
             return;
@@ -228,7 +228,7 @@ impl Driver {
         }
     }
 
-    /// Schedules a check whether an attempt still waits.
+    /// Schedules a check whether an attempt still waits after [`EVICT_MS`].
     fn check_later(&mut self, task: TaskKey, attempt: Number) {
         self.attempts.check_at(self.clock.now().saturating_add(EVICT_MS), task, attempt);
     }
@@ -296,7 +296,8 @@ impl Driver {
         })
     }
 
-    /// Passes a message to its attempt.
+    /// Passes a message or a request to finish to the attempt of the agent run. If the attempt is evicted, begins it
+    /// again.
     fn hand_message(&mut self, task: TaskKey, told: &AgentFact) {
         let entry = match told {
             AgentFact::Written { id, message, value } => {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum AgentFact {
     /// The agent run began.
     Opened {
-        /// The number of the attempt's report, from 1.
+        /// The number of this report among the attempt's reports on agent runs, from 1.
         mark: u32,
         /// The id of the agent run.
         id: Arc<str>,
@@ -19,7 +19,7 @@ pub enum AgentFact {
     },
     /// The component of the agent run reported an event.
     Told {
-        /// The number of the attempt's report, from 1.
+        /// The number of this report among the attempt's reports on agent runs, from 1.
         mark: u32,
         /// The id of the agent run.
         id: Arc<str>,
@@ -30,13 +30,14 @@ pub enum AgentFact {
     },
     /// The agent run ended.
     Closed {
-        /// The number of the attempt's report, from 1. 0: the host ended the agent run.
+        /// The number of this report among the attempt's reports on agent runs, from 1. 0: the host ended the agent
+        /// run.
         mark: u32,
         /// The id of the agent run.
         id: Arc<str>,
         /// The result of the agent run.
         outcome: Result<Json, Box<Failure>>,
-        /// The messages that the agent run never took.
+        /// The messages that the agent run never received.
         discarded: Box<[Arc<str>]>,
     },
     /// A person wrote to the agent run.

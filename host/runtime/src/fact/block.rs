@@ -18,7 +18,7 @@ pub enum BlockReason {
         interface: Arc<str>,
         /// The function of the capability.
         function: Arc<str>,
-        /// The part of the call that people see.
+        /// The description of the call for people.
         about: Json,
     },
     /// The component made other calls than when the attempt first ran.

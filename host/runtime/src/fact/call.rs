@@ -20,9 +20,9 @@ pub struct CallRecord {
     pub effect: Effect,
     /// The idempotency key of the call.
     pub key: Arc<str>,
-    /// The part that people see.
+    /// The description of the call for people.
     pub about: Json,
-    /// The arguments with long texts cut, for readers of the inputs of tasks.
+    /// The arguments, with long texts shortened, for readers of the inputs of tasks.
     #[serde(default, skip_serializing_if = "Json::is_null")]
     pub preview: Json,
     /// The agent run that makes the call, if one does.

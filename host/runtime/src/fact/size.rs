@@ -5,12 +5,12 @@ use flowcell_contract::{Failure, Json, Pause, Value, Wake};
 use super::{AgentFact, Fact, Note, Observed, PassOutcome, Resolution, RunEnd, Write};
 use crate::limits::MAX_RUN_BYTES;
 
-/// The bytes that every fact counts in addition to its contents.
+/// Bytes that each fact counts in addition to its contents.
 const EVERY: u64 = 64;
 
 impl Fact {
-    /// Returns the approximate bytes of the fact's JSON text. Larger facts than the limit of a run count as that
-    /// limit.
+    /// Returns the approximate bytes of the fact's JSON text. A fact that is larger than the limit of a whole run
+    /// counts as that limit.
     pub(crate) fn size(&self) -> u64 {
         let values = match self {
             Fact::RunStarted { input, .. } => of(input),

@@ -40,7 +40,7 @@ pub struct TaskInputs {
     pub node_type: Option<Arc<str>>,
     /// The attempts in order. A resumption after a pause is a further entry.
     pub attempts: Vec<AttemptInput>,
-    /// The start of the next page. `None`: this page is the last.
+    /// The value of [`Window::from`] for the next page. `None`: this page is the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
     /// If the task made no attempt at this address: the first addresses where its node made attempts, in the order of
@@ -186,8 +186,8 @@ struct Page {
     seen: u64,
     /// The digest of the last input.
     last: Option<Received>,
-    /// The first addresses where the node made attempts, each preceded by the numbers of its passes. Parallel passes
-    /// end in a different order in each run.
+    /// The first addresses where the node made attempts, each preceded by the numbers of its passes. So they are
+    /// sorted by pass: parallel passes end in a different order in each run.
     elsewhere: BTreeSet<(Vec<u64>, String)>,
 }
 

@@ -45,7 +45,8 @@ struct Live {
 }
 
 impl Live {
-    /// Returns true if the run may end before another run gets a permit.
+    /// Returns true if the run can end without a further permit: it is not idle, and no run below it is driven or
+    /// waits.
     fn may_end(&self) -> bool {
         self.below == 0 && self.waiting == 0 && !self.rests
     }
@@ -82,14 +83,16 @@ struct Waiter {
 }
 
 impl Share {
-    /// Returns true if the policy leaves a permit. Without `spare`, the spare permits do not count.
+    /// Returns true if the tenant's limit leaves a permit. Without `spare`, the spare permits are reserved:
+    /// [`SPARE`], but at most half of the limit.
     fn has_place(&self, spare: bool) -> bool {
         let kept = |most: u64| if spare { 0 } else { SPARE.min(most / 2) };
         self.most.is_none_or(|most| self.runs < most - kept(most))
     }
 
     fn may_take(&self, tree: &Tree, all: u64) -> bool {
-        // No tenant takes more permits than remain free after that. A few are always available.
+        // A tenant gets a permit only if afterwards more permits are free than it held. The first few are always
+        // allowed.
         let is_fair = self.children < SPARE || self.children < MAX_LIVE_CHILDREN.saturating_sub(all + 1);
         tree.children < MAX_TREE_CHILDREN && is_fair && self.has_place(false)
     }
@@ -103,7 +106,8 @@ impl Share {
         self.trees.iter().filter_map(first).min_by_key(|(_, order)| *order)
     }
 
-    /// Returns a run that gets only a spare permit: every run waits for the runs below it, or is idle.
+    /// Returns the waiting run that can only get a spare permit. None of the tenant's (or of a full tree's) runs can
+    /// end, because each waits for runs below it or is idle.
     fn stuck(&self) -> Option<(Key, Order)> {
         if self.free == 0 {
             return self.deepest();
@@ -274,7 +278,7 @@ impl Table {
     }
 
     /// Returns the waiting run that gets the next free permit. It belongs to the tenant with the fewest children, and
-    /// there to the tree with the fewest children.
+    /// among the tenant's trees to the one with the fewest children.
     fn next_place(&self) -> Option<(Tenant, Key, Order)> {
         let mut best: Option<((u64, u64, Order), &Tenant, Key)> = None;
         for (tenant, share) in &self.tenants {

@@ -9,7 +9,7 @@ use crate::ports::{Blobs, blob_ref};
 
 type BlobKey = (Tenant, Arc<str>);
 
-/// Blobs in memory, optionally above a store that is only read.
+/// Blobs in memory, optionally above another store that is only read.
 #[derive(Default)]
 pub struct MemoryBlobs {
     blobs: Mutex<HashMap<BlobKey, Arc<[u8]>>>,
@@ -17,7 +17,7 @@ pub struct MemoryBlobs {
 }
 
 impl MemoryBlobs {
-    /// Creates a store that keeps new blobs in memory and reads the others from `under`.
+    /// Creates a store that puts new blobs in memory. It reads blobs that are not in memory from `under`.
     pub fn over(under: Arc<dyn Blobs>) -> MemoryBlobs {
         MemoryBlobs { under: Some(under), ..MemoryBlobs::default() }
     }

@@ -18,7 +18,7 @@ type Key = (Tenant, RunId);
 #[derive(Default)]
 pub(super) struct RunTable {
     runs: HashMap<Key, StoredRun>,
-    /// Runs that the store forgot. No other run can have their ids.
+    /// The ids of removed runs. No other run can have one of these ids.
     removed: HashSet<Key>,
 }
 

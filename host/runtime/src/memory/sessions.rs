@@ -9,7 +9,7 @@ use crate::ports::{Change, Entry, Session, Sessions, StepState, StoreError};
 
 type Key = (Tenant, String);
 
-/// The rows, by their ids.
+/// The sessions and the states of steps, by tenant and id.
 #[derive(Default)]
 pub(super) struct Tables {
     sessions: BTreeMap<Key, Session>,

@@ -7,6 +7,6 @@ pub trait CacheStore: Send + Sync {
     /// Returns a value that has not expired at `now`.
     fn get(&self, tenant: &Tenant, key: &str, now: u64) -> Option<Value>;
 
-    /// Keeps a value, until `expires` if the caller sets it.
+    /// Stores a value. It expires at `expires` (milliseconds since 1970). `None`: it does not expire.
     fn set(&self, tenant: &Tenant, key: &str, value: Value, expires: Option<u64>);
 }

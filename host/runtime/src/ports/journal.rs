@@ -90,8 +90,8 @@ pub trait Journal: Send + Sync {
         self.force();
     }
 
-    /// Returns the live runs that a run called, or that were made for it. Such runs remain after the death of a
-    /// process, so a store in memory has none.
+    /// Returns the runs that a run called, or that were made for it, and that have not ended. Only the death of a
+    /// process leaves such runs behind, so a store in memory has none.
     fn left_below(&self, _tenant: &Tenant, _run: &RunId) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }

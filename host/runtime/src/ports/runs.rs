@@ -37,7 +37,7 @@ pub struct Filter {
     pub limit: usize,
 }
 
-/// Lists of the runs in a store. They show the durable prefix. A method fails if the store does not answer.
+/// Lists of the runs in a store. They show only durable facts. A method fails if the store does not answer.
 pub trait Runs: Journal {
     /// Returns the row of a run, and the number of its next event.
     fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError>;
@@ -45,14 +45,14 @@ pub trait Runs: Journal {
     /// Returns the runs that a run has called, in the order of their start.
     fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
 
-    /// Lists top runs, the latest first.
+    /// Lists top runs (runs without a parent), the latest first.
     fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError>;
 
     /// Counts the top runs that have not ended, up to `most`.
     fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError>;
 
-    /// Lists at most `limit` top runs that have ended at `since` or later, in the order of their ends. The list
-    /// begins after a run of an earlier page.
+    /// Lists at most `limit` top runs that have ended at `since` or later, in the order of their ends. With `after`,
+    /// the last run of the previous page, the list begins behind that run.
     fn ended(
         &self,
         tenant: &Tenant,

@@ -143,7 +143,7 @@ pub enum Change {
     },
 }
 
-/// Reads sessions and states. Shows the durable prefix.
+/// Reads sessions and states. Shows only durable changes.
 pub trait Sessions: Send + Sync {
     /// Returns the session with this id.
     fn session(&self, tenant: &Tenant, id: &str) -> Result<Option<Session>, StoreError>;
@@ -170,7 +170,7 @@ pub trait Projections: Send + Sync {
     fn of(&self, graph: &Arc<Graph>) -> Option<Box<dyn Projection>>;
 }
 
-/// The selection of no flow.
+/// Selects no flow: no run has rows.
 pub struct NoProjections;
 
 impl Projections for NoProjections {

@@ -20,14 +20,14 @@ pub trait Sweep: Send + Sync {
     fn forget(&self, tenant: &Tenant, run: &RunId);
 
     /// Removes the blobs that no stored text names, except those that were put a short time ago. Waits until the
-    /// sweep has ended. Earlier calls of [`Sweep::forget`] count as done.
+    /// sweep has ended. All earlier calls of [`Sweep::forget`] take effect before it.
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError>;
 }
 
 /// The length of a hash in hexadecimal digits.
 const HASH: usize = 64;
 
-/// Finds the hashes that a text names.
+/// Returns the SHA-256 hashes in a text: all words of [`HASH`] hexadecimal digits.
 pub(crate) fn hashes(text: &[u8]) -> impl Iterator<Item = &str> {
     let words = text.split(|byte| !matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     words.filter(|word| word.len() == HASH).filter_map(|word| std::str::from_utf8(word).ok())

@@ -45,7 +45,8 @@ pub struct Again {
     pub run: RunId,
     /// The first repeated node of the flow itself.
     pub from: NodeId,
-    /// True if the repeated nodes ask people their questions again. Runs of older versions keep the answers.
+    /// True if the repeated nodes ask people their questions again. False in records of older versions: these runs
+    /// keep the answers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asks_again: bool,
 }
@@ -75,8 +76,8 @@ pub struct Record {
     /// The name by which the calling run requested the flow. Runs of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called: Option<Arc<str>>,
-    /// The run that this one repeats, as a whole or in part. The calls of this run start the same flows as those of
-    /// that run.
+    /// The run that this one repeats, as a whole or in part. A task of this run calls the same flow as the task in
+    /// the repeated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<RunId>,
     /// Answers to questions that the earlier run had not asked, by the address of the asking node.

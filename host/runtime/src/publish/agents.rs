@@ -10,13 +10,13 @@ use crate::{
     fact::{AgentFact, BlockReason, CallRecord, Resolution, TaskKey},
 };
 
-/// Maximum bytes of a tool's answer that its event shows.
+/// Maximum size in bytes of the part of a tool's answer that its event shows.
 const SUMMARY_BYTES: usize = 1_024;
 
 /// The label of a node that names the step of a flow to which its agent runs belong.
 pub(crate) const FLOW_STEP: &str = "flowStepId";
 
-/// The basis of the events of an agent run's call: the call at its beginning, and its end.
+/// The data for the events of an agent run's call: the call as it began, and its reply once it has ended.
 #[derive(Default)]
 pub(super) struct Said {
     call: Option<Box<CallRecord>>,
@@ -180,7 +180,7 @@ fn closed(outcome: &Result<Json, Box<Failure>>, discarded: &[Arc<str>]) -> (&'st
     (kind, members)
 }
 
-/// Sorts the data of an agent run: members with these names stay, others go into `more`.
+/// Sorts the data of an agent run: members with these names stay, and all other members move into `more`.
 fn members_of(data: &Json) -> Members {
     const NAMES: [&str; 14] = [
         "agent",

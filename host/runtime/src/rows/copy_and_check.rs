@@ -70,7 +70,7 @@ pub struct KeptBlob {
     pub mime: String,
 }
 
-/// A row that a copy takes from one store to another.
+/// A row that a copy transfers from one store to another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kept {
     /// A run, before its units and after its parent.
@@ -91,26 +91,27 @@ pub enum Kept {
 
 /// A store that can be checked and copied as a whole.
 pub trait Whole: Journal + Blobs + StateStore {
-    /// Lists at most `limit` runs after a number, including those that were removed.
+    /// Lists at most `limit` runs whose row number is greater than `after`, including runs that were removed.
     fn kept_runs(&self, after: i64, limit: usize) -> Result<Vec<KeptRun>, StoreError>;
 
-    /// Lists tenant, flow and key of at most `limit` values of state after the given ones, in their order.
+    /// Lists at most `limit` values of state after `after`, as tenant, flow and key, in this order.
     fn kept_keys(
         &self,
         after: &(Tenant, String, String),
         limit: usize,
     ) -> Result<Vec<(Tenant, String, String)>, StoreError>;
 
-    /// Lists at most `limit` blobs after one, in the order of tenants and hashes.
+    /// Lists at most `limit` blobs after the blob `after`, in the order of tenants and hashes.
     fn kept_blobs(&self, after: &KeptBlob, limit: usize) -> Result<Vec<KeptBlob>, StoreError>;
 
-    /// Lists at most `limit` sessions after one, in the order of tenants and ids.
+    /// Lists at most `limit` sessions after the tenant and id `after`, in the order of tenants and ids.
     fn kept_sessions(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, Session)>, StoreError>;
 
-    /// Lists at most `limit` states of steps after that of a session, in the order of tenants and sessions.
+    /// Lists at most `limit` states of steps after the tenant and session `after`, in the order of tenants and
+    /// sessions.
     fn kept_steps(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, StepState)>, StoreError>;
 
-    /// Lists at most `limit` documents after one, in the order of tenants, kinds and keys.
+    /// Lists at most `limit` documents after the tenant, kind and key `after`, in this order.
     fn kept_documents(
         &self,
         after: &(Tenant, String, String),

@@ -1,12 +1,13 @@
 //! Large values: cut out of the text of a row, stored once for each content, and put back on reading.
 //!
-//! Values that a row repeats are written once in it. For example, a pass that ends passes its value to its owner in
-//! the same row. See [`Repeat`].
+//! A *cut* is a value that was moved from the text into a blob. A *hole* is the `null` that stays in its place. A
+//! *repeat* is a value that equals an earlier value of the same row and is not written again. For example, a pass
+//! that ends passes its value to its owner in the same row. A repeat also leaves a hole.
 //!
 //! A value is cut if its text is larger than [`INLINE_BYTES`], not counting the parts that were cut inside of it. So
-//! the cut values are as small as possible. A large part is the same blob in every place: in an output, in the input
-//! of the next node, in an item of a list. Blobs hold plain JSON, with `null` in place of the parts that were cut
-//! inside of them; the row has the positions.
+//! each cut is as small as possible, and a large part is the same blob in every place: in an output, in the input of
+//! the next node, in an item of a list. Blobs hold plain JSON, with holes for the parts that were cut inside of them.
+//! The row lists the positions of all holes.
 //!
 //! Values are cut and put back as text, without parsing. The result is the same to the byte.
 
@@ -27,12 +28,13 @@ use crate::{
 /// The hash of a content, and the content.
 type Blob = (Arc<str>, String);
 
-/// The placeholder of a cut value.
+/// The text of a hole.
 const HOLE: &str = "null";
 
-/// The levels around a value: the list of facts, the fact, and its members: `[{"TaskSucceeded":{"output":…}}]`.
+/// Nesting levels around a member of a fact: the list of facts, the fact, and its members:
+/// `[{"TaskSucceeded":{"output":…}}]`.
 const LEVELS_OF_FACTS: usize = 3;
-/// Levels of a text that are searched for repeated values. The limit keeps deep values as cheap as flat ones.
+/// Nesting levels of a text that are searched for repeats. The limit keeps deep values as cheap as flat ones.
 const LEVELS_OF_REPEATS: usize = 16;
 
 /// The row of a text whose large values are in blobs.
@@ -58,14 +60,14 @@ struct Cut {
     inside: usize,
 }
 
-/// A value that equals an earlier value of the row. All positions except `at` refer to the text with its repeats.
+/// A value that equals an earlier value of the row. `from` is a position in the text with all repeats put back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Repeat {
-    /// The byte of the text without repeats at which the hole begins.
+    /// The byte at which the hole begins, in the text without repeats.
     at: usize,
-    /// The byte at which the first copy begins.
+    /// The byte at which the first copy begins, in the text with all repeats put back.
     from: usize,
-    /// The length of each copy.
+    /// The length of each copy in bytes.
     bytes: usize,
 }
 
@@ -84,7 +86,8 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl ExternalizedRow {
-    /// Cuts a list of facts. Only members of facts leave the row.
+    /// Cuts the large values and the repeats out of a list of facts. Only members of facts, and values inside them,
+    /// are cut.
     pub(crate) fn of_facts(text: String) -> Result<ExternalizedRow, serde_json::Error> {
         let (text, cuts, blobs) = cut(text, LEVELS_OF_FACTS);
         let repeats = find_repeats(&text, &cuts);
@@ -105,7 +108,7 @@ impl ExternalizedRow {
         Ok(ExternalizedRow { text: left, cuts: Some(serde_json::to_string(&missing)?), blobs })
     }
 
-    /// Cuts a text of JSON without spaces. The whole text may be cut.
+    /// Cuts the large values out of a JSON text without spaces. The whole text may become one cut.
     pub(crate) fn of_value(text: String) -> Result<ExternalizedRow, serde_json::Error> {
         let (text, cuts, blobs) = cut(text, 0);
         ExternalizedRow::new(text, cuts, blobs)
@@ -117,7 +120,8 @@ impl ExternalizedRow {
     }
 }
 
-/// Cuts the large values of a text that are at least this deep.
+/// Cuts the large values of a text that have at least `depth` levels around them. Returns the remaining text, the
+/// cuts and the blobs.
 fn cut(text: String, depth: usize) -> (String, Vec<Cut>, Vec<Blob>) {
     if text.len() <= INLINE_BYTES {
         return (text, Vec::new(), Vec::new());
@@ -138,8 +142,9 @@ fn cut(text: String, depth: usize) -> (String, Vec<Cut>, Vec<Blob>) {
     (left, cuts, blobs)
 }
 
-/// Finds the values of at least [`REPEATED_BYTES`] that equal an earlier value. Returns in order the place of each,
-/// the place of the first copy, and their length. Skips values with a hole, because holes look alike.
+/// Finds the values of at least [`REPEATED_BYTES`] that equal an earlier value. For each, in order, returns its
+/// position, the position of the first copy, and the length of a copy in bytes. Skips values with a hole, because all
+/// holes have the same text.
 fn find_repeats(text: &str, cuts: &[Cut]) -> Vec<(usize, usize, usize)> {
     if text.len() < 2 * REPEATED_BYTES {
         return Vec::new();
@@ -223,7 +228,8 @@ struct Hole {
 }
 
 impl Cutter<'_> {
-    /// Cuts a value if it is large without the holes inside it.
+    /// Cuts a value if its text is larger than [`INLINE_BYTES`], not counting the parts that are already cut inside
+    /// it.
     fn close(&mut self, start: usize, end: usize) {
         if end - start <= INLINE_BYTES {
             return;
@@ -255,7 +261,8 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     bytes.len()
 }
 
-/// Returns a part of a text without its cut values, and the cuts with positions relative to the start of the part.
+/// Returns a part of a text with holes in place of its cuts, and the cuts with positions relative to the start of the
+/// part.
 fn without(text: &str, start: usize, end: usize, holes: Vec<Hole>) -> (String, Vec<Cut>) {
     let (mut left, mut cuts) = (String::new(), Vec::new());
     let mut at = start;
@@ -271,7 +278,8 @@ fn without(text: &str, start: usize, end: usize, holes: Vec<Hole>) -> (String, V
     (left, cuts)
 }
 
-/// Puts the cut values back into a text.
+/// Returns the whole text of a row: puts its repeats and its cuts back. `cuts` is the row's column of this name.
+/// `blob` returns the content of a blob by its hash.
 pub(crate) fn fill(
     text: &str,
     cuts: &str,
@@ -293,7 +301,7 @@ fn does_not_fit() -> String {
     "its list of large values does not fit".to_owned()
 }
 
-/// Puts the repeated values back. `None`: the positions do not fit the text.
+/// Puts the repeats back into a text. `None`: the positions do not fit the text.
 fn repeat<'a>(text: &'a str, repeats: &[Repeat]) -> Option<Cow<'a, str>> {
     if repeats.is_empty() {
         return Some(Cow::Borrowed(text));
@@ -311,7 +319,8 @@ fn repeat<'a>(text: &'a str, repeats: &[Repeat]) -> Option<Cow<'a, str>> {
     Some(Cow::Owned(whole))
 }
 
-/// Puts this number of cuts back, with the cuts inside them, and removes them from the list.
+/// Appends a text to `whole`, and puts back the next `count` cuts of the list: the cuts of the text and those inside
+/// them. Removes them from the list.
 fn fill_part(
     whole: &mut String,
     text: &str,

@@ -1,9 +1,9 @@
 //! The flush queue: items that wait for the writer of a store, in order.
 //!
-//! The writer takes all items at once. It takes them at the latest when the first has waited for [`FLUSH_MS`]. It
-//! takes them at once when a caller waits for one of them, or when they have [`FLUSH_FACTS`] facts. So a run that
-//! only computes does not wait for the disk or the server. A writer may be a thread, which calls
-//! [`FlushQueue::wait`], or a task, which calls [`FlushQueue::ready`].
+//! The writer removes all items from the queue together: when a caller waits for one of them, when they have
+//! [`FLUSH_FACTS`] facts, or at the latest when the first item has waited for [`FLUSH_MS`]. So a run that only
+//! computes does not wait for the disk or the server. A writer may be a thread, which calls [`FlushQueue::wait`], or
+//! a task, which calls [`FlushQueue::ready`].
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -119,12 +119,12 @@ impl<T> FlushQueue<T> {
         self.commits.load(Relaxed)
     }
 
-    /// Makes every commit last longer by this duration.
+    /// Makes every commit last longer by this duration, for measurements.
     pub(crate) fn slow_down(&self, each: Duration) {
         self.slowed.store(each.as_nanos() as u64, Relaxed);
     }
 
-    /// Counts a commit of the writer. Blocks as long as a slower disk would.
+    /// Counts a commit of the writer. Then blocks the thread for the duration of [`FlushQueue::slow_down`].
     pub(crate) fn committed(&self) {
         self.commits.fetch_add(1, Relaxed);
         let slowed = self.slowed.load(Relaxed);
@@ -133,7 +133,8 @@ impl<T> FlushQueue<T> {
         }
     }
 
-    /// Writes the queued items as soon as possible. The writer is already writing the items that it has taken.
+    /// Makes the writer write the queued items as soon as possible. Does nothing if the queue is empty: then the
+    /// writer already has all items.
     pub(crate) fn force(&self) {
         let mut waiting = self.waiting.lock();
         if !waiting.items.is_empty() {
@@ -143,7 +144,7 @@ impl<T> FlushQueue<T> {
         }
     }
 
-    /// Keeps items until a caller waits for them, or until the queue is closed.
+    /// Keeps items in the queue until a caller waits for them, or until the queue is closed.
     pub(crate) fn hold_back(&self) {
         self.waiting.lock().held_back = true;
     }

@@ -14,11 +14,11 @@ use crate::{
     world::World,
 };
 
-/// The prefix of the last part of a tool run's id, before the key of the call that made it.
+/// The last part of a tool run's id is this prefix, followed by the key of the call that started the run.
 const TOOL: &str = "tool-";
 
 /// Returns the nodes of the flow itself at which a person has decided something, in the run or in the runs that it
-/// partly repeats. If the store no longer has one of these runs, their decisions are unknown, and the result is all
+/// partly repeats. If the store no longer has one of these runs, its decisions are unknown. The result is then all
 /// nodes.
 pub(super) fn decided(world: &World, graph: &Graph, run: &RunId) -> Result<HashSet<NodeIx>, StoreError> {
     let mut found = HashSet::new();
@@ -49,7 +49,7 @@ fn of_flow(graph: &Graph) -> impl Iterator<Item = NodeIx> + '_ {
     graph.body(BodyIx::ROOT).nodes.iter().copied()
 }
 
-/// Returns true if a person has decided something in a run, or in a run below it.
+/// Returns true if a person has decided something in a run, or in a run at most `depth` levels below it.
 fn asks(world: &World, run: &RunId, depth: u32) -> Result<bool, StoreError> {
     if !Trace::read(world, run)?.decided.is_empty() {
         return Ok(true);

@@ -83,8 +83,8 @@ impl FlowRunner {
     }
 }
 
-/// Refuses to continue an existing run that repeats another run or another part. Its result would not be the
-/// requested one.
+/// If the new run's id belongs to an existing run, checks that this run repeats the same part of the same run.
+/// Otherwise its result would not be the requested one.
 fn check_repeats(runner: &FlowRunner, run: &RunId, again: Option<&Again>) -> Result<(), OpenError> {
     let id = runner.run_id();
     let record = runner.world.journal.find(&runner.world.tenant, id)?;

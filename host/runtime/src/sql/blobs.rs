@@ -20,7 +20,7 @@ use crate::{
 /// The media type of values that are cut out of rows.
 pub(super) const MIME: &str = "application/json";
 
-/// The bytes of one commit, each once.
+/// The blobs of one commit, each once.
 #[derive(Default)]
 pub(super) struct Bytes {
     seen: HashSet<(Tenant, Arc<str>)>,
@@ -31,7 +31,7 @@ pub(super) struct Bytes {
 type Blob = (Arc<str>, Arc<[u8]>, Box<str>);
 
 impl Bytes {
-    /// Returns the blobs that callers have put.
+    /// Collects the blobs among the items of a commit.
     pub(super) fn of(items: &[Item]) -> Bytes {
         let mut all = Bytes::default();
         for item in items {
@@ -53,8 +53,8 @@ impl Bytes {
         }
     }
 
-    /// Writes the blobs that the tenants do not have. Renews the age of the others, so that no sweep removes them
-    /// before a row names them.
+    /// Writes the blobs that the tenants do not have. Renews the age of the blobs that they have, so that no sweep
+    /// removes these before a row names them.
     pub(super) async fn write(self, shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
         for (tenant, mut blobs) in self.tenants {
             blobs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -153,7 +153,7 @@ async fn read(connection: &mut Connection, tenant: &Tenant, hash: &str) -> Resul
     connection.row(sql, args![tenant.as_str(), hash]).await?.map(|row| row.bytes(0)).transpose()
 }
 
-/// Keeps bytes whose SHA-256 the caller knows, in hexadecimal.
+/// Stores a blob. The caller passes the SHA-256 of its bytes, in hexadecimal.
 pub(super) fn keep(store: &SharedStore, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
     store.shared.visible().blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
     let blob = Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() };

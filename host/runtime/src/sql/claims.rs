@@ -58,7 +58,7 @@ pub(super) struct Grant {
     pub(super) epoch: i64,
 }
 
-/// The condition of a write.
+/// The condition of a write to a tree: the row of its top run still has this epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Fence {
     pub(super) top: Key,
@@ -160,7 +160,8 @@ impl Claims {
         }
     }
 
-    /// Returns the condition of a write to a run. Returns `None` if the run is lost.
+    /// Returns the condition of a write to a run, and remembers the driver, so that the loss of the run stops it.
+    /// `None`: the run is lost.
     pub(super) fn fence(&self, run: &Key, driver: &Arc<Durable>) -> Option<Fence> {
         let mut held = self.held.lock();
         let top = held.tops.get(run).unwrap_or(run).clone();
@@ -195,8 +196,8 @@ impl Claims {
         self.lose_those(|_, _| true);
     }
 
-    /// Gives up the trees with runs of a flow, because they may have read state that was not written. Returns whether
-    /// there were any.
+    /// Gives up the trees with runs of a flow, because they may have read state that was not written. Returns true if
+    /// there were such trees.
     pub(super) fn lose_flow(&self, tenant: &Tenant, flow: &str) -> bool {
         self.lose_those(|key, flows| key.0 == *tenant && flows.contains(flow))
     }

@@ -22,7 +22,7 @@ use crate::{
     ports::StoreError,
 };
 
-/// The result of a read: an error of the statement, or else the value or its damage.
+/// The result of a read. The outer error: the statement failed. The inner error: the stored value is damaged.
 pub(super) type Answer<T> = Result<Result<T, StoreError>, SqlError>;
 
 /// Connections to one server.
@@ -33,7 +33,8 @@ pub(super) enum Connections {
 }
 
 impl Connections {
-    /// Creates connections to a URL. They open when they are needed, and fail after `patience`.
+    /// Creates a pool of connections to a URL. Connections open when they are needed. Opening one fails after
+    /// `patience`.
     pub(super) fn new(url: &str, patience: Duration) -> Result<Connections, SqlError> {
         let wrong = |error: sqlx::Error| SqlError::Lasting(error.to_string());
         if url.starts_with("mysql:") || url.starts_with("mariadb:") {
@@ -70,7 +71,7 @@ impl Connections {
         }
     }
 
-    /// Takes a connection. A dead one fails at its first statement.
+    /// Takes a connection from the pool without testing it. A dead one fails at its first statement.
     pub(super) async fn acquire(&self, patience: Duration) -> Result<Connection, SqlError> {
         let dialect = self.dialect();
         let wire = match self {
@@ -163,7 +164,8 @@ impl Connection {
         .await
     }
 
-    /// Inserts rows, several with each statement.
+    /// Inserts rows, several with each statement. `after` is the end of each statement, such as
+    /// [`Dialect::or_leave`].
     pub(super) async fn insert(&mut self, into: &str, mut rows: Vec<Vec<Arg>>, after: &str) -> Result<(), SqlError> {
         while !rows.is_empty() {
             // The number of different statements stays small, so that they remain prepared.

@@ -59,7 +59,7 @@ async fn renew(shared: &Shared) -> Result<(), SqlError> {
     begin_again(shared, &mut connection).await
 }
 
-/// Ensures that the next claim has a whole lease, also in a process that was suspended.
+/// Ensures that the lease covers the next claim. A process that was suspended for too long becomes a new owner first.
 pub(super) async fn ensure(shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
     let is_held = || shared.claims.age() <= shared.options.give_up();
     if is_held() {

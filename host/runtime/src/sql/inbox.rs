@@ -33,7 +33,7 @@ use crate::{
 
 /// The channel by which PostgreSQL announces messages.
 const CHANNEL: &str = "flowcell_inbox";
-/// The number of messages of one read.
+/// Maximum number of messages of one read.
 const PAGE: u64 = 64;
 /// The outcome of a message.
 type Outcome = Result<(), HubError>;
@@ -73,8 +73,8 @@ impl Inbox for SharedStore {
     }
 }
 
-/// Delivers messages of other processes to the runs of this one, and records those to runs without a driver.
-/// Continues as long as the world exists.
+/// Delivers messages of other processes to the runs of this one. Records messages to runs without a driver in their
+/// journals. Continues as long as the world exists.
 pub(super) fn serve(world: &Arc<World>, worker: &Worker) -> Result<(), StoreError> {
     let failed = |error: std::io::Error| StoreError(error.to_string().into());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -166,7 +166,8 @@ async fn post(connection: &mut Connection, tenant: &Tenant, run: &RunId, message
     Ok(())
 }
 
-/// Reads the outcome of a message, as JSON. Returns `None` if it has none yet.
+/// Reads the outcome of a message, as JSON. If the run has ended without an outcome for the message, the outcome is
+/// the error `RunEnded`. `None`: there is no outcome yet.
 async fn outcome(
     connection: &mut Connection,
     tenant: &Tenant,

@@ -19,7 +19,7 @@ pub struct Options {
     pub patience: Duration,
     /// The time for which a sweep spares a new blob.
     pub spared: Duration,
-    /// The reaction to a commit that fails finally.
+    /// The reaction to a commit that has failed and is not repeated.
     pub on_failure: fn(&StoreError),
     /// True if the process writes to runs that another process may have taken. Only for tests, which must detect it.
     #[doc(hidden)]

@@ -86,7 +86,7 @@ pub(super) async fn sweep(shared: &Shared, connection: &mut Connection, tenant: 
     remove(connection, tenant, before, unnamed).await
 }
 
-/// Moves the hashes that a text names from the unnamed to the named.
+/// Moves the hashes that a text names from `unnamed` to `named`.
 fn look_at(text: &[u8], unnamed: &mut HashMap<String, u64>, named: &mut Vec<String>) {
     named.extend(hashes(text).filter(|hash| unnamed.remove(*hash).is_some()).map(str::to_owned));
 }

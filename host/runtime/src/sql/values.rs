@@ -83,7 +83,7 @@ pub(super) fn unwritable(error: serde_json::Error) -> SqlError {
     SqlError::Lasting(error.to_string())
 }
 
-/// Converts values of any kind to those of a statement.
+/// Creates the list of the [`Arg`]s of a statement.
 macro_rules! args {
     ($($value:expr),* $(,)?) => { vec![$($crate::sql::values::Arg::from($value)),*] };
 }

@@ -63,7 +63,7 @@ impl Worker {
         Ok(answer.recv().map_err(|_| StoreError("the store is closed".into()))??)
     }
 
-    /// Reads data that may be damaged.
+    /// Like [`Worker::read`], for data that may be damaged. Damage is an error.
     pub(super) fn look<T: Send + 'static>(
         &self,
         work: impl AsyncFn(&mut Connection) -> Answer<T> + Send + 'static,

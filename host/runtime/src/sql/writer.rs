@@ -32,7 +32,7 @@ impl Writer {
         Writer { shared, connection: None, rows: Rows::new() }
     }
 
-    /// Writes until the queue is closed, or a commit fails finally.
+    /// Writes until the queue is closed, or until a commit has failed and is not repeated.
     pub(super) async fn run(mut self) {
         while self.shared.queue.ready().await {
             let mut items = VecDeque::from(self.shared.queue.take(Vec::new()));
@@ -49,10 +49,11 @@ impl Writer {
         }
     }
 
-    /// Writes all items, or none, and reports the result. Returns `false` if the writer has failed finally.
+    /// Writes all items, or none, and reports the result. Returns `false` if the commit has failed and is not
+    /// repeated.
     ///
-    /// A commit is repeated until it succeeds. The callers of turns behind it, in `later` and in the queue, wait no
-    /// longer than the patience of the store.
+    /// A commit is repeated while the error may pass. Callers of turns that come after it, in `later` and in the
+    /// queue, get an error once the patience of the store ends.
     async fn commit(&mut self, items: Vec<Item>, later: &mut VecDeque<Item>) -> bool {
         if items.is_empty() {
             return true;

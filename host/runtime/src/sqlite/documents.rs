@@ -47,7 +47,8 @@ impl Remembered {
         };
         let found = read()?;
         let mut memory = self.0.lock();
-        // A read beside a write may return the previous version.
+        // Remembers the document only if no write happened meanwhile: the read may have returned the previous
+        // version.
         if memory.writes == writes {
             if memory.known.len() >= REMEMBERED {
                 memory.known.clear();

@@ -1,8 +1,8 @@
 //! The epoch: detects a database that was restored from an older copy, whose runs have done more than it records.
 //!
-//! While the store is written, a number counts up. It is in the database and then also in a file beside it. So a
-//! database with a smaller number than the file is an older copy. After a crash the file may be behind, which is
-//! harmless.
+//! A number grows while the store is written. Each increment is first committed in the database, and then written to
+//! a file beside it. So a database with a smaller number than the file is an older copy. After a crash the file may
+//! have the smaller number, which is harmless.
 
 use std::{
     fs,

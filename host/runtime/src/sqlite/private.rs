@@ -43,8 +43,8 @@ pub(super) fn write(file: &Path, text: &str) -> io::Result<()> {
     options().write(true).create(true).truncate(true).open(file)?.write_all(text.as_bytes())
 }
 
-/// Opens or creates a file for a lock. Every user who may open a file may lock it, so this removes the access of
-/// others.
+/// Opens or creates a file for a lock. Every user who may open a file may lock it, so this function removes the
+/// access of all users but the owner.
 pub(super) fn open_lock(file: &Path) -> io::Result<File> {
     let file = options().read(true).write(true).create(true).truncate(false).open(file)?;
     #[cfg(unix)]

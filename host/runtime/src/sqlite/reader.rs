@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::{FILE, OpenStoreError, own, schema};
 use crate::ports::StoreError;
 
-/// Reads a store of this process or of another one. Shows the durable prefix.
+/// Reads a store of this process or of another one. Shows only durable data.
 pub struct Reader(pub(super) Mutex<Connection>);
 
 impl From<rusqlite::Error> for StoreError {

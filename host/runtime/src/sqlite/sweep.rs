@@ -87,7 +87,7 @@ fn sizes(connection: &Connection, tenant: &Tenant) -> Result<HashMap<String, u64
     select.query_map([tenant.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Searches rows for hashes, and moves each one that it finds from the unnamed to the named.
+/// Searches rows for hashes, and moves each hash that it finds from `unnamed` to `named`.
 fn look_through(
     connection: &Connection,
     sql: &str,

@@ -4,8 +4,8 @@
 //! unit at once would cost as many pages as the commit has runs, so the store indexes [`AT_A_TIME`] units together.
 //! Units that are not indexed yet are the last of the table, and a reader scans them.
 //!
-//! The index detects a journal without its end, and so does the run's row after the run has parked or ended. For an
-//! active run, missing units that were not indexed are not detected.
+//! The index shows that the last units of a journal are missing. After the run has parked or ended, its row shows it
+//! too. For an active run, the loss of units that were not indexed yet is not detected.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -40,7 +40,7 @@ pub(super) fn remove(connection: &Connection, run: i64) -> Result<(), rusqlite::
     for sql in [noted, late, "DELETE FROM places WHERE run = ?"] {
         connection.prepare_cached(sql)?.execute([run])?;
     }
-    // A new unit may get the place of the last one, and is not indexed yet.
+    // A new unit may get the place of a removed one. It must not count as indexed.
     let sql = "UPDATE noted SET upto = last FROM (SELECT coalesce(max(place), 0) AS last FROM units) WHERE upto > last";
     connection.prepare_cached(sql)?.execute(()).map(drop)
 }

@@ -35,7 +35,8 @@ pub(super) struct OpenUnit {
 }
 
 impl OpenUnit {
-    /// Returns whether the next unit becomes part of the same row.
+    /// Returns true if the next unit becomes part of the same row: it has the same time, and the texts together are
+    /// smaller than [`INLINE_BYTES`].
     pub(super) fn takes(&self, next: &OpenUnit) -> bool {
         self.ts == next.ts && self.text.len() + next.text.len() < INLINE_BYTES
     }
@@ -134,8 +135,9 @@ impl Page<'_> {
     }
 }
 
-/// Returns the row of a run, and the least number of the next fact if no unit was lost. The number comes from the end
-/// of the journal when the run parked or ended, and from the units in the index.
+/// Returns the row of a run, and the least number that its next fact can have. If the units end before this number,
+/// some were lost. The number comes from the end of the journal when the run parked or ended, and from the units in
+/// the index.
 fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(i64, u64)>, StoreError> {
     let sql =
         "SELECT id, max(next_seq, (SELECT coalesce(max(first_seq) + 1, 0) FROM places WHERE places.run = runs.id))

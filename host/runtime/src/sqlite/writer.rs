@@ -108,7 +108,8 @@ impl Writer {
         Ok(swept)
     }
 
-    /// Writes within a transaction. Returns the results of sweeps, and whether the epoch counts.
+    /// Writes within a transaction. Returns the results of sweeps, and true if the transaction has incremented the
+    /// epoch.
     fn write_items(&mut self, items: &[Item]) -> Result<(Vec<Swept>, bool), rusqlite::Error> {
         let connection = &self.connection;
         let mut swept = Vec::new();

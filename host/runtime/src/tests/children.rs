@@ -42,7 +42,7 @@ fn more_children_than_there_are_places_take_turns() {
 #[test]
 fn a_child_that_can_get_no_place_fails() {
     assert_eq!(run(2, &chain(vec![Plan::Done]), 1).status, RunStatus::Failed);
-    // The runs with permits wait for a person, and would keep the others waiting.
+    // The runs with permits wait for a person. Without a failure, the run without a permit would wait forever.
     assert_eq!(run(3, &chain(vec![Plan::Ask]), 3).status, RunStatus::Failed);
     assert_eq!(run(3, &chain(vec![Plan::Ask]), 4).status, RunStatus::Parked);
 }

@@ -43,7 +43,7 @@ impl Outside {
         assert_eq!(*self.wrong.lock().unwrap(), Vec::<String>::new());
     }
 
-    /// Asserts that a call leaves only after the journal knows it, and not when the journal has its reply.
+    /// Asserts that a call leaves only after its record is in the journal, and never when the journal has its reply.
     fn witness(&self, outgoing: &Outgoing) {
         let units = self.disk.runs().into_iter().find(|(run, _)| *run == outgoing.caller.run_id);
         let units = units.map(|(_, units)| units).unwrap_or_default();
@@ -129,7 +129,7 @@ pub(super) async fn in_turn(calls: &dyn Calls, functions: &[&str]) -> StepResult
     Ok(Step::Done(Value::from(Json::array(replies))))
 }
 
-/// Makes calls concurrently. Another call follows the first arrival.
+/// Makes calls concurrently. After each end of a call, makes one more call, with what the attempt has seen so far.
 pub(super) async fn at_a_time(calls: &dyn Calls, functions: &[&str]) -> StepResult {
     let mut replies = Vec::new();
     for function in functions {

@@ -38,7 +38,7 @@ fn begun() -> RunState {
 }
 
 fn resume(state: &mut RunState, by_hand: bool) -> bool {
-    // A driver tries suspects alone, and the others together.
+    // A driver tries each suspect alone, and drives other runs together.
     let alone = state.is_suspect();
     resume_as(state, by_hand, alone)
 }

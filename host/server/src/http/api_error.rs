@@ -30,7 +30,7 @@ const RETRY_AFTER: u32 = 1;
 /// The `Retry-After` of a server that stops, in seconds. Another server may have taken over by then.
 const RETRY_AFTER_STOP: u32 = 5;
 
-/// An error answer to a request.
+/// An error that becomes the response to a request.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -48,7 +48,7 @@ pub(crate) struct ErrorBody {
     error: ErrorDetails,
 }
 
-/// The error as an extension of the response, for layers that answer in another format.
+/// The error, attached to the response as an extension. The layer of `/api` reads it to answer in its own format.
 #[derive(Clone)]
 pub(crate) struct Said {
     pub(crate) code: &'static str,
@@ -85,7 +85,7 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", why)
     }
 
-    /// Returns 404. It is also the answer if the object belongs to another tenant.
+    /// Returns 404. Objects of other tenants get the same answer as objects that do not exist.
     pub(crate) fn not_found(code: &'static str, why: impl Display) -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, code, why)
     }
@@ -107,13 +107,13 @@ impl ApiError {
         ApiError { retry_after: Some(RETRY_AFTER), ..fault }
     }
 
-    /// Sets `Retry-After`, in seconds.
+    /// Sets the header `Retry-After`, in seconds.
     pub(crate) fn after(self, seconds: u32) -> ApiError {
         ApiError { retry_after: Some(seconds), ..self }
     }
 
-    /// Returns 429 that also closes the connection. It is for permits that are held long, so that a refused client does
-    /// not keep a connection instead.
+    /// Returns 429 and closes the connection. Use it for permits that clients hold for long, such as those of event
+    /// streams: a refused client then does not occupy a connection while it waits.
     pub(crate) fn crowded(code: &'static str, why: impl Display) -> ApiError {
         ApiError { closes: true, ..ApiError::busy(code, why) }
     }

@@ -26,18 +26,21 @@ use super::{
 };
 use flowcell_platform::{Host, supervisor::AdmissionQueue, triggers::Triggers};
 
-/// Requests that the server answers at the same time. No tenant may hold more permits than it leaves free for others.
+/// Maximum number of requests that the server answers at the same time. A [`FairSemaphore`] divides them among
+/// tenants.
 pub(crate) const REQUESTS: u64 = 1_024;
-/// Flows that the server checks or prepares at the same time. No tenant may hold more permits than it leaves free for
-/// others.
+/// Maximum number of flows that the server checks or prepares at the same time. A [`FairSemaphore`] divides them among
+/// tenants.
 const CHECKS: u64 = 8;
-/// Requests of all tenants that read whole journals at the same time. No tenant may hold more permits than it leaves
-/// free for others.
+/// Maximum number of requests that read whole journals at the same time. A [`FairSemaphore`] divides them among
+/// tenants.
 const JOURNALS: u64 = 8;
-/// The number of locks for starts with a given run id. Ids that hash to the same lock are started one after the other.
+/// The number of locks for starts whose run id is known before, from `runId` or `Idempotency-Key`. Starts whose ids
+/// hash to the same lock run one after the other.
 const PLACES: usize = 64;
 
-/// Makes a change and its entry in the audit log, also if the caller disconnects or no longer waits.
+/// Runs a change and the write of its audit entry to their end, in a task of their own. They also continue if the
+/// caller disconnects or stops waiting.
 pub(crate) async fn finish<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(change.in_current_span()).await {
         Ok(made) => made,
@@ -57,20 +60,20 @@ pub(crate) struct App {
     pub(crate) heartbeat: Duration,
     pub(crate) requests: FairSemaphore,
     pub(crate) failures: AuthRateLimiter,
-    /// Permits for work that computes while a request waits.
+    /// Permits for CPU-heavy work of requests, such as checking a flow; see [`CHECKS`].
     pub(crate) checks: FairSemaphore,
-    /// Permits for requests that read whole journals.
+    /// Permits for requests that read whole journals; see [`JOURNALS`].
     pub(crate) journals: FairSemaphore,
     /// Permits for the bytes of request bodies.
     pub(crate) bodies: FairSemaphore,
-    /// Permits for the bytes of posts to triggers. Addresses share them.
+    /// Permits for the bytes of posts to triggers. Client addresses share them, because a post has no tenant yet.
     pub(crate) posts: FairSemaphore,
     /// Permits for the bytes of responses other than pages.
     pub(crate) responses: FairSemaphore,
     /// Permits for open WebSockets.
     pub(crate) sockets: FairSemaphore,
     pub(crate) document: OnceLock<Arc<Value>>,
-    /// Becomes true when the server ends; then streams end, too.
+    /// Becomes true when the server ends. All event streams and WebSockets then end, too.
     pub(crate) ends: watch::Sender<bool>,
     starting: [Mutex<()>; PLACES],
 }
@@ -135,7 +138,7 @@ impl App {
         self.directory.draining.load(Ordering::Acquire)
     }
 
-    /// Waits until no other request starts a run with this id, and locks the id.
+    /// Waits until no other request starts a run with this id, and locks the id until the guard is dropped.
     pub(crate) async fn starting(&self, tenant: &Tenant, run: &RunId) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         (tenant, run).hash(&mut hasher);
@@ -149,8 +152,8 @@ pub(crate) struct Request {
     pub(crate) app: Arc<App>,
     pub(crate) caller: Caller,
     pub(crate) host: Host,
-    /// The permits of the request, which are held while it is answered. Work that continues after the caller has
-    /// disconnected keeps them until it ends.
+    /// The permits of the request, which the middleware holds until the request is answered. Blocking work holds them,
+    /// too, so that they stay taken if the caller disconnects before the work ends.
     pub(crate) place: Weak<RequestPermit>,
 }
 

@@ -1,7 +1,8 @@
 //! The rate limit for tokens that do not exist, by client address.
 //!
-//! The limit only bounds the work that guessing causes. A valid token is accepted no matter how many others have failed
-//! at its address. Many callers may share an address, as behind a proxy, and a stranger must not lock them out.
+//! The limit only bounds the work that guessing causes. A valid token is accepted no matter how many tokens from the
+//! same address were unknown. Many callers may share an address, such as that of a proxy, and a stranger must not lock
+//! them out.
 
 use std::{
     collections::HashMap,
@@ -14,19 +15,20 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::seats::bucket;
 
-/// Tokens of an address that may fail in a minute. After that, its tokens are looked up one after the other, and a
-/// failed one gets 429.
+/// Maximum number of unknown tokens from one address in a [`WINDOW`]. Above it, an unknown token from the address gets
+/// 429 instead of 401. Look-ups for all addresses above it run one after the other.
 pub(crate) const FAILURES: u32 = 100;
-/// The period for which failures count.
+/// The length of an address's counting window, which begins with its first unknown token.
 const WINDOW: Duration = Duration::from_secs(60);
-/// The maximum number of addresses in the table.
+/// The maximum number of addresses in the table. If it is full of addresses whose windows have not ended, it is
+/// cleared.
 const ADDRESSES: usize = 10_000;
 
 /// The address of the client that sent a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientAddr(pub(crate) IpAddr);
 
-/// The failures of the last minute, by address.
+/// Counts the unknown tokens of each client address.
 pub(crate) struct AuthRateLimiter {
     tries: Mutex<HashMap<IpAddr, Tries>>,
     /// Serializes the look-ups for addresses with too many failures.
@@ -45,22 +47,22 @@ impl Default for AuthRateLimiter {
 }
 
 impl AuthRateLimiter {
-    /// Waits for the turn to look a token up, if too many have failed at this address. Otherwise returns `None` at
-    /// once.
+    /// For an address with too many unknown tokens, waits until no other such look-up runs, and returns its permit.
+    /// For any other address, returns `None` at once.
     pub(crate) async fn turn(&self, from: IpAddr, now: Instant) -> Option<SemaphorePermit<'_>> {
         self.retry_after(from, now)?;
         // The semaphore is never closed, so this cannot fail.
         self.turn.acquire().await.ok()
     }
 
-    /// Returns the time for which failed tokens of this address get 429. `None` means that they get 401.
+    /// Returns the time for which unknown tokens from this address still get 429. `None` means that they get 401.
     pub(crate) fn retry_after(&self, from: IpAddr, now: Instant) -> Option<Duration> {
         let tries = self.tries.lock();
         let tries = tries.get(&bucket(from)).filter(|tries| tries.count_at(now) && tries.failed >= FAILURES)?;
         Some(WINDOW.saturating_sub(now.saturating_duration_since(tries.since)))
     }
 
-    /// Counts a token that does not exist.
+    /// Counts an unknown token from this address.
     pub(crate) fn failed(&self, from: IpAddr, now: Instant) {
         let (mut all, from) = (self.tries.lock(), bucket(from));
         if all.len() >= ADDRESSES {

@@ -1,6 +1,6 @@
 //! Live events of a run for many subscribers. Each event is serialized once, and kept for a while for slow subscribers.
 //!
-//! | semaphore | content |
+//! | room | content |
 //! |---|---|
 //! | ring | the latest events of a run, bounded by their number and by the tenant's share of bytes |
 
@@ -31,12 +31,13 @@ use self::ring::{KEPT_BYTES, Lagged, Listener, Ring};
 use super::api_error::ApiError;
 use flowcell_platform::{Host, host::events::EventReader};
 
-/// Bytes of events that all rings together may hold. Tenants share them.
+/// Maximum size in bytes of the events in all rings together. A [`FairSemaphore`] divides it among tenants.
 pub(crate) const RINGS_BYTES: u64 = 256 << 20;
-/// Bytes of events that pages and streams together may hold while they read and send them. Tenants share them.
+/// Maximum size in bytes of all pages in memory: pages of lists, and pages of events that a stream reads from the
+/// journal. A page counts from before its read until it is sent. A [`FairSemaphore`] divides the bytes among tenants.
 pub(crate) const PAGES_BYTES: u64 = 512 << 20;
-/// Events of at least this size, as JSON text in bytes, are announced without their text. Subscribers then read them
-/// from the journal.
+/// Size in bytes, as JSON text, from which an event of the run itself is announced without its text. Subscribers then
+/// read the event from the journal.
 pub(crate) const FRAME_BYTES: usize = 64 << 10;
 /// The limits of a page that a stream reads from the journal.
 const PAGE: Most = Most { items: 256, bytes: 256 << 10 };
@@ -50,7 +51,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct Frame {
     /// The JSON text. It is empty if subscribers have to read the event from the journal.
     pub(crate) text: Bytes,
-    /// The number of the event in the journal. `None` for events of called runs and for notices such as `lagged`.
+    /// The number of the event in the run's journal. `None` for live deltas, for events of called runs, and for
+    /// notices such as `lagged`.
     pub(crate) seq: Option<u64>,
     pub(crate) kind: Box<str>,
 }
@@ -87,12 +89,13 @@ struct Broadcast {
     ring: Arc<Ring>,
     /// The number of the next expected event, for the run and each run that it has called.
     next: Mutex<HashMap<RunId, u64>>,
-    /// The number of channels that are attached to the run.
+    /// The number of [`Forwarder`]s attached to the run. It is 0 if this process does not drive the run.
     relays: AtomicUsize,
 }
 
 impl Broadcasts {
-    /// Waits for the permits of a page of events: for the part of the journal that is read, and for the page.
+    /// Waits for the permit of a page. It covers the part of the journal that is read ahead ([`READ_BYTES`]) and the
+    /// page.
     pub(crate) async fn page_permit(&self, tenant: &Tenant, most: Most) -> Permit {
         self.pages.take(tenant, READ_BYTES as u64 + most.bytes).await
     }
@@ -134,8 +137,8 @@ impl Broadcast {
         new
     }
 
-    /// Sends an event to the subscribers. An event that is too large is announced without its text, and subscribers
-    /// read it from the journal.
+    /// Sends an event to the subscribers. A large event of the run itself is announced without its text. An event of a
+    /// called run that does not fit into the ring is replaced by a `lagged` notice.
     fn tell_event(&self, event: &Event) {
         let own = event.run_id == self.run;
         let frame = frame(event, own.then_some(event.seq), event.kind);
@@ -182,7 +185,8 @@ fn frame(event: &impl Serialize, seq: Option<u64>, kind: &str) -> Frame {
     Frame { text: text.into(), seq, kind: kind.into() }
 }
 
-/// Creates the notice that the events `from` to `to` of a run are not sent here.
+/// Creates the notice `lagged`: the subscriber does not receive the events `from` to `to` of this run, and has to read
+/// them by page.
 fn lagged(run: &RunId, from: u64, to: u64) -> Frame {
     frame(&json!({ "v": 1, "type": "lagged", "runId": run, "from": from, "to": to }), None, "lagged")
 }
@@ -197,8 +201,8 @@ pub(crate) struct Page {
     pub(crate) bytes: u64,
 }
 
-/// Reads a page of a run's events, from a number on. An event that does not fit is only measured, and stays for the
-/// next page.
+/// Reads a page of a run's events, beginning with the event number `from`. An event that does not fit is returned to
+/// the reader for the next page.
 pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Page, ApiError> {
     let mut page = Page { frames: Vec::new(), next: from, is_full: false, bytes: 0 };
     let mut filling = Filling::new(most);
@@ -218,7 +222,8 @@ pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Pa
     Ok(page)
 }
 
-/// Events that were read and not yet sent, the last one first, with the permits for their bytes.
+/// Events that a subscriber has not sent yet, in reverse order, so that `pop` takes the next one. Events from the
+/// journal come with the permit for their bytes.
 #[derive(Default)]
 struct Read {
     frames: Vec<Frame>,
@@ -226,8 +231,8 @@ struct Read {
 }
 
 impl Read {
-    /// Takes the next event to send. The caller comes back only when it has sent the previous event, so the permits are
-    /// held until all are sent.
+    /// Returns the next event to send, or `None` after the last one. The caller asks again only when it has sent the
+    /// previous event, so the permit is held until all events are sent.
     fn next(&mut self) -> Option<Frame> {
         let frame = self.frames.pop();
         if frame.is_none() {
@@ -257,8 +262,8 @@ pub(crate) struct Subscriber {
 }
 
 impl Subscriber {
-    /// Subscribes to an existing run. `from` is the first event to send, and `coming` the number of the run's next
-    /// event. `ended` means that no event follows `from`.
+    /// Subscribes to an existing run. `from` is the number of the first event to send, and `coming` that of the run's
+    /// next event. `ended` is true if the run has ended and no event from `from` on is left to send.
     pub(crate) fn new(
         host: Host,
         broadcasts: &Arc<Broadcasts>,
@@ -268,7 +273,7 @@ impl Subscriber {
         ended: bool,
     ) -> Subscriber {
         let broadcast = broadcasts.of(host.tenant(), &run, coming);
-        // The ring keeps the events from here on while the journal is read.
+        // From here on the ring keeps new events, so none is lost while the journal is read.
         let coming = broadcast.ring.listen();
         Subscriber {
             host,
@@ -285,7 +290,7 @@ impl Subscriber {
         }
     }
 
-    /// Returns true if no more events follow.
+    /// Returns true if the run has ended and its last event was returned.
     pub(crate) fn is_over(&self) -> bool {
         self.ended
     }
@@ -323,8 +328,8 @@ impl Subscriber {
                 self.hear(frame);
                 return self.read.frames.push(lost);
             }
-            // Events are missing because the broadcast began later, or the event is too large for the ring. Read the
-            // journal.
+            // Events are missing because the broadcast began after them, or this event was announced without its text.
+            // Read the journal.
             Some(seq) if seq > self.next || frame.text.is_empty() => return self.caught_up = false,
             Some(seq) => {
                 self.next = seq + 1;
@@ -335,7 +340,8 @@ impl Subscriber {
         self.lagged = false;
     }
 
-    /// Reads a page of the journal. After the last page it attaches to the live run.
+    /// Reads the next page of the journal. After the last page, attaches the broadcast to the live run. Returns `None`
+    /// if the journal cannot be read.
     async fn catch_up(&mut self) -> Option<()> {
         let mut permit = self.broadcasts.page_permit(self.host.tenant(), PAGE).await;
         let (host, run, from, reader) = (self.host.clone(), self.run.clone(), self.next, self.reader.take());
@@ -368,7 +374,8 @@ impl Subscriber {
         }
     }
 
-    /// Checks if this process drives the run now, or if another process has written new events.
+    /// Checks whether another process has written events that are not sent yet, and whether this process drives the
+    /// run by now. Does nothing while a [`Forwarder`] is attached.
     async fn look(&mut self) {
         if self.broadcast.relays.load(Ordering::Acquire) == 0 {
             let (host, run) = (self.host.clone(), self.run.clone());

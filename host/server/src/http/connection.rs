@@ -28,7 +28,7 @@ pub(crate) const HEAD_BYTES: usize = 32 * 1024;
 pub(crate) const HEADERS: usize = 100;
 /// The time that answers in progress have when the server ends.
 const LAST: Duration = Duration::from_secs(5);
-/// The wait before the next try if the system has no free file descriptor.
+/// The wait before the next connection is accepted, after the system had no free file descriptor.
 const REST: Duration = Duration::from_millis(50);
 
 /// The answer to a connection for which no permit is free.
@@ -78,10 +78,11 @@ struct Talks {
 }
 
 impl Talks {
-    /// Answers the requests of one connection, until it is closed or its permit is given to another one.
+    /// Answers the requests of one connection, until it closes, its permit is given to another connection, or the
+    /// server ends.
     async fn talk(self, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
         let Talks { router, limits, proxies, mut ends } = self;
-        // Answers are small, so they are sent without delay.
+        // Most answers are small, so they are sent without delay (`TCP_NODELAY`).
         let _ = stream.set_nodelay(true);
         let asked = seat.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -103,7 +104,7 @@ impl Talks {
         builder.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
         tokio::select! {
-            // The connection has ended. An error only means that the client is gone.
+            // The connection has ended. An error only means that the client has disconnected.
             _ = connection.as_mut() => return,
             () = seat.closed() => return,
             () = over(&mut ends) => connection.as_mut().graceful_shutdown(),

@@ -36,10 +36,10 @@ const PAGE: usize = 200;
 /// The maximum number of events in a page.
 pub(crate) const MAX_PAGE: usize = 1_000;
 
-/// The statuses in the store of runs that have ended, and so have no more events.
+/// The statuses, as the store names them, of runs that have ended. Such a run gets no more events.
 const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
 
-/// Which events are asked for.
+/// The range of events that a request asks for.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -85,7 +85,8 @@ pub(crate) async fn list(
     Ok(written(page, permit))
 }
 
-/// Sends a page as JSON text, piece by piece. Its permit is held until the last piece is sent.
+/// Returns a response that sends the page as JSON text, piece by piece, and holds its permit until the last piece is
+/// sent.
 fn written(page: Page, permit: Permit) -> Response {
     let mut pieces = vec![Bytes::from_static(b"{\"events\":[")];
     for (index, frame) in page.frames.into_iter().enumerate() {
@@ -102,7 +103,7 @@ fn written(page: Page, permit: Permit) -> Response {
     (headers, Body::from_stream(stream::iter(pieces.into_iter().map(held)))).into_response()
 }
 
-/// Where a stream begins.
+/// The first event of a stream.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -117,7 +118,7 @@ pub(crate) struct Watching {
     pub(crate) subscriber: Subscriber,
     pub(crate) ends: watch::Receiver<bool>,
     request: Request,
-    /// The interval at which the caller's token is checked again.
+    /// Ticks when the caller's token has to be checked again: once in each heartbeat.
     looks: Interval,
     _permit: Permit,
 }
@@ -149,7 +150,7 @@ impl Watching {
         Ok(Watching { subscriber, ends: app.ends.subscribe(), request: asking, looks, _permit: permit })
     }
 
-    /// Returns true if all events were sent before.
+    /// Returns true if the run has ended and the client already has its last event.
     fn is_over(&self) -> bool {
         self.subscriber.is_over()
     }

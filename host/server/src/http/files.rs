@@ -54,7 +54,7 @@ pub(crate) struct FileList {
     next: Option<String>,
 }
 
-/// What a file is called, and what is noted of it.
+/// The name, the media type and the metadata of a file to upload.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -77,8 +77,8 @@ impl<S: Send + Sync> FromRequest<S> for Upload {
     type Rejection = ApiError;
 
     async fn from_request(request: axum::extract::Request, _: &S) -> Result<Upload, ApiError> {
-        // Web pages may send some media types without a preflight request. So only this type is accepted, for every
-        // file.
+        // Foreign web pages can send bodies of some media types, such as `text/plain`, without a preflight request. So
+        // every upload must have this type, whatever the file contains.
         check_kind(request.headers(), BYTES)?;
         Ok(Upload(read(request, MAX_FILE).await?))
     }

@@ -57,13 +57,15 @@ pub(crate) fn source(flow: &RawValue) -> Result<Source, ApiError> {
     }
 }
 
-/// Returns the name of a flow if the value is a string with a valid name. Any other value is a whole flow.
+/// Returns the name of a stored flow, if the value is a string with a valid name. Returns `None` for any other value,
+/// which is then a whole flow.
 pub(crate) fn name(flow: &RawValue) -> Option<String> {
     let text = serde_json::from_str::<String>(flow.get()).ok()?;
     is_flow_name(&text).then_some(text)
 }
 
-/// Checks a flow from a request. It cannot refer to files of the server. Its triggers name flows of the tenant's library.
+/// Checks a flow from a request. The flow cannot refer to files of the server. Flows that its triggers name are looked
+/// up in the tenant's library.
 pub(crate) async fn check(request: &Request, source: Source) -> Result<CheckedFlow, ApiError> {
     let folder = Folder::nowhere_beside(request.app.flows_of(request.tenant()));
     if let Some(known) = request.host.checked_before(&source, &folder) {

@@ -60,7 +60,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
     }
 }
 
-/// Returns 413 if the JSON text has too many values, since each of them takes memory.
+/// Returns 413 if the JSON text has more than [`JSON_VALUES`] values, since each of them takes memory.
 pub(crate) fn check_values(text: &[u8]) -> Result<(), ApiError> {
     if !Json::has_too_many_values(text) {
         return Ok(());
@@ -81,8 +81,9 @@ pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Resul
     Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", why))
 }
 
-/// Reads the whole body. Returns 413 if it has more than `most` bytes, 408 if it does not arrive in time, and 400 if it
-/// breaks off. Returns 429 if the other bodies of the tenant, or of the address, take all the memory that it may have.
+/// Reads the whole body. Returns 413 if it has more than `most` bytes, 408 if it does not arrive in time, and 400 if
+/// it breaks off. Returns 429 if within that time other bodies of the tenant, or of the address of a post, leave no
+/// memory for it.
 pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, ApiError> {
     let large = || {
         let why = format!("a body may have at most {most} bytes");
@@ -99,7 +100,7 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, ApiErro
     };
     let permit = request.extensions().get::<Arc<RequestPermit>>().cloned();
     if let Some(permit) = &permit {
-        // A body of unknown length may have all of them.
+        // A body of unknown length takes a permit for the maximum, `most` bytes.
         let bytes = request.body().size_hint().upper().unwrap_or(u64::MAX).min(most as u64);
         let full = || {
             let why =

@@ -39,7 +39,7 @@ impl From<FlowEntry> for FlowRow {
 /// A page of the tenant's flows.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct FlowList {
-    /// The files by name, at most 16 MiB.
+    /// The flows by name, at most 16 MiB.
     flows: Vec<FlowRow>,
     /// The `cursor` of the next page; the last page has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,8 @@ impl Request {
         self.blocking(move |request| Ok(work(&request.flows(), &request.host)?)).await
     }
 
-    /// Runs work on the tenant's flow library that checks a flow, when it is the tenant's turn.
+    /// Runs work on the tenant's flow library that checks a flow. Waits for a permit for checks first, since checking
+    /// is CPU-heavy.
     pub(crate) async fn checking<T: Send + 'static>(
         self,
         work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
@@ -126,7 +127,8 @@ pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>
     page::answer(request, move |request| listed(request, cursor.as_deref())).await
 }
 
-/// Returns a page of the flows, from the first name after `after` on.
+/// Returns a page of the flows, sorted by name. The page begins with the first name after `after`, or with the first
+/// flow for `None`.
 pub(crate) fn listed(request: &Request, after: Option<&str>) -> Result<FlowList, ApiError> {
     let mut filling = Filling::new(BY_BYTES);
     let (entries, more) = request.flows().page(after, |entry| filling.take(page::size(entry)))?;

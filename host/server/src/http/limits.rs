@@ -8,15 +8,15 @@ use super::intake::BODY_TIME;
 pub(crate) const CONNECTIONS: usize = 4_096;
 /// The time for the head of a request to arrive. Idle connections are closed after the same time.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
-/// The maximum number of open event streams. No tenant may hold more than it leaves free for others.
+/// The maximum number of open event streams. A fair semaphore divides them among tenants.
 pub(crate) const SUBSCRIBERS: u64 = 4_000;
-/// The maximum number of open WebSockets. Each may hold a message of 1 MiB. No tenant may hold more than it leaves free
-/// for others.
+/// The maximum number of open WebSockets. Each may hold a message of 1 MiB in memory. A fair semaphore divides them
+/// among tenants.
 pub(crate) const SOCKETS: u64 = 1_024;
 /// The interval between two comments that keep an idle stream alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// The limits that tests may lower.
+/// The limits of connections and streams. Tests lower them, and `flowcell serve` sets some of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The maximum number of open connections; 4,096 by default.
@@ -29,8 +29,8 @@ pub struct Limits {
     pub subscribers: u64,
     /// The maximum number of open WebSockets; 1,024 by default.
     pub sockets: u64,
-    /// The interval between two heartbeats of an event stream; 15 s by default. At each the server checks the
-    /// subscriber's token again.
+    /// The interval between two heartbeats of an event stream; 15 s by default. With each heartbeat, the server checks
+    /// the subscriber's token again.
     pub heartbeat: Duration,
 }
 

@@ -61,7 +61,8 @@ pub(crate) async fn measure(State(app): State<Arc<App>>, request: Request, next:
     response
 }
 
-/// Returns the id of a request: the one that the client has sent if its characters are allowed, or else a random one.
+/// Returns the id of a request: the client's own, from the header [`REQUEST_ID`], if its length and characters are
+/// allowed, or else a random one.
 fn request_id(request: &Request) -> String {
     let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
     let plain = |id: &&str| {

@@ -17,7 +17,7 @@ use super::{
     permit::{Counted, Guarded},
 };
 
-/// Where a page of a list begins.
+/// The start of a page of a list. Without a cursor, it is the first page.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -29,7 +29,8 @@ pub(crate) struct After {
 /// The limits of a page that is bounded only by its bytes.
 pub(crate) const BY_BYTES: Most = Most { items: usize::MAX, bytes: PAGE_BYTES };
 
-/// Fills a page from a list. Returns it with the cursor of the next page, if more items follow.
+/// Fills a page from the start of a list. Returns the page, and the cursor of the next page, or `None` if no items
+/// follow.
 pub(crate) fn fill<T: Serialize>(
     list: impl IntoIterator<Item = T>,
     most: Most,
@@ -51,8 +52,8 @@ pub(crate) fn size(item: &impl Serialize) -> u64 {
     serde_json::to_vec(item).map_or(u64::MAX, |text| text.len() as u64)
 }
 
-/// Reads a page and answers with it. Its bytes count towards those of all pages, from before the read until the answer
-/// is sent.
+/// Reads a page and returns it as a JSON response. A permit for its bytes, out of those for all pages, is held from
+/// before the read until the response is sent.
 pub(crate) async fn answer<T: Serialize + Send + 'static>(
     request: Request,
     read: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
@@ -64,12 +65,13 @@ pub(crate) async fn answer<T: Serialize + Send + 'static>(
     Ok(held(text, permit))
 }
 
-/// Answers with a JSON text, and holds its permit until the text is sent.
+/// Returns a response with a JSON text. It holds the permit for the text's bytes until they are sent.
 pub(crate) fn held(text: Bytes, permit: Permit) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], streamed(text, permit)).into_response()
 }
 
-/// Answers with bytes, and holds their permit until they are sent. The response counts towards no other permit.
+/// Returns a response body that holds the permit for its bytes until they are sent. [`Counted`] marks the response, so
+/// that its bytes do not take a second permit.
 pub(crate) fn streamed(bytes: Bytes, permit: Permit) -> impl IntoResponse {
     (Extension(Counted), Body::new(Guarded::new(Body::from(bytes), permit)))
 }

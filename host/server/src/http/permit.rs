@@ -1,7 +1,8 @@
-//! The permits of one request, and the bytes of bodies in memory. Tenants share both.
+//! The permits of one request, and those for the bytes of request and response bodies in memory. Tenants share both.
 //!
-//! A body of at most [`SMALL_BYTES`] is not counted: the number of requests bounds those. A larger one counts from
-//! before it is read until the request is answered, or the response is sent.
+//! A body of at most [`SMALL_BYTES`] takes no permit, because the maximum number of requests bounds the memory of all
+//! small bodies. A larger request body holds a permit from before it is read until the request is answered. A larger
+//! response body holds one until it is sent.
 
 use std::{
     pin::Pin,
@@ -21,23 +22,26 @@ use parking_lot::Mutex;
 
 use super::api_error::ApiError;
 
-/// Bytes of request bodies in memory. No tenant may hold more than it leaves free for others.
+/// Maximum size in bytes of all request bodies in memory. A [`FairSemaphore`] divides it among tenants.
 pub(crate) const REQUEST_BYTES: u64 = 256 << 20;
-/// Bytes of posts to triggers in memory. No address may hold more than it leaves free for others.
+/// Maximum size in bytes of all posts to triggers in memory. A [`FairSemaphore`] divides it among client addresses.
 pub(crate) const HOOK_BYTES: u64 = 64 << 20;
-/// Bytes of responses in memory, apart from pages of lists. No tenant may hold more than it leaves free for others.
+/// Maximum size in bytes of all responses in memory, without pages of lists. A [`FairSemaphore`] divides it among
+/// tenants.
 pub(crate) const RESPONSE_BYTES: u64 = 256 << 20;
-/// The size up to which a body is not counted, in bytes.
+/// Maximum size in bytes of a body that takes no permit.
 pub(crate) const SMALL_BYTES: u64 = 64 << 10;
-/// The size of the pieces in which a response is handed to its connection, in bytes.
+/// Maximum size in bytes of the pieces in which a response is passed to its connection.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The permits of one request. Work that continues after the caller has disconnected keeps them until it ends.
+/// The permits of one request. They are released when the last `Arc` is dropped: by the middleware once the request is
+/// answered, or by work that continues after the caller has disconnected.
 pub(crate) struct RequestPermit {
     /// The permit for the request itself. A post to a trigger has none.
     _request: Option<Permit>,
     bodies: FairSemaphore,
-    /// The tenant, or the address of a post to a trigger.
+    /// The holder of the permits for bodies: the tenant, or for a post to a trigger the client address in the form of
+    /// a tenant.
     holder: Tenant,
     body: Mutex<Option<Permit>>,
 }
@@ -47,7 +51,8 @@ impl RequestPermit {
         Arc::new(RequestPermit { _request: request, bodies, holder, body: Mutex::default() })
     }
 
-    /// Waits until the request may have a body of this many bytes.
+    /// Takes the permit for a request body of this size in bytes, and waits until the holder may have it. A body of at
+    /// most [`SMALL_BYTES`] takes none.
     pub(crate) async fn take_body(&self, bytes: u64) {
         if bytes > SMALL_BYTES {
             let permit = self.bodies.take(&self.holder, bytes).await;
@@ -55,18 +60,19 @@ impl RequestPermit {
         }
     }
 
-    /// Returns the bytes that the body did not need.
+    /// Reduces the permit for the request body to this size in bytes, which is the actual size of the body.
     pub(crate) fn shrink_body(&self, bytes: u64) {
         if let Some(permit) = self.body.lock().as_mut() {
             permit.shrink(bytes);
         }
     }
 
-    /// Holds the permits of a request and those for its response until the response is sent. Streams, which have no
-    /// size, and responses that count already pass unchanged.
+    /// Returns the response. If its body is larger than [`SMALL_BYTES`], the body holds a permit for its bytes and the
+    /// permits of the request until it is sent. Streams, which have no known size, and responses with the mark
+    /// [`Counted`] are returned unchanged.
     ///
-    /// A large response to a read is replaced by 429 if the tenant may not have its bytes now. The response to a change
-    /// waits for them, since the change is made.
+    /// A large response to a read is replaced by 429 if the tenant gets no permit for it now. The response to a change
+    /// waits for its permit, because the change is already made.
     pub(crate) async fn hold(
         self: Arc<RequestPermit>,
         method: &Method,
@@ -87,23 +93,24 @@ impl RequestPermit {
     }
 }
 
-/// The error for a response that cannot be sent before the tenant's other responses are read.
+/// Returns 429 for a response that gets no permit before the tenant's clients have read other responses.
 pub(crate) fn unread() -> ApiError {
     let why = "this tenant has too many bytes of responses that its clients have not read yet; read them first";
     ApiError::busy("too_many_requests", why)
 }
 
-/// Marks a response whose bytes count towards a permit of its own.
+/// Marks a response that already holds a permit for its bytes, so that [`RequestPermit::hold`] takes none.
 #[derive(Clone, Copy)]
 pub(crate) struct Counted;
 
-/// A body with a value that is dropped once the body is sent, but for the last [`PIECE_BYTES`].
+/// A response body that owns a value, such as a permit, until all but the last [`PIECE_BYTES`] of the body are sent.
 ///
-/// It is handed over in pieces. A connection takes the next piece only after it has sent the one before, and drops the
-/// body with the last one. A body of one piece would be dropped while all of it waits in the connection.
+/// The body is passed to the connection in pieces. A connection requests a piece only after it has sent the previous
+/// one, and drops the body when it gets the last piece. A body of one piece would be dropped while all its bytes still
+/// wait in the connection.
 pub(crate) struct Guarded<T> {
     body: Body,
-    /// The part of the last frame that was not handed over yet.
+    /// The part of the current frame that is not passed to the connection yet.
     rest: Bytes,
     _guard: T,
 }
@@ -175,7 +182,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_responses_count_until_they_are_read() {
-        // A tenant may have a half: two of these responses.
+        // A single tenant may hold half of the bytes: two of these responses.
         let semaphore = FairSemaphore::new(5 * LARGE as u64);
         let respond = |method, bytes| {
             let (semaphore, permit) = (semaphore.clone(), permit());

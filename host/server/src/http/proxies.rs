@@ -26,9 +26,10 @@ impl Proxies {
 
     /// Returns the address of the caller of a request that came from `peer`.
     ///
-    /// If `peer` is a trusted proxy, the caller is the last address in `Forwarded` or `X-Forwarded-For` that is not a
-    /// trusted proxy. If all are trusted, it is the first of them. If the headers disagree or cannot be parsed, the
-    /// result is `peer`, since the caller may have written one of them.
+    /// If `peer` is not a trusted proxy, the result is `peer`. Otherwise the caller is the last address in `Forwarded`
+    /// or `X-Forwarded-For` that is not a trusted proxy. If all addresses in the header are trusted, the caller is the
+    /// first one that was read. If the two headers disagree or cannot be parsed, the result is `peer`, since the
+    /// caller may have written one of them.
     pub(crate) fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.trusts(peer) {
@@ -43,7 +44,8 @@ impl Proxies {
         }
     }
 
-    /// Reads the entries from the end, and skips trusted proxies.
+    /// Returns the last address in the entries that is not a trusted proxy. If all are trusted, returns the first of
+    /// the last [`HOPS`] entries.
     fn last_stranger(&self, entries: &[&str], read: fn(&str) -> Option<IpAddr>) -> Named {
         let mut nearest = Named::Nobody;
         for entry in entries.iter().rev().take(HOPS) {
@@ -57,7 +59,7 @@ impl Proxies {
     }
 }
 
-/// The caller that a header names.
+/// The caller that a header names: no caller, this address, or an entry that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Named {
     Nobody,

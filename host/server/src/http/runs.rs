@@ -160,7 +160,7 @@ fn waiting_for(waiting: &Waiting) -> Value {
     object
 }
 
-/// Which runs are asked for.
+/// The filter and the page of a list of runs.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -233,7 +233,7 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiErr
 }
 
 impl Request {
-    /// Lists the open waits of a run and of the runs that it has called.
+    /// Lists the open waits of a run and of the runs that it has called: gates, events, messages and decisions.
     pub(crate) fn waiting(&self, run: &RunId) -> Result<Vec<Value>, ApiError> {
         Ok(waiting::list(&self.host, run)?)
     }
@@ -244,8 +244,8 @@ impl Request {
         row.filter(|(row, _)| row.status != "removed").ok_or_else(|| ApiError::no_run(run.as_str()))
     }
 
-    /// Runs blocking work on a thread for it. The work continues if the caller disconnects, and keeps the request's
-    /// permit.
+    /// Runs work on a thread that it may block. The work continues if the caller disconnects, and then holds the
+    /// permits of the request until it ends.
     pub(crate) async fn blocking<T: Send + 'static>(
         self,
         work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
@@ -258,8 +258,8 @@ impl Request {
         working.await.map_err(ApiError::internal)?
     }
 
-    /// Runs computing work when it is the tenant's turn. The work continues if the caller disconnects, and keeps its
-    /// permit for checks.
+    /// Runs CPU-heavy work, such as checking a flow, once the tenant gets a permit for checks. The work continues if
+    /// the caller disconnects, and holds that permit until it ends.
     pub(crate) async fn computing<T: Send + 'static>(
         self,
         work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
@@ -268,8 +268,9 @@ impl Request {
         self.holding(turn, work).await
     }
 
-    /// Runs work that reads whole journals when it is the tenant's turn, and charges the tenant for it. The events of
-    /// one run may have a gigabyte. The work continues if the caller disconnects, and keeps its permit.
+    /// Runs work that reads whole journals, once the tenant gets a permit for it, and charges the tenant for the time.
+    /// The permit is needed because the events of one run may have a gigabyte. The work continues if the caller
+    /// disconnects, and holds the permit until it ends.
     pub(crate) async fn reading<T: Send + 'static>(
         self,
         work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,

@@ -1,6 +1,7 @@
 //! The open connections, counted by client address.
 //!
-//! No address can use up the connections of the others. A new connection may close one that only waits for a request.
+//! One address cannot take all connections, so that other addresses can still connect. If no connection is free, a new
+//! one may close an older one that has no request in progress. A seat is the permit for one connection.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,8 +12,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Connections of one address that may wait for the head of a request. Another one closes the connection that has
-/// waited longest.
+/// Maximum number of connections of one address that wait for the head of a request. Above it, a new connection closes
+/// the one that has waited longest. Addresses of trusted proxies have no such limit.
 pub(crate) const WAITING: usize = 1_024;
 
 /// The permits for connections. Cheap to clone.
@@ -46,7 +47,7 @@ pub(crate) struct Seat {
 enum State {
     /// Waits for the head of a request, since this clock value.
     Waiting(u64),
-    /// Has this many requests without a complete answer.
+    /// Has this many requests whose answers are not completely sent.
     Busy(usize),
     /// Closed, because its permit was given to another connection.
     Closed,
@@ -60,10 +61,11 @@ impl Seats {
         Seats(Arc::new(Mutex::new(Table { places, open: 0, clock: 0, by: HashMap::new() })))
     }
 
-    /// Takes a permit for a connection, if need be from a waiting one. Returns `None` if no connection can be closed.
+    /// Takes a permit for a new connection. If none is free, closes a connection that waits for a request, and takes
+    /// its permit. Returns `None` if no such connection exists.
     ///
-    /// `is_shared` means that many callers use this address, as behind a proxy. Such an address may use all free
-    /// permits.
+    /// `is_shared` is true for the address of a trusted proxy, which many callers use. Such an address may take all
+    /// free permits.
     pub(crate) fn take(&self, address: IpAddr, is_shared: bool) -> Option<Arc<Seat>> {
         let address = bucket(address);
         let closes = Arc::new(Notify::new());
@@ -86,7 +88,8 @@ impl Table {
     fn take(&mut self, address: IpAddr, is_shared: bool, closes: &Arc<Notify>) -> Option<u64> {
         let own = self.by.get(&address);
         let (held, waiting) = own.map_or((0, 0), |own| (own.open, own.waiting.len()));
-        // No address may hold more than it leaves free. But an address without connections may take the last permit.
+        // With the new connection, an address may hold at most as many permits as stay free. But an address without
+        // connections may take the last permit.
         let left = self.places.saturating_sub(self.open + 1);
         let is_over = !is_shared && (waiting >= WAITING || held > 0 && held + 1 > left);
         if is_over {
@@ -133,8 +136,8 @@ impl Seat {
         self.closes.notified().await;
     }
 
-    /// Marks the connection as busy, since the head of a request has arrived. Returns `None` if the permit was given
-    /// away before.
+    /// Marks the connection as busy when the head of a request has arrived. Returns `None` if its permit was given to
+    /// another connection before.
     pub(crate) fn begin(self: &Arc<Seat>) -> Option<Busy> {
         let mut table = self.seats.0.lock();
         let mut state = self.state.lock();
@@ -154,7 +157,7 @@ impl Seat {
 }
 
 impl Drop for Busy {
-    /// Marks the connection as waiting again once its last answer is sent.
+    /// Marks the connection as waiting again if no other request on it is being answered.
     fn drop(&mut self) {
         let seat = &self.0;
         let mut table = seat.seats.0.lock();

@@ -26,7 +26,7 @@ use flowcell_platform::channels::verb::{answer, read};
 /// The maximum size of a message in bytes: the largest input of a run, plus the rest of the message.
 pub(crate) const MESSAGE_BYTES: usize = 1024 * 1024 + 4096;
 
-/// Where the events begin.
+/// The first event that the socket sends.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -103,8 +103,8 @@ pub(crate) async fn start(
     begin(&request, body, Some((run, digest)), &headers, wait).await
 }
 
-/// Prefixes of the run ids that triggers and idempotency keys generate. A caller that chose such an id could block a
-/// later start.
+/// Prefixes of the run ids that are derived from triggers and idempotency keys. A caller that chose such an id could
+/// block a later start by a trigger or a key.
 const RESERVED: [&str; 5] = ["cron.", "event.", "hook.", "manual.", "idem-"];
 
 /// Parses a run id that a caller has chosen. Returns 400 if its prefix is reserved or its characters are not allowed.
@@ -117,7 +117,8 @@ pub(crate) fn own_id(id: &str) -> Result<RunId, ApiError> {
     }
 }
 
-/// Converts an error of the store. Returns 409 `run_removed` if the run was removed, since its id is never used again.
+/// Converts an error that the store returned for a run. Returns 409 `run_removed` if the run was removed, since its id
+/// is never used again, and otherwise 503.
 fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::StoreError) -> ApiError {
     let row = request.runs().ok().and_then(|runs| runs.run(request.tenant(), run).ok().flatten());
     match row {
@@ -205,8 +206,8 @@ pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(view)).into_response())
 }
 
-/// Admits a run. With `wait`, returns its result if the run starts at once and ends or parks within [`WAIT`]. Otherwise
-/// returns `None`.
+/// Hands a run to the admission queue. With `wait`, returns the run's result if it starts at once and ends or parks
+/// within [`WAIT`]. In all other cases returns `None`.
 pub(crate) async fn enter(
     request: &Request,
     mut runner: FlowRunner,
@@ -247,7 +248,7 @@ pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Api
     }
 }
 
-/// A channel that reports the end of a run.
+/// A channel that sends the result of a run once it has ended or is parked.
 struct Witness(Mutex<Option<oneshot::Sender<RunResult>>>);
 
 impl Witness {

@@ -137,7 +137,8 @@ fn resolution(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolu
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// Sends a command to a run and wakes the driver. A reply to a gate is written to the audit log.
+/// Sends a command to a run and wakes the supervisor, since the run may be ready now. A reply to a gate is also
+/// written to the audit log. Returns once the command is on stable storage.
 pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) -> Result<(), ApiError> {
     request.row(run)?;
     let decided = match &command {
@@ -339,7 +340,7 @@ pub(crate) async fn retry(
             "`keepAnswers` needs `from`, because a run that is repeated from the start asks again",
         ));
     }
-    // A kept approval counts as a new one, so the caller needs the right to give it.
+    // Keeping an approval counts as giving it again, so the caller needs the scope to approve.
     if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
         return Err(ApiError::forbidden(Scope::GateDecide));
     }

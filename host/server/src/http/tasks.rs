@@ -16,12 +16,12 @@ use super::{
 };
 use flowcell_platform::inputs::{PAGE_BYTES, TaskInputs, Window};
 
-/// Attempts in a page, unless the caller asks for fewer or more.
+/// The default number of attempts in a page.
 pub(crate) const PAGE: usize = 50;
-/// Attempts in a page at most.
+/// The maximum number of attempts in a page.
 pub(crate) const MAX_PAGE: usize = 1_000;
 
-/// The attempts that are asked for.
+/// The range of attempts that a request asks for.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -61,7 +61,7 @@ impl TriggerTenants for TenantDirectory {
     }
 
     fn admit(&self, tenant: Tenant, runner: FlowRunner) -> BoxFuture<'_, Result<(), AdmitError>> {
-        // A trigger cannot be asked to retry later, so a run that exceeds the queue is stored.
+        // A trigger cannot be asked to retry later. So if the queue is full, the run is stored and driven later.
         Box::pin(async move { self.admission.admit(tenant, runner, Overflow::Store).await.map(drop) })
     }
 

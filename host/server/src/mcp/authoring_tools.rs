@@ -15,7 +15,7 @@ use super::arguments::input_schema;
 use crate::http::{api_error::ApiError, app::Request, start};
 use flowcell_platform::{Fixtures, LoadedFlow, Simulate, shape};
 
-/// The time limit of a test.
+/// The maximum real time of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The maximum size of the events and files that a test keeps in memory, in bytes. A larger test ends with
@@ -51,7 +51,7 @@ fn services() -> Vec<String> {
 /// Returns 400 if the test does not end within 60 s.
 pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, ApiError> {
     let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
-    // A test ends with its request, so its permit may end with the request, too.
+    // A test ends with its request, so the permit for checks may be dropped with the request, too.
     let _turn = request.app.checks.take(request.tenant(), 1).await;
     let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(ApiError::bad_request)?;
     let options = RunOptions { input: asked.input, without_events: true, ..RunOptions::default() };
@@ -69,7 +69,7 @@ pub(super) async fn inspect(request: &Request, asked: OfFlow) -> Result<Value, A
     request.clone().computing(move |_| Ok(described(&flow))).await
 }
 
-/// Returns the description of a flow. For a script, the outline of the script is added.
+/// Returns the description of a flow. For a script, adds its outline: the inputs and outputs that the script declares.
 fn described(flow: &LoadedFlow) -> Value {
     let graph = flow.graph();
     let mut told = json!({
@@ -87,12 +87,13 @@ fn described(flow: &LoadedFlow) -> Value {
     told
 }
 
-/// Returns the names of the outputs that the flow declares, or else those of its root nodes.
+/// Returns the names of the outputs that the flow declares, or, if it declares none, the ids of its root nodes.
 fn outputs(graph: &Graph) -> BTreeSet<String> {
     let Some(outputs) = &graph.outputs else {
         return graph.body(BodyIx::ROOT).nodes.iter().map(|node| graph.node(*node).id.to_string()).collect();
     };
-    // The values of a run are missing here. The expressions that need them name the outputs to which they belong.
+    // There is no run, so outputs whose expressions need values of a run are not rendered. The pointers of these
+    // expressions contain the names of their outputs.
     let rendered = outputs.expr.render_members(&Json::Null);
     let computed =
         outputs.expr.path_uses().into_iter().filter_map(|place| place.pointer.split('/').nth(1).map(str::to_owned));

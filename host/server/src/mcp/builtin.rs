@@ -1,4 +1,4 @@
-//! Tools to write flows and to look after runs. Each does the same as a route, and needs the scope of that route.
+//! Built-in tools to write flows and to control runs. Most do the same as a route, and need the scope of that route.
 
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ const ALL: [(Builtin, &str, Scope, &str); 14] = [
     (CancelRun, "cancel_run", Scope::RunControl, "Cancels a run."),
 ];
 
-/// The name of an object, with an optional version.
+/// The name of a flow, and a version. Without a version, the newest one is meant.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
@@ -163,7 +163,7 @@ pub(super) fn tools(scopes: Scopes) -> Vec<Tool> {
 }
 
 impl Builtin {
-    /// Returns the tool with a name, which is given without the prefix.
+    /// Returns the tool with this name, which has no [`PREFIX`]. Returns `None` for an unknown name.
     pub(super) fn named(name: &str) -> Option<Builtin> {
         ALL.iter().find(|(_, known, ..)| *known == name).map(|(builtin, ..)| *builtin)
     }
@@ -309,7 +309,7 @@ fn text(what: &str) -> Value {
     json!({ "type": "string", "description": what })
 }
 
-/// Returns the schemas of a flow by its name or as a whole, and of its version.
+/// Returns the schemas of two arguments: `flow`, which is a name or a whole flow, and `version`.
 fn either() -> (Value, Value) {
     (
         flow("The name of a stored flow, or a whole flow: an object, or its text. A script is { name, script }"),
@@ -326,7 +326,7 @@ fn flow(what: &str) -> Value {
     json!({ "type": ["string", "object"], "description": what })
 }
 
-/// Returns the schemas of the filter for a list of runs.
+/// Returns the schemas of the arguments that filter and page a list of runs.
 fn page() -> Value {
     let standings = ["running", "parked", "needs_attention", "succeeded", "failed", "cancelled"];
     json!({
@@ -360,7 +360,7 @@ async fn node_type(request: Request, asked: OfType) -> Result<Value, ApiError> {
     }
 }
 
-/// Returns a flow with its text. If it can run, the description and the schema of its input are added.
+/// Returns a flow with its text. If the flow can run, adds its description and the schema of its input.
 async fn describe(request: Request, asked: Named) -> Result<Value, ApiError> {
     let Named { name, version } = asked;
     request
@@ -377,7 +377,7 @@ async fn describe(request: Request, asked: Named) -> Result<Value, ApiError> {
         .await
 }
 
-/// Returns a run. If it has not ended, its open waits are added.
+/// Returns the state of a run. If the run has not ended, adds its open waits.
 async fn show(request: Request, run: RunId) -> Result<Value, ApiError> {
     let mut view = written(runs::view(request.clone(), run.clone()).await?)?;
     if ["parked", "needs_attention", "running"].iter().any(|status| view["status"] == *status) {

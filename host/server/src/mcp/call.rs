@@ -29,9 +29,10 @@ use crate::http::{
     steer,
 };
 
-/// The longest time that a call waits for its run. After that the run continues without it.
+/// The longest time that a call waits for its run. After that, the call returns the run's current state, and the run
+/// continues.
 pub(crate) const CALL: Duration = Duration::from_secs(10 * 60);
-/// The maximum number of refused answers per gate. After that the call does not ask the user about it again.
+/// The maximum number of refused answers per gate. After that, the call does not ask the user about the gate again.
 const TRIES: u32 = 3;
 
 type Asking = BoxFuture<'static, (Gate, Option<Json>)>;
@@ -44,7 +45,8 @@ pub(super) struct Call<'a> {
     /// The number of nodes in the flow's root body, if it is known.
     nodes: Option<usize>,
     ended: usize,
-    /// The number of failed questions for each gate, by its address.
+    /// The number of refused answers for each gate, by its address. A gate whose question the user has declined counts
+    /// as [`TRIES`].
     vain: HashMap<String, u32>,
     parked: bool,
 }
@@ -95,7 +97,8 @@ impl<'a> Call<'a> {
         Call { request, context, run, nodes, ended: 0, vain: HashMap::new(), parked: false }
     }
 
-    /// Waits until the run has ended, or is parked and this client cannot continue it.
+    /// Waits until the run has ended, or is parked and this client cannot continue it, or the time is over. Meanwhile
+    /// asks the client's user the questions of open gates. Returns the result of the tool.
     async fn follow(mut self, mut watching: Watching) -> Result<CallToolResult, ApiError> {
         let asks = gate::may_ask(self.context) && self.request.caller.scopes.has(Scope::GateDecide);
         let until = Instant::now() + self.patience();
@@ -128,12 +131,14 @@ impl<'a> Call<'a> {
         self.outcome().await
     }
 
-    /// Returns the longest time to wait. Requests without a session wait no longer than those over HTTP.
+    /// Returns the longest time that the call waits for its run: [`WAIT`], as over HTTP, for a request without a
+    /// session, and [`CALL`] with one.
     fn patience(&self) -> Duration {
         if self.context.meta.protocol_version().is_some() { WAIT } else { CALL }
     }
 
-    /// Processes an event. Returns true if a gate may be open now, or if the run may rest.
+    /// Processes an event. Returns true if a gate may be open now, or if the run may be parked, so that the caller has
+    /// to check.
     async fn hear(&mut self, frame: &Frame) -> bool {
         match &*frame.kind {
             "harness:parked" => self.parked = true,
@@ -149,7 +154,7 @@ impl<'a> Call<'a> {
         self.parked
     }
 
-    /// Sends a progress notice when a node of the root body has ended, if the client has asked for them.
+    /// Sends a progress notice when a node of the root body has ended, if the client has asked for progress notices.
     async fn progress(&mut self, frame: &Frame) {
         let Some(progress_token) = self.context.meta.get_progress_token() else { return };
         let event: Value = serde_json::from_slice(&frame.text).unwrap_or_default();
@@ -161,7 +166,7 @@ impl<'a> Call<'a> {
         let mut progress = ProgressNotificationParam::new(progress_token, self.ended as f64);
         progress.total = self.nodes.map(|nodes| nodes as f64);
         progress.message = Some(format!("{node} {what}"));
-        // A disconnected client is detected elsewhere.
+        // If the client has disconnected, `follow` detects it.
         let _ = self.context.peer.notify_progress(progress).await;
     }
 
@@ -170,13 +175,14 @@ impl<'a> Call<'a> {
         self.request.clone().reading(move |request| request.waiting(&run)).await
     }
 
-    /// Returns the first open gate that has fewer than [`TRIES`] failed questions.
+    /// Returns the first open gate about which the user may still be asked: one with fewer than [`TRIES`] refused
+    /// answers.
     fn next_gate(&self, open: &[Value]) -> Option<Gate> {
         let fresh = |gate: &Gate| self.vain.get(&gate.address).is_none_or(|tries| *tries < TRIES);
         open.iter().filter_map(Gate::of).find(fresh)
     }
 
-    /// Sends an answer to its gate. A user who declines is not asked again.
+    /// Sends an answer to its gate. `None` means that the user has declined, and is not asked about this gate again.
     async fn take(&mut self, gate: Gate, answer: Option<Json>) -> Result<(), ApiError> {
         let Some(answer) = answer else {
             self.vain.insert(gate.address, TRIES);
@@ -196,7 +202,8 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Returns true if a parked run cannot continue without a command, or only after the call's time has ended.
+    /// Returns true if a parked run cannot continue without a command, or if its next timer is due only after `until`,
+    /// the end of the call's time.
     async fn rests(&self, open: &[Value], until: Instant) -> Result<bool, ApiError> {
         let run = self.run.clone();
         let (row, _) = self.request.clone().blocking(move |request| request.row(&run)).await?;
@@ -204,7 +211,7 @@ impl<'a> Call<'a> {
         Ok(match (&*row.status, row.due) {
             ("needs_attention", _) => true,
             ("parked", Some(due)) => due > self.request.host.now() + left,
-            // Without open waits, a new answer was sent and is not processed yet.
+            // If nothing waits, an answer was sent and the run has not processed it yet.
             ("parked", None) => !open.is_empty(),
             _ => false,
         })

@@ -9,7 +9,8 @@ use rmcp::model::RequestId;
 
 use crate::http::{app::Request, identity::Scope, steer};
 
-/// The calls in progress, including those being cancelled. Each has its run once that has started.
+/// The calls of a client that are in progress or being cancelled. The value is the run of the call, or `None` before
+/// it has started.
 #[derive(Clone, Default)]
 pub(super) struct Calls(pub(super) Arc<Mutex<HashMap<RequestId, Option<RunId>>>>);
 

@@ -13,12 +13,13 @@ use flowcell_platform::FlowLibrary;
 /// The interval between two checks.
 pub(crate) const LOOK: Duration = Duration::from_secs(2);
 
-/// The state of a tenant's flows, as a stamp that changes with them.
+/// A watch on a tenant's flows. Its value is a stamp, which changes whenever a flow changes.
 #[derive(Clone)]
 pub(super) struct Changes(watch::Receiver<u64>);
 
 impl Changes {
-    /// Checks the flows of a tenant regularly, until no client listens any more or the server ends.
+    /// Starts a task that checks the flows of a tenant every [`LOOK`]. It ends when no client listens any more, or
+    /// with the server.
     pub(super) fn follow(app: &Arc<App>, tenant: &Tenant) -> Changes {
         let library = FlowLibrary::open(app.flows_of(tenant));
         let (tell, told) = watch::channel(stamp(&library));
@@ -39,7 +40,7 @@ impl Changes {
         Changes(told)
     }
 
-    /// Waits for the next change. Returns false if the checks have ended.
+    /// Waits for the next change, and returns true. Returns false if the task that checks has ended.
     pub(super) async fn next(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }

@@ -16,7 +16,8 @@ const WITHOUT_QUESTIONS: &str = "2026-07-28";
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Gate {
     pub(super) address: String,
-    /// The reference to the question, which the answer repeats.
+    /// The reference to the question. The answer carries it, so that it cannot answer a later question at the same
+    /// address.
     pub(super) question: QuestionRef,
     prompt: String,
     choices: Vec<String>,
@@ -42,7 +43,7 @@ impl Gate {
         })
     }
 
-    /// Returns the schema of the form: a choice, a text, or either of them.
+    /// Returns the JSON Schema of the form for the user: with a choice, a text, or both to fill in one.
     fn form(&self) -> Value {
         let choice = json!({ "type": "string", "title": "Answer", "enum": self.choices });
         let text = json!({ "type": "string", "title": "Answer" });
@@ -54,7 +55,8 @@ impl Gate {
         json!({ "type": "object", "properties": properties, "required": required })
     }
 
-    /// Asks the client's user. Returns no answer if the user declines or the client fails. Then the gate stays open.
+    /// Asks the client's user. The answer is `None` if the user declines or the client fails; then the gate stays
+    /// open.
     pub(super) async fn ask(self, peer: Peer<RoleServer>) -> (Gate, Option<Json>) {
         let Ok(requested_schema) = serde_json::from_value(self.form()) else { return (self, None) };
         let message = if self.prompt.is_empty() { self.address.clone() } else { self.prompt.clone() };
@@ -67,7 +69,7 @@ impl Gate {
     }
 }
 
-/// Returns the answer in a completed form. A text takes precedence over a choice.
+/// Returns the answer in a completed form, or `None` if it is empty. A text takes precedence over a choice.
 fn answer(content: Value) -> Option<Json> {
     let filled = |key: &str| content[key].as_str().filter(|text| !text.is_empty()).map(Json::from);
     filled("text").or_else(|| filled("choice"))

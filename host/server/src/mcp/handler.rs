@@ -36,7 +36,7 @@ const INSTRUCTIONS: &str = "Each flow is a tool; a call starts a durable run and
 /// Answers the requests of one client.
 pub(super) struct McpHandler {
     app: Arc<App>,
-    /// The fixed caller of a local client. Over HTTP it is `None`, and each request brings its own caller.
+    /// The caller of all requests of a local client. Over HTTP it is `None`: each request carries its own caller.
     caller: Option<Caller>,
     changes: Changes,
     calls: Calls,
@@ -47,7 +47,7 @@ impl McpHandler {
         McpHandler { app, caller, changes, calls: Calls::default() }
     }
 
-    /// Returns a request with the caller and the caller's current permissions.
+    /// Returns the caller's request to the server, with the current policy of the caller's tenant.
     fn request(&self, extensions: &Extensions) -> Result<Request, ErrorData> {
         let shown = || extensions.get::<Parts>()?.extensions.get::<Caller>().cloned();
         let caller = self.caller.clone().or_else(shown);

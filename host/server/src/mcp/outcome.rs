@@ -12,12 +12,12 @@ use crate::http::api_error::ApiError;
 const RUN_ID: &str = "flowcell/runId";
 const STATUS: &str = "flowcell/status";
 
-/// Converts an error that does not belong to a tool, such as an unknown tool.
+/// Converts an error outside of any tool, such as an unknown tool, to the protocol error `invalid_params`.
 pub(super) fn protocol_error(error: &ApiError) -> ErrorData {
     ErrorData::invalid_params(error.message().to_owned(), Some(serde_json::json!({ "code": error.code() })))
 }
 
-/// Returns a structured result.
+/// Returns the result of a successful call, with this value as its structured content.
 pub(super) fn of_value(value: Value) -> CallToolResult {
     CallToolResult::structured(value)
 }
@@ -46,7 +46,7 @@ pub(super) fn of_run(run: &Value, waiting: Vec<Value>) -> CallToolResult {
     result.with_meta(Some(MetaObject(meta)))
 }
 
-/// Returns outputs both as structure and as text. A string is its own text.
+/// Returns the outputs both as structured content and as text. Outputs that are a string become text without quotes.
 fn succeeded(outputs: &Value) -> CallToolResult {
     let text = outputs.as_str().map_or_else(|| outputs.to_string(), str::to_owned);
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);

@@ -35,10 +35,11 @@ pub enum PipeError {
     Client(String),
 }
 
-/// Serves the client and drives every run that can move, until the client disconnects or `stop` is ready.
+/// Serves the client and drives every run that is ready, until the client disconnects or `stop` is ready.
 ///
-/// Then it stops driving the runs, which another driver can continue. `begun` receives the queue for new runs before the
-/// client is served. Returns an error if the store cannot be read or the client does not speak MCP.
+/// At the end it parks the driven runs, so that another driver can continue them. Before it serves the client, it
+/// calls `begun` with the queue for new runs. Returns an error if the store cannot be read or the client does not
+/// speak MCP.
 pub async fn serve(
     host: Host,
     flows: PathBuf,
@@ -78,7 +79,7 @@ async fn talk(app: Arc<App>) -> Result<(), PipeError> {
     let caller = Caller { tenant: Tenant::local(), scopes: Scopes::all(), token: None, policy: Arc::default() };
     let handler = McpHandler::new(app, Some(caller), changes);
     let client = serve_server(handler, stdio()).await.map_err(|error| PipeError::Client(error.to_string()))?;
-    // An error here only means that the client is gone.
+    // An error here only means that the client has disconnected.
     let _ = client.waiting().await;
     Ok(())
 }

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::manual;
 use flowcell_platform::{Host, shape};
 
-/// The manual page about the language. Clients have known this address since the first version.
+/// A second address of the manual page about the language. It must stay, because clients know it since the first
+/// version.
 const LANGUAGE: &str = "flowcell://language";
 /// The address of the JSON Schema of flows.
 const SCHEMA: &str = "flowcell://schema/graph";

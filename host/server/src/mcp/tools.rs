@@ -31,8 +31,8 @@ pub(crate) const PAGE: usize = 200;
 /// The scope that the call of a flow needs.
 const CALL: Scope = Scope::RunCreate;
 
-/// Returns a page of tools. The first page begins with the built-in tools, then the flows follow by name. A flow that
-/// cannot run is left out.
+/// Returns a page of tools. The first page begins with the built-in tools. The flows follow, sorted by name. A flow
+/// that cannot run is left out.
 pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<ListToolsResult, ApiError> {
     let scopes = request.caller.scopes;
     let mut tools = if cursor.is_none() { builtin::tools(scopes) } else { Vec::new() };
@@ -45,7 +45,8 @@ pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<Lis
     Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) })
 }
 
-/// Returns the tools of the flows after a name. If more flows follow, the last name of the page is added.
+/// Returns the tools of the flows whose names follow `after`. The second value is the last name of the page if more
+/// flows follow, and otherwise `None`.
 async fn flows(request: Request, after: Option<String>) -> Result<(Vec<Tool>, Option<String>), ApiError> {
     let page = request.checking(move |flows, host| {
         let mut names = flows.names()?;
@@ -63,8 +64,8 @@ async fn flows(request: Request, after: Option<String>) -> Result<(Vec<Tool>, Op
     page.await
 }
 
-/// Calls a tool. Its errors are part of the result, so that the model can read them. Only an unknown tool is an error
-/// of the protocol.
+/// Calls a tool. An error of the call becomes part of the result, so that the model can read it. Only an unknown tool
+/// is an error of the protocol.
 pub(super) async fn call(
     request: Request,
     asked: CallToolRequestParams,
@@ -115,7 +116,7 @@ fn of_flow(flow: &LoadedFlow) -> Tool {
     Tool::new(graph.name.to_string(), description, Arc::new(input_schema(graph))).with_annotations(annotations(graph))
 }
 
-/// Returns the hints about a flow's effects, which follow from its nodes and grants.
+/// Returns the hints of MCP about a flow's effects. They are derived from the flow's nodes and grants.
 fn annotations(graph: &Graph) -> ToolAnnotations {
     let effects = || graph.nodes.iter().map(|node| node.node_type.effect);
     let reaches = graph.nodes.iter().any(|node| !node.grants.0.is_empty() || node.node_type.effect.is_external());

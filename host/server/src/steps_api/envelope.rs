@@ -56,8 +56,8 @@ impl ErrorResponse {
     }
 }
 
-/// Converts an error of a shared layer to this format. Such errors come from the token check, the guard and unknown
-/// routes.
+/// Converts an error of a shared layer to the format of `/api`. Such errors come from the token check, the guard and
+/// unknown routes. Any other response is returned unchanged.
 pub(crate) fn enveloped(answer: Response) -> Response {
     let Some(Said { code, message }) = answer.extensions().get().cloned() else { return answer };
     let body = json!({ "success": false, "data": null, "error": { "code": code.to_uppercase(), "message": message } });
@@ -66,7 +66,8 @@ pub(crate) fn enveloped(answer: Response) -> Response {
     Response::from_parts(parts, body.to_string().into())
 }
 
-/// Returns the answer for a flow that is missing or cannot be used.
+/// Converts an error of the flow service: a missing flow is 404, a refused link 409, and all others are errors of the
+/// host.
 pub(super) fn refusal_of(error: FlowError) -> ErrorResponse {
     match error {
         FlowError::Library(LibraryError::Unknown(_) | LibraryError::BadName(_)) => {
@@ -86,7 +87,7 @@ impl IntoResponse for ErrorResponse {
     }
 }
 
-/// Returns an answer whose data has one member.
+/// Returns a successful answer whose `data` is an object with one member.
 pub(super) fn success(status: StatusCode, member: &str, value: &impl Serialize) -> Response {
     match serde_json::to_value(value) {
         Ok(value) => {

@@ -16,9 +16,9 @@ use tokio::task::AbortHandle;
 
 use crate::{code, egress};
 
-/// Maximum headers of an answer.
+/// Maximum number of headers of an answer.
 const MAX_HEADERS: usize = 100;
-/// Maximum bytes of the head of an answer.
+/// Maximum size in bytes of an answer's head: its status line and headers.
 const MAX_HEAD: usize = 64 * 1024;
 
 /// An HTTP connection. Dropping it closes it.
@@ -31,7 +31,7 @@ pub(super) struct Connection {
 pub(super) enum Exchange {
     /// The head of an answer arrived.
     Answered(response::Parts, Incoming),
-    /// The exchange failed before any byte was written.
+    /// The exchange failed before any byte was written. It holds the request, which can be sent again.
     Unsent(Box<Request<Full<Bytes>>>),
     /// The exchange failed after bytes may have been written.
     Failed(Failure),
@@ -42,12 +42,12 @@ impl Connection {
         let mut builder = http1::Builder::new();
         builder.max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD);
         let (sender, driver) = builder.handshake(TokioIo::new(wire)).await.map_err(|error| broken(&error))?;
-        // The exchange that waits for an answer receives the error.
+        // An error of the driver is not used here: the exchange that waits for an answer receives it too.
         let driver = tokio::spawn(async move { drop(driver.await) }).abort_handle();
         Ok(Connection { sender, driver })
     }
 
-    /// Returns true if the connection is usable. Waits until it is ready or closed.
+    /// Waits until the connection is ready for a request or closed. Returns true if it is ready.
     pub(super) async fn is_usable(&mut self) -> bool {
         self.sender.ready().await.is_ok()
     }
@@ -76,7 +76,8 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the failure of a broken exchange. It is not retryable if the peer does not speak HTTP.
+/// Converts an error of an exchange to the failure `http_protocol`. It is retryable if the connection broke, and not
+/// retryable if the peer sent something other than HTTP.
 pub(super) fn broken(error: &hyper::Error) -> Failure {
     if error.is_parse() {
         let message = format!(

@@ -9,11 +9,12 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use crate::egress::Origin;
 
-/// Shorter than the idle timeout of common servers. A message written while the server closes the connection is lost.
+/// Maximum time that a connection is idle. It is shorter than the idle timeout of common servers, because a message
+/// that is written while the server closes the connection is lost.
 const IDLE: Duration = Duration::from_secs(4);
-/// Maximum idle connections of one key.
+/// Maximum number of idle connections for one tenant and origin.
 const MAX_PER_KEY: usize = 8;
-/// Maximum idle connections of the pool.
+/// Maximum number of idle connections in the pool.
 const MAX: usize = 64;
 
 /// The tenant and origin of a connection. Tenants share no connections: an answer caused by one must not reach another.
@@ -38,7 +39,7 @@ impl Idle {
 }
 
 impl Pool {
-    /// Takes a usable connection, the most recently used first.
+    /// Removes and returns a usable connection, the most recently used first; `None` if there is none.
     pub(super) async fn take(&self, key: &Key) -> Option<Connection> {
         loop {
             let mut connection = self.pop(key)?;
@@ -54,7 +55,8 @@ impl Pool {
         Some(idle.get_mut(key)?.pop()?.connection)
     }
 
-    /// Keeps a connection, unless the pool is full.
+    /// Keeps a connection for reuse. Drops it if it is closed, or if the pool holds [`MAX`] in all or [`MAX_PER_KEY`]
+    /// for this key.
     pub(super) fn put(&self, key: Key, connection: Connection) {
         let mut idle = self.0.lock();
         sweep(&mut idle);

@@ -20,7 +20,7 @@ use crate::code;
 /// Maximum bytes of a token server's answer.
 const MAX_TOKEN: usize = 64 * 1024;
 
-/// The answer of a token server. The token has one of two names.
+/// The answer of a token server. The token is in `token` or in `access_token`.
 #[derive(Deserialize)]
 struct TokenAnswer {
     #[serde(default, alias = "access_token")]
@@ -37,7 +37,8 @@ pub(super) struct Access<'a> {
     pub(super) realms: &'a [Realm],
 }
 
-/// Returns the header that answers a registry's challenges for a repository, or `None` if no known method fits.
+/// Returns the header `authorization` for a registry that has answered 401 with these `challenges`. `scope` names the
+/// repository and the rights. `None` if no challenge can be met: basic needs credentials, bearer works without.
 pub(super) async fn answer(
     access: &Access<'_>,
     challenges: &HeaderMap,
@@ -88,7 +89,8 @@ async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) 
 }
 
 impl Access<'_> {
-    /// Refuses a token server that is neither at the registry nor in the list.
+    /// Refuses a token server (`registry_denied`) unless it is at the registry's origin, known for the registry, or
+    /// in `realms`.
     fn check_realm(&self, url: &Url) -> Result<(), Failure> {
         let registry = self.registry;
         let mut known = Realm::known(registry).chain(self.realms.iter().cloned());

@@ -69,8 +69,8 @@ struct Component<'a> {
 }
 
 impl Artifact {
-    /// Returns the description of the component, and the manifest of both, as bytes. The result depends only on the
-    /// artifact.
+    /// Returns the description of the component, and the manifest that refers to the component and its description,
+    /// as bytes. The result depends only on the artifact.
     pub(super) fn described(&self) -> Result<(Bytes, Bytes), Failure> {
         let digest = sha256(&self.bytes);
         let config = Config {

@@ -18,7 +18,7 @@ pub struct Realm {
 }
 
 impl Realm {
-    /// Returns the known realms of a registry.
+    /// Returns the token servers that the host knows for a registry without configuration.
     pub(super) fn known(registry: &str) -> impl Iterator<Item = Realm> + '_ {
         let known = KNOWN.iter().filter(move |(own, _)| *own == registry);
         known.map(|(registry, origin)| Realm { registry: (*registry).to_owned(), origin: (*origin).to_owned() })

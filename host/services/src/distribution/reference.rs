@@ -37,14 +37,14 @@ pub enum Wanted {
 }
 
 impl Reference {
-    /// Returns the same repository with another choice.
+    /// Returns a reference to another artifact of the same repository.
     pub fn with(&self, wanted: Wanted) -> Reference {
         Reference { wanted, ..self.clone() }
     }
 }
 
 impl Wanted {
-    /// Reads the part after the `@` of a reference.
+    /// Reads the part after the `@` of a reference: a version, or a digest with `sha256:`.
     pub fn after_at(text: &str) -> Result<Wanted, String> {
         match text.split_once(':') {
             Some(("sha256", digest)) if is_sha256(digest) => Ok(Wanted::Digest(digest.to_owned())),
@@ -55,7 +55,8 @@ impl Wanted {
         }
     }
 
-    /// Returns the form in a registry's paths. Tags cannot contain `+`, so a version's `+` is written as `_`.
+    /// Returns the tag or digest for the path of a URL; `None` for [`Wanted::Highest`]. Tags cannot contain `+`, so a
+    /// version's `+` is written as `_`.
     pub(super) fn in_path(&self) -> Option<String> {
         match self {
             Wanted::Highest => None,

@@ -27,9 +27,9 @@ use crate::{code, egress::Egress, redaction::Redaction, secret::Key};
 /// One repository of a registry.
 pub struct Registry {
     wire: Wire,
-    /// The name for messages.
+    /// The registry and the repository, for messages: `ghcr.io/acme/greet`.
     name: String,
-    /// The name within the registry.
+    /// The repository within the registry: `acme/greet`.
     repository: String,
     /// The base URL: `https://ghcr.io/v2/acme/greet`.
     base: String,
@@ -38,7 +38,7 @@ pub struct Registry {
     credentials: Option<Credentials>,
     /// Token servers that may see the credentials, beside the registry.
     realms: Vec<Realm>,
-    /// The header that the registry accepted last.
+    /// The header `authorization` that the host sent last; `None` before the registry demands one.
     shown: Mutex<Option<HeaderValue>>,
 }
 
@@ -53,7 +53,7 @@ impl Registry {
     /// Opens the repository that a reference names.
     pub fn of(egress: &Egress, reference: &Reference, credentials: Option<Credentials>) -> Result<Registry, Failure> {
         let Reference { registry, repository, .. } = reference;
-        // The registry answers at another host than its known name.
+        // Docker's registry answers at another host than its name in references.
         let host = if registry == "docker.io" { "registry-1.docker.io" } else { registry };
         let local = Url::parse(&format!("http://{host}")).is_ok_and(|url| is_local(&url));
         let base = format!("{}://{host}/v2/{repository}", if local { "http" } else { "https" });
@@ -198,7 +198,7 @@ impl Registry {
         self.expect(reply, &[StatusCode::CREATED, StatusCode::ACCEPTED]).map(drop)
     }
 
-    /// Sends a request, and repeats it once with the authentication that the registry demands.
+    /// Sends a request. After the status 401, sends it once more with the authentication that the registry demands.
     async fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
         let reply = self.wire.ask(self.showing(ask.clone())).await?;
         if reply.status != StatusCode::UNAUTHORIZED {
@@ -221,7 +221,7 @@ impl Registry {
         }
     }
 
-    /// Returns the redaction of the credentials that the registry received.
+    /// Returns the redaction of the password and the token that the registry received.
     fn redaction(&self) -> Redaction {
         let shown = self.shown.lock().clone();
         let token = shown.as_ref().and_then(|shown| shown.to_str().ok()?.split_once(' '));

@@ -1,4 +1,5 @@
-//! Requests to a host that the user names, and to the hosts that it refers to.
+//! Requests to a host that the user names, and to the hosts that its answers name: redirects, token servers, upload
+//! locations.
 
 use std::net::IpAddr;
 
@@ -17,13 +18,13 @@ use crate::{
     egress::{AddressRange, Egress, OriginGrant, OriginGrants},
 };
 
-/// Access to one host, and to public hosts that it refers to.
+/// Access to the host that the user named, and to the public hosts that its answers name.
 pub(super) struct Wire {
     /// The URL that the user named.
     home: Url,
-    /// The client for that host, which may have a private address.
+    /// The client for that host. It may connect to private addresses.
     inside: Client,
-    /// The client for all other hosts.
+    /// The client for all other hosts. It connects only to public addresses, and to those that the operator listed.
     outside: Client,
 }
 
@@ -64,12 +65,12 @@ impl Wire {
         Ok(Wire { home, inside, outside: Client::new(egress.clone()) })
     }
 
-    /// Returns true if a URL has the origin of the named URL, so that it may receive its credentials.
+    /// Returns true if a URL has the origin of the URL that the user named. Only then it may receive the credentials.
     pub(super) fn is_home(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| url.origin() == self.home.origin())
     }
 
-    /// Sends a request, and follows redirects of reading requests.
+    /// Sends a request. Follows redirects of `GET` and `HEAD`. Fails with `http_timeout` after [`EXCHANGE_TIMEOUT`].
     pub(super) async fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
         let exchange = self.follow(ask);
         tokio::time::timeout(EXCHANGE_TIMEOUT, exchange).await.unwrap_or_else(|_| {
@@ -124,7 +125,7 @@ impl Wire {
     }
 }
 
-/// Parses a permitted URL: with TLS, or on this machine.
+/// Parses a URL, which must be `https://`, or `http://` for this machine.
 fn parse(url: &str) -> Result<Url, Failure> {
     let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("{}: {why}", shown(url)));
     let parsed = Url::parse(url).map_err(|error| wrong(format!("this is not a URL: {error}")))?;

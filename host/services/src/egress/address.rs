@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-/// The private networks of IPv4, with descriptions for people.
+/// The networks of IPv4 that are not public: address, length of the prefix in bits, and description for people.
 const NOT_PUBLIC_V4: [(Ipv4Addr, u8, &str); 16] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, "this host"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "a private network"),
@@ -26,7 +26,7 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u8, &str); 16] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
 ];
 
-/// The private networks inside 2000::/3. No address outside of 2000::/3 is public.
+/// The networks inside 2000::/3 that are not public. No address outside of 2000::/3 is public.
 const NOT_PUBLIC_V6: [(Ipv6Addr, u8, &str); 3] = [
     // Teredo, ORCHID, benchmarking and other protocol assignments.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "reserved"),
@@ -43,11 +43,12 @@ const NAMED_V6: [(Ipv6Addr, u8, &str); 5] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
 ];
 
-/// The only kind that a message to a node may name, because it reveals nothing about a network.
+/// The description of loopback addresses. If a name resolves to a private address, a message to the node may name
+/// only this kind, because it reveals nothing about the operator's network.
 pub(super) const LOOPBACK: &str = "loopback";
 
-/// Returns a short reason if an address is private, or `None` if it is public. Addresses that carry an IPv4 address
-/// (mapped, NAT64, 6to4) follow that address.
+/// Returns the description of a private address, or `None` for a public one. An IPv6 address that contains an IPv4
+/// address (mapped, NAT64, 6to4) is judged by the IPv4 address.
 pub(super) fn not_public(address: IpAddr) -> Option<&'static str> {
     match address.to_canonical() {
         IpAddr::V4(address) => not_public_v4(address),
@@ -116,7 +117,7 @@ impl AddressRange {
             }
     }
 
-    /// Returns the longest prefix of an address of this family, in bits.
+    /// Returns the number of bits in an address of this family.
     fn width(network: IpAddr) -> u8 {
         if network.is_ipv4() { 32 } else { 128 }
     }
@@ -143,7 +144,8 @@ impl FromStr for AddressRange {
     }
 }
 
-/// Splits at the colon before the port; IPv6 needs brackets for this.
+/// Splits a range from its port, if it has one. IPv6 needs brackets before a port. Returns `None` if the brackets are
+/// wrong.
 fn split_port(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (network, port) = rest.split_once(']')?;

@@ -46,8 +46,8 @@ pub(super) fn tls(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnecto
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Returns the connection to the address that answers first. The attempts start in order, each shortly after the
-/// previous.
+/// Returns the connection to the address that answers first. The attempts start in order: the next one after
+/// [`NEXT_ADDRESS_AFTER`], or as soon as one fails.
 pub(super) async fn first_to_answer(addresses: Vec<SocketAddr>, origin: &Origin) -> Result<TcpStream, Failure> {
     let mut waiting = addresses.into_iter();
     let mut attempts: FuturesUnordered<_> = waiting.next().map(TcpStream::connect).into_iter().collect();

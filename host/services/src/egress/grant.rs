@@ -35,9 +35,9 @@ pub struct OriginGrants(Vec<OriginGrant>);
 pub struct OriginGrant {
     pub(super) scheme: Scheme,
     pub(super) host: HostPattern,
-    /// `None` covers every port. Only policies have it.
+    /// The port; `None` covers every port. Only patterns of policies have `None`.
     pub(super) port: Option<u16>,
-    /// The first segments of a path.
+    /// The segments with which a path must begin; empty for every path.
     pub(super) prefix: Vec<Segment>,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Segment {
     Is(String),
 }
 
-/// The target of a URL, and the grants that cover it.
+/// The target of a URL, and whether grants cover it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// The origin of the URL.
@@ -122,7 +122,8 @@ impl OriginGrants {
 }
 
 impl OriginGrants {
-    /// Returns the first grant of `narrower` that none of these contains, as a flow writes it.
+    /// Returns the first grant of `narrower` that no grant of `self` contains, as a flow writes it; `None` if there
+    /// is none.
     pub fn outside(&self, narrower: &OriginGrants) -> Option<String> {
         let outside = narrower.0.iter().find(|grant| !self.0.iter().any(|own| own.contains(grant)));
         outside.map(OriginGrant::written)
@@ -226,7 +227,7 @@ impl Segment {
     }
 }
 
-/// Returns true if a name has at least one label before a base.
+/// Returns true if a name is below a base: `api.example.com` is below `example.com`, but `example.com` is not.
 fn is_below(name: &str, base: &str) -> bool {
     let label = name.strip_suffix(base).and_then(|rest| rest.strip_suffix('.'));
     label.is_some_and(|label| !label.is_empty())

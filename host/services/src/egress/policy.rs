@@ -7,7 +7,7 @@ use super::{
     origin::{self, Origin},
 };
 
-/// A host that replaces `*` for the URL parser.
+/// The host that stands for `*` while the URL parser reads a pattern.
 const PLACEHOLDER: &str = "any.invalid";
 
 impl OriginGrants {

@@ -8,7 +8,7 @@ use std::{
 use flowcell_contract::Tenant;
 use futures_util::future::BoxFuture;
 
-/// Resolves names to addresses. The guard resolves once per connection, and connects to the result.
+/// Resolves names to addresses. The egress guard resolves once per connection, and connects to the result.
 pub trait Resolve: Send + Sync {
     /// Returns every address of a name, the preferred first. The name is in lower case, and never an address. `tenant`
     /// is the tenant that the connection is for.

@@ -48,7 +48,7 @@ impl Access {
         if !metadata.is_file() {
             return Err(no_file(path));
         }
-        // Another name of the file may be anywhere.
+        // Another name of the file (a hard link) may be outside of the tenant's folder.
         if metadata.nlink() > 1 {
             return Err(Failure::new(
                 codes::DENIED,
@@ -60,7 +60,8 @@ impl Access {
         if bytes.len() as u64 > limit { Err(too_large(path, limit)) } else { Ok(bytes) }
     }
 
-    /// Replaces a file, and creates the folders that it needs. `key` is the same when the call is repeated.
+    /// Replaces or creates a file, and creates its missing folders. `key` is the key of the call, the same in a
+    /// repetition; it names the temporary file.
     pub(super) fn write(&self, path: &FilePath, bytes: &[u8], key: &str, quota: &Quota) -> Result<(), Failure> {
         let size = bytes.len() as u64;
         if size > self.limits.file {
@@ -171,7 +172,7 @@ impl Access {
         }
     }
 
-    /// Opens the folder of a path, and returns it with the last name.
+    /// Opens the folder that contains the last name of a path. Returns the folder and the name.
     fn parent<'a>(&self, path: &'a FilePath) -> Result<(Dir, &'a str), Failure> {
         let (folders, name) = path.split().ok_or_else(|| no_file(path))?;
         let dir = self.folder(folders).map_err(|found| found.failure(path))?;
@@ -181,7 +182,7 @@ impl Access {
         Ok((dir, name))
     }
 
-    /// Opens one folder after the other, and refuses links.
+    /// Opens the folder at a path, one name after the other. Refuses links, and folders that hold a store.
     fn folder(&self, names: &[Box<str>]) -> Result<Dir, Obstacle> {
         let mut dir = self.dir.try_clone().map_err(Obstacle::Failed)?;
         for name in names {
@@ -267,7 +268,7 @@ fn sync(dir: &Dir) -> io::Result<()> {
     dir.open(".")?.sync_all()
 }
 
-/// Returns the failure for a name that could not be opened, based on the entry that is there.
+/// Returns the failure for a name that could not be opened. Its reason depends on the entry that has the name.
 fn refused(dir: &Dir, name: &str, path: &FilePath, error: &io::Error) -> Failure {
     let again = io::Error::new(error.kind(), error.to_string());
     Obstacle::of(dir, name, again).failure(path)

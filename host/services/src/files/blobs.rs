@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flowcell_contract::{BlobRef, Blobs, Failure, Tenant, code};
 
-/// The blobs, used from a thread that may block, because they are hashed and written.
+/// The store of blobs, for use in async code. Blobs are hashed, read and written, so this happens on threads that may
+/// block.
 #[derive(Clone)]
 pub(crate) struct AsyncBlobs(Arc<dyn Blobs>);
 

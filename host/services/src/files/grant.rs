@@ -19,7 +19,8 @@ pub struct FileGrants {
     write: Vec<Pattern>,
 }
 
-/// A pattern of names with `*`; `below` adds everything below, at any depth.
+/// The pattern of a path. Each name may contain `*`. With `below`, for a final `**`, it covers everything below these
+/// names, at any depth, but not the folder itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     names: Vec<String>,
@@ -48,7 +49,7 @@ impl FileGrants {
         self.read.iter().any(|pattern| pattern.covers(path))
     }
 
-    /// Returns true if the node may replace and remove the path.
+    /// Returns true if the node may write and remove the path.
     pub(super) fn writes(&self, path: &FilePath) -> bool {
         self.write.iter().any(|pattern| pattern.covers(path))
     }

@@ -14,8 +14,8 @@ const MAX_PATH: usize = 1024;
 const MAX_NAMES: usize = 32;
 /// The longest name, in bytes.
 const MAX_NAME: usize = 255;
-/// Prefix of the host's own names: its state folder, other tenants, files under construction. The folders of
-/// [`flowcell_contract::places`] belong to the host too.
+/// Prefix of the host's own names: its state folder, other tenants, files that are being written. The folders of
+/// [`flowcell_contract::host_files`] belong to the host too.
 pub(super) const RESERVED: &str = ".flowcell";
 
 /// Media types by file extension.
@@ -37,7 +37,8 @@ const MIMES: [(&str, &str); 15] = [
     ("zip", "application/zip"),
 ];
 
-/// The names of folders, and last the name of a file or folder. The tenant's folder itself has an empty path.
+/// A path below a tenant's folder: the names of folders, and last the name of a file or folder. The path of the
+/// tenant's folder itself is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FilePath(Vec<Box<str>>);
 
@@ -81,7 +82,7 @@ impl FilePath {
     }
 }
 
-/// Splits a path or a pattern into names.
+/// Splits a path or a pattern into its names. The error says why the text is not a valid path.
 pub(super) fn names(text: &str) -> Result<Vec<&str>, String> {
     let wrong = |why: &str| Err(format!("`{}` is not a path: {why}", shown(text)));
     if text.is_empty() || text.len() > MAX_PATH {
@@ -114,7 +115,7 @@ pub(super) fn names(text: &str) -> Result<Vec<&str>, String> {
     Ok(names)
 }
 
-/// Returns true if a name belongs to the host, also on file systems that ignore case.
+/// Returns true if a name belongs to the host. Ignores case, as some file systems do.
 pub(super) fn is_reserved(name: &str) -> bool {
     let begin = name.as_bytes().get(..RESERVED.len());
     is_host_folder(name) || begin.is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED.as_bytes()))

@@ -1,4 +1,4 @@
-//! The quotas of tenants.
+//! Counts the bytes and the entries of each tenant's files, and refuses changes that would exceed the limits.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -15,11 +15,11 @@ const RECOUNT: u32 = 256;
 /// Maximum depth of counted folders; no path of a node is deeper.
 const DEPTH: u32 = 64;
 
-/// The quota counts of all tenants.
+/// The counts of all tenants. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Quotas(Arc<Mutex<HashMap<Tenant, Quota>>>);
 
-/// The quota count of one tenant.
+/// The count of one tenant. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Quota(Arc<Mutex<Known>>);
 
@@ -43,8 +43,8 @@ impl Quotas {
 }
 
 impl Quota {
-    /// Reserves the additional usage of a change, or refuses it. `top` is the tenant's folder. An outdated count alone
-    /// never causes a refusal.
+    /// Adds the usage of a change to the count, or fails with `quota_exceeded`. `top` is the tenant's folder. Before
+    /// a refusal the files are counted again, so an outdated count alone never causes one.
     pub(super) fn take(&self, top: &Dir, more: Used, limits: &Limits) -> Result<(), Failure> {
         let mut known = self.0.lock();
         let old = known.used.filter(|used| known.changes < RECOUNT && fits(*used, more, limits));
@@ -64,7 +64,7 @@ impl Quota {
         Ok(())
     }
 
-    /// Releases usage that is no longer needed.
+    /// Subtracts usage that a change has freed, or has not needed.
     pub(super) fn give_back(&self, less: Used) {
         if let Some(used) = &mut self.0.lock().used {
             used.bytes = used.bytes.saturating_sub(less.bytes);

@@ -16,7 +16,7 @@ use crate::{
     redaction::Redaction,
 };
 
-/// The longest media type of a kept file, in bytes.
+/// The longest media type of a stored file, in bytes.
 const MAX_MIME: usize = 255;
 
 /// Headers about the connection, which a reply omits.
@@ -29,7 +29,8 @@ pub(super) struct Reading<'a> {
     pub(super) tenant: &'a Tenant,
     /// False for answers to `HEAD`, which announce a body without sending it.
     pub(super) has_body: bool,
-    /// True to decompress a compressed body.
+    /// True if the node left the encoding to the host: gzip is decompressed, any other encoding is refused. False if
+    /// the node sent `accept-encoding`: the body stays unchanged.
     pub(super) unpack: bool,
     /// The keys of the request, which the reply must not contain.
     pub(super) redaction: &'a Redaction,

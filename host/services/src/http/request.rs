@@ -115,7 +115,7 @@ fn header(pair: &Json) -> Result<(HeaderName, HeaderValue), Failure> {
     let Some([Json::String(name), Json::String(value)]) = pair.as_array() else {
         return Err(wrong("a header must be a list of two texts, [name, value]".into()));
     };
-    // The message repeats neither: the name may be long, and the value may be a secret.
+    // The message repeats neither name nor value: a name may be long, and a value may be a secret.
     let name = HeaderName::from_bytes(name.as_bytes())
         .map_err(|_| wrong("the name of a header may have only letters, digits and `-`".into()))?;
     if is_of_the_host(&name) {

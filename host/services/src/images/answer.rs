@@ -21,7 +21,8 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Reads an answer with `count` images. `usd` returns the cost of each image from the number received.
+    /// Reads the answer to a request for `count` images; more are an error. `usd` returns the cost of each image from
+    /// the number received.
     pub(super) fn read(
         bytes: &[u8],
         count: u64,
@@ -45,7 +46,8 @@ impl Answer {
         Ok(Answer { made, about })
     }
 
-    /// Returns the reply for the files that hold the images.
+    /// Returns the reply of the call: a file value if `count` is 1, else a list of them. `kept` are the stored
+    /// images.
     pub(super) fn files(self, kept: Vec<BlobRef>, count: u64) -> Value {
         let mut files = kept.into_iter().zip(self.about).map(|(blob, about)| {
             let file = Value::from(blob);

@@ -1,4 +1,4 @@
-//! The attempts at a call, until one gets an answer.
+//! The attempts at a call, until one succeeds.
 
 use bytes::Bytes;
 use flowcell_contract::{BINARY, Effect, Failure, Json, Outgoing, Value};
@@ -62,7 +62,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Counts this attempt if the endpoint may have made images for it. A refused attempt made none.
+    /// Ends a failed attempt. Adds it to `broken` if the endpoint may have made images for it. A refused attempt made
+    /// none.
     pub(super) fn break_off(&mut self) {
         let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
         if self.progress != Progress::Unsent && !refused {
@@ -70,12 +71,12 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Returns the cost of the failed attempts, or `None` if no price is configured.
+    /// Returns the cost of the failed attempts in `broken` in USD, or `None` if no price is configured.
     fn wasted(&self) -> Option<f64> {
         self.images.profile.price_of(self.broken * self.request.count())
     }
 
-    /// Adds the cost of the attempts to a failure.
+    /// Adds the cost of the failed attempts to the details of a failure.
     pub(super) fn costing(&self, failure: Failure) -> Failure {
         let Some(usd) = self.wasted().filter(|_| self.broken > 0) else { return failure };
         let mut members = failure.details.as_ref().and_then(Json::as_object).cloned().unwrap_or_default();
@@ -173,7 +174,7 @@ impl<'a> Exchange<'a> {
         Ok(Message { method: Method::POST, headers, body: body.clone(), reuse })
     }
 
-    /// Converts an answer that reports an error.
+    /// Converts an answer with an error status to the error of the attempt. `hide` redacts the key.
     async fn refused(&self, answer: client::Answer, hide: impl Fn(&str) -> String) -> AttemptError {
         let (status, headers) = (answer.status, answer.headers.clone());
         let text = whole(answer, MAX_ERROR, "the answer").await.unwrap_or_default();
@@ -183,7 +184,7 @@ impl<'a> Exchange<'a> {
         failed
     }
 
-    /// Stores the images of an answer as files.
+    /// Stores the images of an answer as files, and returns the reply of the call.
     async fn kept(
         &self,
         mut answer: Answer,
@@ -204,7 +205,7 @@ impl<'a> Exchange<'a> {
         Ok(answer.files(kept, self.request.count()))
     }
 
-    /// Loads an image from a URL. The key is only for the endpoint, and is not sent.
+    /// Loads an image from a URL. Does not send the key, which is only for the endpoint.
     async fn fetched(&self, url: &str, endpoint: &Destination) -> Result<Vec<u8>, AttemptError> {
         let (client, tenant) = (&self.images.client, &self.outgoing.caller.tenant);
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
@@ -237,7 +238,7 @@ fn plain_headers(accept: &'static str) -> HeaderMap {
     ])
 }
 
-/// Reads a body to its end.
+/// Reads the body of an answer to its end; at most `limit` bytes. `what` names it in error messages.
 async fn whole(answer: client::Answer, limit: usize, what: &str) -> Result<Vec<u8>, AttemptError> {
     let client::Answer { headers, mut body, .. } = answer;
     if !client::encodings(&headers).is_empty() {

@@ -7,7 +7,8 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Creates an empty form. The boundary must not occur in its parts, so it derives from a secret.
+    /// Creates an empty form. The boundary between its fields must not occur inside a field, so it derives from a
+    /// secret.
     pub(super) fn new(secret: &str) -> Form {
         let plain: String = secret.chars().filter(char::is_ascii_alphanumeric).take(48).collect();
         Form { boundary: format!("flowcell-{plain}"), bytes: Vec::new() }
@@ -31,7 +32,7 @@ impl Form {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Returns the media type and the complete form.
+    /// Completes the form. Returns its media type, which names the boundary, and its bytes.
     pub(super) fn finish(mut self) -> (String, Vec<u8>) {
         self.bytes.extend_from_slice(format!("--{}--\r\n", self.boundary).as_bytes());
         (format!("multipart/form-data; boundary={}", self.boundary), self.bytes)

@@ -40,7 +40,7 @@ const MAX_RETRIES: u32 = 10;
 /// | `keyFile` | the file with the key, read at each call; relative to the configuration's folder | |
 /// | `headers` | additional headers, without secrets | none |
 /// | `maxRetries` | attempts at a call after the first, 0 to 10 | 2 |
-/// | `maxCalls` | concurrent calls of all tenants of a server, 1 to 4,096; others wait, and a tenant holds at most as many as it leaves free | 64 |
+/// | `maxCalls` | concurrent calls of all tenants of a server, 1 to 4,096; further calls wait, and a tenant holds at most as many as stay free for other tenants | 64 |
 /// | `timeoutMs` | milliseconds for a call with all its attempts, 1 to 3,600,000 | 300,000 |
 /// | `usdPerImage` | the price of a new image, in USD | unknown |
 /// | `allowPrivate` | private addresses that the endpoint may connect to | none |

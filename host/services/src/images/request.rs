@@ -10,7 +10,7 @@ const MAX_IMAGES: usize = 16;
 const MAX_PROMPT: usize = 32_000;
 /// Maximum new images of a call.
 const MAX_MADE: u64 = 10;
-/// Options that have a member of their own, or would change the form of the answer.
+/// Options that a call must not set: they have an argument of their own, or would change the form of the answer.
 const RESERVED: [&str; 6] = ["image", "image[]", "images", "prompt", "stream", "partial_images"];
 
 /// A parsed call.
@@ -21,7 +21,7 @@ pub(super) struct Request {
     /// The mask of the area that may change in the first image.
     pub(super) mask: Option<BlobRef>,
     pub(super) prompt: String,
-    /// All other options, including `model`: texts, numbers, `true` and `false`.
+    /// The options of the profile and of the call, including `model`: texts, numbers, `true` and `false`.
     pub(super) options: Object,
 }
 

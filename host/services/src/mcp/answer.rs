@@ -7,7 +7,7 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use super::tool::{MAX_DESCRIPTION, cut};
 use crate::{code, files::AsyncBlobs, redaction::Redaction};
 
-/// The longest media type of a kept file, in bytes.
+/// The longest media type of a stored file, in bytes.
 const MAX_MIME: usize = 255;
 
 /// The store for files, and the keys to redact.
@@ -87,7 +87,7 @@ impl Reading<'_> {
     }
 }
 
-/// Returns the media type if it is printable, else a default.
+/// Returns the media type if it is printable and has at most [`MAX_MIME`] bytes, else [`BINARY`].
 fn usual(mime: String) -> String {
     let shown = (1..=MAX_MIME).contains(&mime.len()) && mime.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if shown { mime } else { BINARY.to_owned() }

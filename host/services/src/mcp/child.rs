@@ -25,7 +25,7 @@ use crate::{
     secret::{Environment, Key},
 };
 
-/// Maximum bytes of a line on a program's standard error; the rest is skipped.
+/// Maximum size in bytes of a line on a program's standard error. The remaining bytes of the line are skipped.
 const MAX_LOG_LINE: usize = 4 * 1024;
 /// Maximum lines of one program that are logged; later lines are skipped.
 const MAX_LOG_LINES: u32 = 10_000;
@@ -35,14 +35,14 @@ pub(super) struct Child {
     _stop: oneshot::Sender<()>,
 }
 
-/// The pipes of a program, and its exit.
+/// The pipes of a program, and a channel that receives a description of its exit.
 pub(super) struct Pipes {
     pub(super) input: ChildStdin,
     pub(super) output: ChildStdout,
     pub(super) exit: watch::Receiver<Option<String>>,
 }
 
-/// Starts a program with only the given environment.
+/// Starts a program whose environment has only the configured variables. Adds the secrets among them to `keys`.
 pub(super) async fn start(
     server: &Server,
     program: &Program,
@@ -100,7 +100,7 @@ fn found(program: &Program, environment: &Environment) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(command)).find(|candidate| candidate.is_file())
 }
 
-/// Logs the standard error of a program, until it ends.
+/// Logs the standard error of a program at the level `debug`, until it ends.
 pub(super) async fn log(name: Arc<str>, errors: ChildStderr, redaction: Redaction) {
     let mut lines = Lines::new(errors, MAX_LOG_LINE);
     let mut left = MAX_LOG_LINES;

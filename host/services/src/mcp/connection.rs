@@ -48,7 +48,7 @@ pub(super) struct Connection {
     _child: Option<Child>,
 }
 
-/// A list of tools, and its expiry.
+/// A list of tools. It is outdated once `changes` differs from [`Watch::changes()`], or after `until` if that is set.
 struct Listed {
     tools: Arc<[Tool]>,
     changes: u64,
@@ -56,7 +56,7 @@ struct Listed {
 }
 
 impl Connection {
-    /// Starts or reaches a server, and agrees on a version of the protocol.
+    /// Starts a program or connects to an address, and agrees on a version of the protocol.
     pub(super) async fn open(
         server: &Server,
         client: &Client,
@@ -153,7 +153,8 @@ impl Connection {
         Err(Failure::new(code::MCP_TOO_LARGE, format!("the list of tools has more than {MAX_PAGES} pages")))
     }
 
-    /// Caches a list. Servers with a handshake announce changes; servers of newer versions give the list a lifetime.
+    /// Caches a list of tools. A server with a handshake announces changes, so its list does not expire. A server of
+    /// a newer version sends a lifetime; without one the list expires at once.
     fn remember(&self, tools: &Arc<[Tool]>, changes: u64, lives: Option<Duration>) {
         let info = self.service.peer_info();
         let tells = info.is_some_and(|info| info.protocol_version.has_initialize());
@@ -199,7 +200,7 @@ impl Connection {
     }
 }
 
-/// A pending request.
+/// A pending request. If it is dropped before the answer, the server gets a cancellation.
 struct Open<'a> {
     peer: &'a Peer<RoleClient>,
     watch: &'a Watch,

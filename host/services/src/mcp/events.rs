@@ -1,7 +1,8 @@
 //! Messages that arrive as a stream of events.
 //!
-//! A stream that answers a request always yields an answer. It may break a limit, contain invalid data, or end without
-//! the answer and without a position to resume. An error then replaces the answer, and the watch stores the reason.
+//! A stream that answers a request always yields an answer, also if it breaks a limit, contains invalid data, or ends
+//! too early. An error then takes the place of the answer, and [`Watch`] stores the reason. Only a stream that ends
+//! too early after an event with an id yields none, because the library can resume it.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -26,6 +27,7 @@ struct Reading {
     waiting: VecDeque<Sse>,
     /// The request that still waits for its answer from this stream, if any.
     answers: Option<RequestId>,
+    /// True if an event had an id, so that the library can resume the stream.
     goes_on: bool,
     ended: bool,
     watch: Arc<Watch>,
@@ -97,7 +99,8 @@ impl Reading {
         self.waiting.push_back(Sse { event, data: is_message.then_some(data), id, retry });
     }
 
-    /// Ends the stream. If it can be resumed elsewhere, the library requests the rest.
+    /// Handles the early end of the body. If the stream can be resumed, the library requests the remaining events.
+    /// Otherwise an error becomes the answer.
     fn end(&mut self, failure: Failure) {
         match self.goes_on {
             true => self.ended = true,

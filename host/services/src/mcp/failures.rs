@@ -14,7 +14,7 @@ use rmcp::{
 use super::{setting::said, watch::Watch};
 use crate::code;
 
-/// A failure in the form that the library carries.
+/// A failure as an error type that the library passes through unchanged.
 #[derive(Debug)]
 pub(super) struct CarriedFailure(pub(super) Failure);
 
@@ -46,7 +46,8 @@ pub(super) fn of_status(status: StatusCode) -> Failure {
     }
 }
 
-/// Returns the failure for a request without a result.
+/// Returns the failure of a request without a result: the one that `watch` stores for this id, else one made from the
+/// error.
 pub(super) fn of_request(error: ServiceError, id: Option<&RequestId>, watch: &Watch) -> Failure {
     if let Some(failure) = id.and_then(|id| watch.failure(id)) {
         return failure;
@@ -78,7 +79,8 @@ pub(super) fn of_start(error: &ClientInitializeError, watch: &Watch) -> Failure 
     }
 }
 
-/// Marks a failure as one of a connection that was not opened.
+/// Converts a failure that occurred before the connection was open. Its code becomes `mcp_connect`, and
+/// `details.code` has the original code. `denied` and `mcp_auth` stay.
 pub(super) fn not_connected(failure: Failure) -> Failure {
     if matches!(failure.code.as_str(), codes::DENIED | code::MCP_AUTH | code::MCP_CONNECT) {
         return failure;

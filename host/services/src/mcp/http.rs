@@ -32,7 +32,7 @@ use crate::{
 
 /// Maximum bytes of an error body that are read.
 const MAX_ERROR: usize = 64 * 1024;
-/// Minimum time between two requests for a stream.
+/// Minimum time between two `GET` requests for a stream of events.
 const STREAM_GAP: Duration = Duration::from_secs(1);
 /// Maximum bytes of a session's id.
 const MAX_SESSION: usize = 1024;
@@ -59,7 +59,7 @@ struct Parts {
     origin: OriginGrants,
     headers: HeaderMap,
     watch: Arc<Watch>,
-    /// The earliest time of the next request for a stream.
+    /// The earliest time of the next `GET` request for a stream; `None` before the first.
     next_stream: Mutex<Option<Instant>>,
 }
 
@@ -117,7 +117,8 @@ impl Posts {
         }
     }
 
-    /// Converts an answer with an unsuccessful status.
+    /// Handles an answer with an error status. Returns an error of the protocol as the answer to `message`: the one
+    /// in the body, or one for a refused discovery request. Otherwise fails with the failure of the status.
     async fn refused(
         &self,
         message: &ClientJsonRpcMessage,
@@ -140,7 +141,7 @@ impl Posts {
         }
     }
 
-    /// Converts an answer with a successful status.
+    /// Reads an answer with a successful status: one message as JSON, or a stream of events.
     async fn accepted(
         &self,
         message: &ClientJsonRpcMessage,

@@ -21,7 +21,7 @@ pub const MAX_SERVER_NAME: usize = 64;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// Maximum of `maxCalls` in a configuration.
 const MAX_CALLS: usize = 256;
-/// Headers about the transfer of a message, or set by the protocol.
+/// Headers that a configuration must not set, because the transfer or the protocol sets them.
 const OWN_HEADERS: [&str; 12] = [
     "accept",
     "accept-encoding",
@@ -60,7 +60,7 @@ const OWN_HEADERS: [&str; 12] = [
 /// | `allowPrivate` | private addresses that the server may connect to, such as `127.0.0.1:3001` | none |
 /// | `timeoutMs` | maximum milliseconds for a call, 1 to 3,600,000 | 300,000 |
 /// | `startMs` | milliseconds until the server is ready for the first call, 1 to 3,600,000 | 30,000 |
-/// | `maxCalls` | concurrent calls of all tenants, 1 to 256; others wait, and on a server with tenants each holds at most as many as it leaves free | 16 |
+/// | `maxCalls` | concurrent calls of all tenants, 1 to 256; further calls wait, and on a server with tenants each holds at most as many as stay free for other tenants | 16 |
 ///
 /// A setting is a string, or `{ keyEnv }` or `{ keyFile }` with an optional `prefix`. The latter two are secrets: the
 /// host reads them at each connection, and redacts them in the server's output. The prefix of `Authorization` defaults
@@ -112,7 +112,7 @@ impl Servers {
         Servers::read(&json, folder)
     }
 
-    /// Reads a parsed configuration in the same way. `null` means no servers.
+    /// Reads a configuration that is parsed already, with the same rules. `null` means no servers.
     pub fn read(json: &Json, folder: &Path) -> Result<Servers, Failure> {
         let wrong = |why: String| Failure::new(code::INVALID_INPUT, format!("mcp{why}"));
         if json.is_null() {

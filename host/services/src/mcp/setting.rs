@@ -1,4 +1,4 @@
-//! Values for a server: literal, passed on from the environment, or secret.
+//! The values of a server's variables and headers: literal, passed on from the environment, or secret.
 
 use std::{
     fmt,
@@ -48,7 +48,8 @@ struct Written {
 }
 
 impl Setting {
-    /// Reads the setting at `place`, which is used in error messages.
+    /// Reads a setting. `place` names it in error messages. `prefix` is the default prefix of a secret. Relative
+    /// files start at `folder`.
     pub(super) fn read(json: &Json, place: &str, prefix: &str, folder: &Path) -> Result<Setting, String> {
         if let Some(text) = json.as_str() {
             return match text.contains('\0') {
@@ -87,7 +88,8 @@ impl Setting {
         }
     }
 
-    /// Returns the value, or `None` for a variable that is not set. Adds secrets to the redaction.
+    /// Returns the value, or `None` for a variable that is not set. Adds a secret to `keys`, for redaction in the
+    /// server's output.
     pub(super) async fn value(
         &self,
         name: &str,
@@ -106,7 +108,7 @@ impl Setting {
         }
     }
 
-    /// Returns the value as a header value.
+    /// Returns the value as a header value, marked as sensitive. Adds a secret to `keys`.
     pub(super) async fn header(
         &self,
         name: &str,

@@ -20,9 +20,9 @@ use crate::{
     lines::{Line, Lines},
 };
 
-/// Time limit for a program to read written data.
+/// Time limit for writing one message, during which the program must read its input.
 const MAX_UNREAD: Duration = Duration::from_secs(30);
-/// Time to wait for the program's exit after the end of its output, to report the exit.
+/// Maximum time to wait for the program's exit after the end of its output, so that the failure can describe it.
 const EXIT: Duration = Duration::from_millis(500);
 
 /// The transport of messages. The program itself belongs to the connection.
@@ -31,6 +31,7 @@ pub(super) struct Stdio {
     output: Lines<ChildStdout>,
     exit: watch::Receiver<Option<String>>,
     watch: Arc<Watch>,
+    /// Notified when the program did not read a message in time; reading ends then.
     unread: Arc<Notify>,
     ended: bool,
 }
@@ -74,7 +75,7 @@ impl Stdio {
     }
 }
 
-/// Reports the program's exit, unless another failure was recorded.
+/// Records the program's exit as the reason for the end of the connection, unless a reason is recorded already.
 async fn say_how(mut exit: watch::Receiver<Option<String>>, watch: &Watch) {
     let ended = tokio::time::timeout(EXIT, exit.wait_for(Option::is_some)).await;
     let how = ended.ok().and_then(Result::ok).and_then(|status| status.clone());

@@ -35,8 +35,8 @@ pub struct Tool {
     pub annotations: Json,
 }
 
-/// Adds the tools that a server lists. Leaves out invalid or repeated names and schemas that are too large. Too many
-/// tools are an error.
+/// Adds the tools that a server lists. Leaves out tools with an invalid or repeated name, or with a schema that is
+/// too large. More than [`MAX_TOOLS`] tools are an error.
 pub(super) fn extend(
     tools: &mut Vec<Tool>,
     listed: Vec<rmcp::model::Tool>,
@@ -72,8 +72,8 @@ pub(super) fn is_name(name: &str) -> bool {
 }
 
 impl Tool {
-    /// Returns `{ name, title?, description?, inputSchema, outputSchema?, annotations }`, always in this order. A
-    /// changed text means that a person's earlier approval no longer covers the tool.
+    /// Returns `{ name, title?, description?, inputSchema, outputSchema?, annotations }`, always in this order. If a
+    /// person approved a tool and its text has changed since, the approval no longer counts.
     pub fn to_json(&self) -> Json {
         let mut members = vec![("name", Json::from(self.name.clone()))];
         members.extend(self.title.clone().map(|title| ("title", Json::from(title))));
@@ -84,7 +84,7 @@ impl Tool {
         Json::object(members)
     }
 
-    /// Counts the values of its schemas.
+    /// Returns the number of JSON values in the tool's schemas.
     fn schema_values(&self) -> usize {
         [Some(&self.input_schema), self.output_schema.as_ref()].into_iter().flatten().map(values).sum()
     }
@@ -115,7 +115,7 @@ fn schema(members: &serde_json::Map<String, serde_json::Value>, redaction: &Reda
     }
 }
 
-/// Counts the values in a value, including itself, as [`JSON_VALUES`] does.
+/// Returns the number of JSON values in a value, itself included, as [`JSON_VALUES`] counts them.
 fn values(json: &Json) -> usize {
     let inner: usize = match json {
         Json::Array(items) => CONTAINER + items.iter().map(values).sum::<usize>(),
@@ -125,7 +125,7 @@ fn values(json: &Json) -> usize {
     1 + inner
 }
 
-/// Returns the beginning of a text that is longer than `limit` bytes, else the whole text.
+/// Cuts a text to at most `limit` bytes, with `…` at its end. A shorter text stays unchanged.
 pub(super) fn cut(text: &str, limit: usize) -> String {
     match text.len() > limit {
         true => format!("{}…", &text[..text.floor_char_boundary(limit.saturating_sub('…'.len_utf8()))]),

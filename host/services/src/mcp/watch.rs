@@ -1,4 +1,4 @@
-//! The state of a connection, updated by its messages in their order.
+//! The state that a connection and its transport share. Messages update it in the order of their arrival.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use crate::{code, redaction::Redaction};
 
 /// Maximum progress reports of one call.
 const MAX_PROGRESS: u32 = 1_000;
-/// Maximum requests of a server whose answers it has not yet received.
+/// Maximum number of requests from a server that the host has not yet answered.
 pub(super) const MAX_OWED: u64 = 100;
 /// The event type of a tool's progress.
 const PROGRESS_EVENT: &str = "agent:tool:progress";
@@ -55,8 +55,8 @@ impl Watch {
         Watch { redaction, ..Watch::default() }
     }
 
-    /// Handles an incoming message first. Fails for a server that keeps sending requests without receiving the answers,
-    /// because each answer waits in memory.
+    /// Handles an incoming message before the library does. Fails if more than [`MAX_OWED`] requests of the server
+    /// have no answer yet, because a server that does not receive the answers would fill the memory with them.
     pub(super) fn see(&self, message: &ServerJsonRpcMessage) -> Result<(), Failure> {
         let notification = match message {
             ServerJsonRpcMessage::Notification(notification) => &notification.notification,
@@ -78,7 +78,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Handles a message that was sent, or could not be sent.
+    /// Handles a message of the host after it was sent, or could not be sent.
     pub(super) fn sent(&self, message: &ClientJsonRpcMessage) {
         if matches!(message, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_)) {
             // An answer to an uncounted request, such as one before the connection was opened, does not reduce the

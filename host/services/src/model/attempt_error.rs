@@ -10,20 +10,21 @@ use crate::code;
 
 /// Maximum letters of a provider's message that a failure repeats.
 const MAX_MESSAGE: usize = 500;
-/// The longest wait that is accepted from servers of OpenAI's dialects.
+/// The longest wait that the host accepts from a provider of the dialect `chat` or `responses`; it ignores a longer
+/// one.
 const MAX_OPENAI_WAIT: Duration = Duration::from_secs(60);
 /// The first wait between two attempts, in seconds; each later wait is twice the one before.
 const FIRST_WAIT: f64 = 0.5;
 /// The longest wait between two attempts without a request of the provider, in seconds.
 const LONGEST_WAIT: f64 = 8.0;
-/// The largest random part by which a wait is shortened.
+/// Maximum fraction by which a wait is shortened at random.
 const JITTER: f64 = 0.25;
 
 /// A failed attempt.
 #[derive(Debug)]
 pub(crate) struct AttemptError {
     pub(crate) failure: Failure,
-    /// The wait that the provider asks for.
+    /// The wait that the provider asks for, if any.
     pub(crate) wait: Option<Duration>,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Report {
 }
 
 impl AttemptError {
-    /// Creates a failure of this class. The class decides if it is retryable.
+    /// Creates a failure with the code `class`, which decides if it is retryable.
     pub(crate) fn new(class: &str, message: impl Into<String>) -> AttemptError {
         let failure = Failure { retryable: passes(class), ..Failure::new(class, message) };
         AttemptError { failure, wait: None }
@@ -56,7 +57,7 @@ impl From<Failure> for AttemptError {
     }
 }
 
-/// Returns true if a failure of this class is transient.
+/// Returns true if failures with this code are transient, so that another attempt may succeed.
 fn passes(class: &str) -> bool {
     matches!(
         class,
@@ -68,7 +69,8 @@ fn passes(class: &str) -> bool {
     )
 }
 
-/// Maps the code of an exchange's failure to a code of this capability. It stays as retryable as before.
+/// Maps the code of an exchange's failure to a code of this capability. `in_body` is true if the head of the answer
+/// had arrived. A retryable failure stays retryable.
 pub(crate) fn of_exchange(failure: Failure, in_body: bool) -> AttemptError {
     let class = match (failure.code.as_str(), failure.retryable) {
         (code::CONNECT | code::TLS, _) => code::MODEL_CONNECT,
@@ -98,7 +100,7 @@ impl Report {
         }
     }
 
-    /// Returns the class of the error, and true if another attempt may succeed.
+    /// Returns the failure code for the error, and true if another attempt may succeed.
     fn class(&self, status: Option<u16>) -> (&'static str, bool) {
         let status = status.or(self.status);
         let class =
@@ -113,7 +115,7 @@ impl Report {
         if self.code.is_empty() { &self.kind } else { &self.code }
     }
 
-    /// Converts the report to a failure. `hide` redacts secrets in the message.
+    /// Converts the report to the error of an attempt. `hide` redacts secrets in the message.
     pub(crate) fn attempt_error(&self, status: Option<StatusCode>, hide: impl Fn(&str) -> String) -> AttemptError {
         let (class, retryable) = self.class(status.map(|status| status.as_u16()));
         let said = match class {
@@ -138,7 +140,7 @@ impl Report {
     }
 }
 
-/// Maps codes and types that are more specific than a status.
+/// Returns the failure code for an error code or type of a provider that is more specific than a status; else `None`.
 fn by_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "contract_spend_limit_reached" | "enforced_spend_limit_reached" | "insufficient_quota" | "billing_error" => {
@@ -189,7 +191,7 @@ fn sentence(class: &str) -> &'static str {
     }
 }
 
-/// Cleans a foreign text: one line of limited length.
+/// Returns a provider's text on one line, cut to [`MAX_MESSAGE`] letters.
 pub(crate) fn readable(text: &str) -> String {
     let clean = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     let mut short: String = clean.clone().take(MAX_MESSAGE).collect();
@@ -199,7 +201,7 @@ pub(crate) fn readable(text: &str) -> String {
     short.trim().to_owned()
 }
 
-/// Reads the header `x-should-retry`.
+/// Returns the value of the header `x-should-retry`, or `None` if it is neither `true` nor `false`.
 pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     match headers.get("x-should-retry")?.as_bytes() {
         b"true" => Some(true),
@@ -208,7 +210,8 @@ pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     }
 }
 
-/// Returns the wait that the provider asks for: `retry-after-ms`, or `retry-after` in seconds or as a date.
+/// Returns the wait that the provider asks for: `retry-after-ms`, or `retry-after` in seconds or as a date. `None`
+/// without one, or if it is too long for the dialect.
 pub(crate) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let seconds = |text: &str, unit: f64| {
@@ -223,7 +226,7 @@ pub(crate) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime)
     (dialect == Dialect::Messages || wait <= MAX_OPENAI_WAIT).then_some(wait)
 }
 
-/// Returns the wait after `failed` attempts, if the provider asks for none.
+/// Returns the wait after `failed` attempts, if the provider asks for none. `chance` is a random number from 0 to 1.
 pub(crate) fn usual_wait(failed: u32, chance: f64) -> Duration {
     let doubled = FIRST_WAIT * 2_f64.powi(failed.saturating_sub(1).min(16) as i32);
     Duration::from_secs_f64(doubled.min(LONGEST_WAIT) * (1.0 - chance * JITTER))

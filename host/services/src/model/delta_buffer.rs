@@ -27,7 +27,7 @@ pub(super) struct DeltaBuffer {
     pieces: StreamRedactor,
     /// True if the last piece was a thought.
     thinks: bool,
-    /// The pause before the next report.
+    /// The pause before the next report; `None` if the next piece is reported at once.
     quiet: Option<BoxFuture<'static, ()>>,
 }
 
@@ -43,8 +43,8 @@ impl DeltaBuffer {
         self.thinks = false;
     }
 
-    /// Reports a piece, at once or after the pause. Ignores empty pieces. Text that may be part of a key waits for more
-    /// text.
+    /// Reports a piece, at once or after the pause. Ignores empty pieces. Keeps back text that may be part of a key
+    /// until more text arrives.
     pub(super) fn add(&mut self, delta: Delta) {
         let (thinks, text) = match delta {
             Delta::Text(text) => (false, text),
@@ -58,7 +58,7 @@ impl DeltaBuffer {
         self.add_settled(if thinks { Delta::Thinking(told) } else { Delta::Text(told) });
     }
 
-    /// Adds the text that was kept back.
+    /// Adds the text that was kept back because it might be part of a key.
     fn settle(&mut self) {
         let rest = self.pieces.end();
         self.add_settled(if self.thinks { Delta::Thinking(rest) } else { Delta::Text(rest) });
@@ -91,7 +91,7 @@ impl DeltaBuffer {
         self.flush();
     }
 
-    /// Reports everything that waits. No piece may follow.
+    /// Reports all text that is not yet reported. The caller must add no piece afterwards.
     pub(super) fn end(&mut self) {
         self.settle();
         self.flush();

@@ -1,4 +1,5 @@
-//! The languages of providers: they turn a request into a body, and a stream into a reply.
+//! The dialects of model providers. A dialect is the wire format of a provider: it turns a request into a body, and a
+//! stream of events into a reply.
 
 mod chat;
 mod messages;
@@ -24,7 +25,7 @@ use crate::{code, secret::Key, sse::Event};
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const DEFAULT_ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// A turn with everything that its body needs.
+/// A turn, with everything that a dialect needs to build the request body.
 pub(super) struct Asked<'a> {
     pub(super) request: &'a Request,
     pub(super) profile: &'a Profile,
@@ -33,19 +34,19 @@ pub(super) struct Asked<'a> {
     pub(super) pictures: &'a Pictures,
 }
 
-/// The content of images that are files, by id.
+/// The images of a request that are files: their content as base64, by file id.
 #[derive(Debug, Default)]
 pub(super) struct Pictures(HashMap<Arc<str>, String>);
 
 /// A reply that is assembled from the events of a stream.
 pub(super) trait Assembly: Send {
-    /// Takes an event and passes the text and thoughts that it adds to `tell`.
+    /// Adds an event to the reply, and passes its text and thoughts to `tell`.
     fn take(&mut self, event: &Event, tell: &mut dyn FnMut(Delta)) -> Result<(), Interrupted>;
 
     /// Returns true once the end of the reply has arrived.
     fn is_complete(&self) -> bool;
 
-    /// Returns true if the reply counts as complete when the stream ends here.
+    /// Returns true if the stream may end now. Some servers leave out the last event of a complete reply.
     fn may_end(&self) -> bool {
         self.is_complete()
     }
@@ -96,7 +97,7 @@ impl Pictures {
         self.0.get(file).map_or("", String::as_str)
     }
 
-    /// Returns an image's address; a file becomes a `data:` URL.
+    /// Returns the URL of an image; for a file, a `data:` URL with its content.
     fn address(&self, image: &Image) -> String {
         match &image.source {
             Source::Url(url) => url.to_string(),
@@ -116,7 +117,7 @@ impl Dialect {
         with_params(body, &asked.request.params)
     }
 
-    /// Returns the assembly of this dialect's replies.
+    /// Returns an empty reply of this dialect, to which the events of a stream are added.
     pub(super) fn assembly(self) -> Box<dyn Assembly> {
         match self {
             Dialect::Messages => Box::new(messages::MessagesReply::default()),
@@ -134,7 +135,7 @@ impl Dialect {
     }
 }
 
-/// Returns the URL of requests.
+/// Returns the URL that a provider's requests are posted to.
 pub(super) fn address(profile: &Profile) -> String {
     let base = profile.base_url.as_deref().unwrap_or_default().trim_end_matches('/');
     let path = match profile.dialect {
@@ -228,7 +229,7 @@ fn text_of<'a>(json: &'a Json, name: &str) -> &'a str {
     json.get(name).and_then(Json::as_str).unwrap_or_default()
 }
 
-/// Returns a number of tokens, or `None` if it is missing.
+/// Returns the number of tokens at a JSON Pointer, or `None` if it is missing.
 fn tokens(json: &Json, pointer: &str) -> Option<u64> {
     json.pointer(pointer).and_then(Json::as_u64)
 }

@@ -5,7 +5,8 @@ use flowcell_contract::{Caller, Failure, Json, code};
 use super::INTERFACE;
 use crate::pattern;
 
-/// Refuses a model that the caller's flow does not grant. A grant is a pattern of `provider/model`, or a list of such.
+/// Refuses a model that the caller's flow does not grant. A grant is a pattern of `provider/model`, or a list of such
+/// patterns.
 pub(super) fn check(caller: &Caller, provider: &str, model: &str) -> Result<(), Failure> {
     let name = format!("{provider}/{model}");
     let granted = match caller.grants.0.get(INTERFACE) {

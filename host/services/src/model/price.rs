@@ -3,14 +3,14 @@
 use flowcell_contract::Json;
 use serde::Deserialize;
 
-/// Number of tokens that a price is for.
+/// Number of tokens that a configured price pays for.
 const PRICED_TOKENS: f64 = 1_000_000.0;
 /// Costs are rounded to billionths of a dollar; smaller digits are rounding errors.
 const COST_STEPS: f64 = 1e9;
 /// Estimated bytes of text per token.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
-/// Maximum tokens of an image if the price does not say.
+/// Maximum number of tokens of an image, if [`Price::image_tokens`] is not set.
 pub const IMAGE_TOKENS: u64 = 50_000;
 /// Maximum cost of an attempt in USD; a higher report of a provider is ignored.
 const MAX_COST: f64 = 1e6;
@@ -59,7 +59,7 @@ pub(super) struct Spent {
 pub(super) struct Bill(Vec<Spent>);
 
 impl Price {
-    /// Returns true if all prices are valid.
+    /// Returns true if all prices are finite and not negative.
     pub(super) fn is_sound(&self) -> bool {
         let optional = [self.cache_read, self.cache_write];
         let numbers = [self.input, self.output].into_iter().chain(optional.into_iter().flatten());

@@ -19,7 +19,7 @@ pub const DEFAULT_MAX_CALLS: usize = 256;
 /// Limit of output tokens, if neither the request nor the profile sets one.
 pub const DEFAULT_MAX_TOKENS: u64 = 4096;
 
-/// The language that a provider speaks.
+/// The wire format of a provider's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dialect {
@@ -51,7 +51,7 @@ pub enum Dialect {
 /// | `reportsUsage` | Chat: requests `usage` by `stream_options`; without it usage is estimated | `true` |
 /// | `prices` | `[{ model, input, output, cacheRead?, cacheWrite?, imageTokens? }]` in USD per million tokens; the first pattern that matches counts. `imageTokens` is the maximum of an image, 50,000 by default | none |
 /// | `maxRetries` | attempts at a turn after the first, 0 to 10 | 2 |
-/// | `maxCalls` | concurrent turns of all tenants of a server, 1 to 4,096; others wait, and a tenant holds at most as many as it leaves free | 256 |
+/// | `maxCalls` | concurrent turns of all tenants of a server, 1 to 4,096; further turns wait, and a tenant holds at most as many as stay free for other tenants | 256 |
 /// | `timeoutMs` | milliseconds for a turn with all its attempts, 1 to 3,600,000 | 600,000 |
 /// | `idleMs` | milliseconds between two bytes of a stream, at least 1 | 90,000 |
 /// | `allowPrivate` | private addresses that the provider may connect to, such as `127.0.0.1:11434` | none |
@@ -108,7 +108,7 @@ pub struct Profile {
     pub allow_private: Vec<String>,
     /// The replies of a simulated provider.
     pub script: Option<Vec<Entry>>,
-    /// The file with these replies, in YAML or JSON.
+    /// The file with the replies of a simulated provider, in YAML or JSON.
     pub script_file: Option<PathBuf>,
 }
 
@@ -138,7 +138,7 @@ impl Profile {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// Returns the limit of silence in a stream.
+    /// Returns the maximum time between two bytes of a stream.
     pub fn idle(&self) -> Duration {
         Duration::from_millis(self.idle_ms)
     }

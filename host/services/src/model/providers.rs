@@ -31,7 +31,7 @@ const MAX_CALLS: usize = 4_096;
 /// Maximum of `timeoutMs` in a profile: one hour.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
-/// Profiles by name, and the default profile of requests that name none.
+/// Profiles by name, and the name of the profile for requests that name none.
 ///
 /// ```yaml
 /// default: anthropic
@@ -90,7 +90,8 @@ impl Providers {
         Ok(providers)
     }
 
-    /// Returns the same names, models and prices, with every profile answered by this script. Nothing leaves the host.
+    /// Returns the same profiles, with a simulated provider that answers from this script in place of each real one.
+    /// Names, models and prices stay. Nothing leaves the host.
     pub fn simulated(&self, script: Vec<Entry>) -> Result<Providers, Failure> {
         let script = Script::new(script).map_err(wrong)?;
         let replaced = self.profiles.iter().map(|(name, provider)| {
@@ -101,7 +102,7 @@ impl Providers {
         Ok(Providers { profiles: replaced.collect(), default: self.default.clone() })
     }
 
-    /// Returns the names of the profiles.
+    /// Returns the names of the profiles, the built-in ones included.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.profiles.keys().map(AsRef::as_ref)
     }
@@ -124,7 +125,8 @@ impl Providers {
     }
 }
 
-/// Merges a profile over the built-in one. A profile that sets one source of the key drops the built-in source.
+/// Merges a profile over the built-in one of the same name. If the profile sets `keyEnv` or `keyFile`, both built-in
+/// members are dropped.
 fn merged(built_in: Option<&Json>, change: &Json, name: &str) -> Result<Json, Failure> {
     let change = change.as_object().ok_or_else(|| wrong(format!("providers.profiles.{name} must be an object")))?;
     let mut members: Object = built_in.and_then(Json::as_object).cloned().unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::redaction::Redaction;
 
 /// The name given to a tool call without a name. No tool has it, so the call fails with an unknown tool.
 const NAMELESS: &str = "unnamed_tool";
-/// Letters of the call's key that generated ids contain.
+/// Number of letters and digits of the call's key in a generated id.
 const KEY_LETTERS: usize = 12;
 
 /// The reason that a model stopped.
@@ -25,7 +25,7 @@ pub(super) enum Stop {
     Paused,
 }
 
-/// A complete turn.
+/// The complete reply of a turn, in the form that all providers share.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) id: Arc<str>,
@@ -103,13 +103,13 @@ impl Blocks {
         Blocks { provider, prefix: format!("call_{}", letters.collect::<String>()), used: ids.collect() }
     }
 
-    /// Builds a text block, with the provider's own form if that contains more.
+    /// Builds a text block. `raw` is the provider's own form of the block, if that contains more.
     pub(super) fn text(&self, text: &str, raw: Option<Json>) -> Json {
         self.with_raw(vec![("type", Json::from("text")), ("text", Json::from(text))], raw)
     }
 
     /// Builds a tool call. Missing ids and names are generated, and repeated ids replaced; `raw` is then dropped,
-    /// because it has the original ones.
+    /// because it contains the original id and name.
     pub(super) fn tool_use(&mut self, id: &str, name: &str, input: Json, raw: Option<Json>) -> Json {
         let known = !id.is_empty() && self.used.insert(id.into());
         let id: Arc<str> = if known { id.into() } else { self.made() };
@@ -159,7 +159,8 @@ pub(super) fn tool_input(text: &str) -> Json {
     }
 }
 
-/// Returns the same input as an object, as providers expect it back.
+/// Returns a tool's input as an object, as providers expect it back. Any other value becomes the member `unreadable`
+/// of an object.
 pub(super) fn tool_object(input: &Json) -> Json {
     match input {
         Json::Object(_) => input.clone(),

@@ -55,7 +55,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Returns a string that is present and not empty.
+    /// Returns a string member. Fails if it is missing or empty.
     pub(super) fn required_text(&self, name: &str) -> Result<Arc<str>, Failure> {
         self.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| self.refuse(name, "a non-empty text"))
     }
@@ -74,7 +74,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Returns a number from `least` to `most`, both inclusive.
+    /// Returns a number from `least` to `most`, both inclusive; `None` if the member is missing.
     pub(super) fn number(&self, name: &str, least: f64, most: f64) -> Result<Option<Json>, Failure> {
         let fits = |value: &Json| value.as_f64().is_some_and(|number| (least..=most).contains(&number));
         match self.get(name) {
@@ -83,7 +83,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Returns an integer of at least `least`.
+    /// Returns an integer of at least `least`; `None` if the member is missing.
     pub(super) fn whole(&self, name: &str, least: u64) -> Result<Option<u64>, Failure> {
         match self.get(name) {
             None => Ok(None),

@@ -1,9 +1,10 @@
 //! The provider `simulated`: it needs no network and gives the same reply to the same request.
 //!
 //! A script is a list of [`Entry`](super::Entry). Entries whose `match` is in the user's last text have priority. The
-//! first of them answers that text, the second answers after the results of the tools that the first called, and so on.
-//! Otherwise the entries without a `match` answer in their order, one for each turn of the conversation. The position
-//! depends only on the conversation, so a conversation that continues in another process gets the same replies.
+//! first of these answers that text, the second answers after the results of the tools that the first called, and so
+//! on. If no `match` fits, the entries without a `match` answer in their order, one for each turn of the
+//! conversation. The chosen entry depends only on the conversation, so a conversation that continues in another
+//! process gets the same replies.
 //!
 //! Without a matching entry the reply is `simulated reply to: …`, or a minimal value of `outputSchema`. It calls no
 //! tool.
@@ -96,7 +97,7 @@ impl Script {
     }
 }
 
-/// Counts the turns since the user wrote this text.
+/// Returns the number of the model's messages since the user wrote this text.
 fn turns_since(request: &Request, asked: &str) -> usize {
     let later = request.messages.iter().rev().take_while(|one| one.role == Role::Assistant || one.text() != asked);
     later.filter(|message| message.role == Role::Assistant).count()

@@ -124,7 +124,8 @@ impl Turn {
         }
     }
 
-    /// Returns the bill of turns that were lost with their process. Without a price, their cost is zero.
+    /// Returns a bill with the estimated usage of earlier requests for this turn, whose process ended before the
+    /// reply. If the price is unknown, their cost is zero.
     fn lost(&self) -> Bill {
         let mut bill = Bill::default();
         if self.outgoing.lost > 0 {
@@ -225,7 +226,8 @@ impl Turn {
         Ok(pictures)
     }
 
-    /// Makes the failure ambiguous if the call must not be repeated, unless the provider certainly did nothing.
+    /// Converts a failure of a call with effect `once` to `ambiguous`, unless the provider certainly did not make the
+    /// turn.
     fn once(&self, state: &State, failure: Failure) -> Failure {
         if self.outgoing.effect != Effect::Once || state.certainly_nothing() {
             return failure;
@@ -237,7 +239,7 @@ impl Turn {
         }
     }
 
-    /// Adds the provider and the usage of failed attempts to a failure.
+    /// Adds the provider, the model, the number of attempts and the usage of failed attempts to a failure.
     fn told(&self, state: &State, failure: Failure) -> Failure {
         let mut details = with(failure.details, "provider", Json::from(self.provider.name.clone()));
         details = with(details, "model", Json::from(self.model.clone()));
@@ -270,7 +272,7 @@ impl Turn {
     }
 }
 
-/// Adds the time until the next permitted request to a failure.
+/// Returns the failure of an attempt. If it is retryable, its `retryAfterMs` is the wait that the provider asked for.
 fn after(failed: AttemptError) -> Failure {
     let wait = failed.wait.map(|wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     Failure { retry_after_ms: wait.filter(|_| failed.failure.retryable), ..failed.failure }

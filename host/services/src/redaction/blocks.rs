@@ -1,4 +1,5 @@
-//! Hexadecimal and base64: runs of letters that encode bytes together.
+//! Hexadecimal and base64: runs of letters that encode bytes together. A run is a sequence of such letters, possibly
+//! with white space between them. [`search`](super::search) explains views and blocks.
 
 use base64::{
     Engine as _, alphabet,
@@ -10,7 +11,8 @@ use super::search::{Found, LAYERS, Search};
 /// Number of letters that are decoded together. Longer runs are decoded in overlapping pieces.
 const WINDOW: usize = 1 << 20;
 
-/// Maximum letters for one character of a key: six of an escape, and four for three of these in base64.
+/// Maximum number of letters that encode one character of a key: an escape such as `\u0041` has six characters, and
+/// each is two hexadecimal digits.
 const LETTERS: usize = 12;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -91,7 +93,8 @@ impl Search<'_> {
         });
     }
 
-    /// Calls `each` for every run of at least `least` letters, and for a run at the end of the view.
+    /// Calls `each` for every run of at least `least` letters, and for a run at the end of the view, because a key in
+    /// it may continue in the next piece of the text.
     fn runs(
         &self,
         view: &[u8],
@@ -115,7 +118,7 @@ impl Search<'_> {
         }
     }
 
-    /// Collects the letters of the run that starts at a place.
+    /// Collects the letters of the run at `start`; at most `most` letters.
     fn run(&self, view: &[u8], start: usize, class: &impl Fn(u8) -> Class, most: usize) -> Run {
         let reader = self.reader(view);
         let mut run = Run { letters: Vec::new(), places: Vec::new(), start, end: start };
@@ -145,7 +148,8 @@ impl Run {
         (self.start + from as usize, self.start + to as usize)
     }
 
-    /// Adds the keys found in decoded bytes. Their first and last byte determine the letters that encode them.
+    /// Converts the places of keys in decoded bytes to places in the view, and adds them to `found`. `first` converts
+    /// the start of a key to its first letter, `behind` converts the end of a key to the letter after its last one.
     fn add(
         &self,
         view: &[u8],

@@ -1,8 +1,12 @@
 //! The spellings of characters in texts: plain, escaped, or with escapes inside escapes.
+//!
+//! A reading is one way to read the bytes at a place: a character, and the place after it. The start of an escape has
+//! several readings, because it may also be plain text. A layer is one level of escapes inside escapes; `below` is
+//! the number of layers that the characters of an escape may have themselves.
 
 use std::cell::Cell;
 
-/// Maximum readings that are followed at once.
+/// Maximum number of items in a [`Few`], such as the readings of one place. Further ones are dropped.
 const MOST: usize = 16;
 
 /// The longest escape in bytes: an entity with its name, or digits that are escaped themselves.
@@ -221,7 +225,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the letters from a place on, at most as many as a name has, and the end of each.
+    /// Returns the letters from a place on, at most [`LONGEST_NAME`], and the end of each.
     fn letters(&self, mut at: usize, below: u8) -> (Vec<u8>, Vec<usize>) {
         let (mut letters, mut ends) = (Vec::new(), Vec::new());
         while letters.len() < LONGEST_NAME {
@@ -235,7 +239,7 @@ impl<'a> Reader<'a> {
         (letters, ends)
     }
 
-    /// Adds an entity that ends here, or after a semicolon.
+    /// Adds the character of an entity that ends at `end`, and also its reading with a semicolon there.
     fn closed(&self, value: u32, end: usize, below: u8, found: &mut Few<Reading>) {
         add(found, value, end);
         for (_, end) in self.readings(end, below).iter().filter(|(character, _)| *character == b';') {
@@ -243,7 +247,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds the character with a number of the given count of digits.
+    /// Reads a number in this radix, with a permitted count of digits, and adds the character that it stands for.
     fn number(
         &self,
         at: usize,
@@ -279,7 +283,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Adds an ASCII character by its number.
+/// Adds the character with this number if it is ASCII.
 fn add(found: &mut Few<Reading>, value: u32, end: usize) {
     if let Some(character) = u8::try_from(value).ok().filter(u8::is_ascii) {
         found.add((character, end));

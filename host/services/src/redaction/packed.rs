@@ -6,10 +6,11 @@ use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
 use super::search::{BYTES_PER_STEP, Found, Search};
 
-/// Bytes that are decompressed and searched together.
+/// Number of bytes that are decompressed and searched together.
 const WINDOW: usize = 1 << 20;
 
-/// Bytes per character of the longest key that are searched again with the next window.
+/// Number of bytes, for each character of the longest key, that are searched again with the next window. So a key
+/// that extends over two windows is found.
 const OVERLAP: usize = 12;
 
 /// The first bytes of a gzip stream.
@@ -25,7 +26,7 @@ enum Outcome {
     HasKey,
     /// The stream was read to its end and has no key.
     HasNone,
-    /// The stream could not be read to its end, and the part that was read has no key.
+    /// The stream is damaged, or exceeds the limit of decompressed bytes. The part that was read has no key.
     Broken,
 }
 

@@ -1,4 +1,8 @@
 //! Finds keys in bytes, and in everything that these bytes encode.
+//!
+//! A view is a sequence of bytes that is searched: the bytes of an answer, or bytes that were decoded from another
+//! view. A block is a part of a view that encodes bytes: hexadecimal, base64, gzip or zlib. A span is the range of a
+//! key in a view.
 
 use std::{cell::Cell, ops::Range};
 
@@ -22,7 +26,8 @@ const LEAST_STEPS: u64 = 1 << 20;
 /// Maximum characters of a line break between two characters of a key: `=\r\n`.
 const BREAKS: u8 = 3;
 
-/// Characters of a key at the end of a view after which the search waits for the rest.
+/// Minimum number of characters of a key that must match at the end of a view, before the search expects the key to
+/// continue after it.
 const OPEN: usize = 4;
 
 /// Maximum bytes that one search decompresses.
@@ -76,13 +81,13 @@ pub(super) struct Search<'a> {
     unpacked: Cell<u64>,
 }
 
-/// The result of comparing a key with a place.
+/// The result of comparing a key with the view at a place.
 enum Comparison {
     /// The place does not contain the key.
     Other,
-    /// The place contains the key, which ends here.
+    /// The key begins at the place, and ends before this index.
     There(usize),
-    /// The view ends inside the key, after more than a few of its characters.
+    /// The view ends inside the key, after at least [`OPEN`] of its characters.
     Open,
 }
 
@@ -111,7 +116,8 @@ impl<'a> Search<'a> {
         self.view(bytes, DEPTH)
     }
 
-    /// Searches a view and the blocks in it, up to `depth` levels deep. A view that costs too much becomes one span.
+    /// Searches a view and the blocks in it, up to `depth` levels deep. If the budget is used up, the whole view
+    /// becomes one span.
     pub(super) fn view(&self, view: &[u8], depth: u8) -> Found {
         let mut found = Found::nothing(view.len());
         self.spend(view.len() as u64 / BYTES_PER_STEP + 1);
@@ -131,7 +137,7 @@ impl<'a> Search<'a> {
         Reader::new(view, &self.steps)
     }
 
-    /// Takes steps from the budget.
+    /// Subtracts steps from the budget.
     pub(super) fn spend(&self, steps: u64) {
         self.steps.set(self.steps.get().saturating_sub(steps));
     }
@@ -148,7 +154,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Returns reserved bytes that were not decompressed, without their steps.
+    /// Adds reserved bytes that were not decompressed to the budget again, and subtracts their steps.
     pub(super) fn give_back(&self, bytes: usize) {
         self.unpacked.set(self.unpacked.get() + bytes as u64);
         self.spend(bytes as u64 * STEPS_PER_BYTE);
@@ -178,7 +184,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Compares a key with a place. A character has several spellings, so the search follows several ends at once.
+    /// Compares a key with the view at a place. A character may have several spellings of different lengths, so the
+    /// comparison continues at several places at once.
     fn compare(&self, reader: &Reader<'_>, at: usize, key: &[u8]) -> Comparison {
         let mut ends = Few::one(at);
         // One reading of the text may reach its end while another continues.
@@ -199,8 +206,8 @@ impl<'a> Search<'a> {
         Comparison::There(ends.iter().max().unwrap_or(at))
     }
 
-    /// Adds the places after a wanted character, also behind at most `breaks` characters of line breaks. Returns true
-    /// if the character may come after the end of the view.
+    /// Adds the places after a wanted character to `next`. Before the character, it skips at most `breaks` characters
+    /// of line breaks. Returns true if the view ends before it is clear which character follows.
     fn follow(&self, reader: &Reader<'_>, start: usize, wanted: u8, breaks: u8, next: &mut Few<usize>) -> bool {
         let mut open = reader.is_cut(start);
         for (character, end) in reader.readings(start, LAYERS).iter() {

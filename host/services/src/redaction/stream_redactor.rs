@@ -4,7 +4,8 @@ use std::mem;
 
 use super::{HIDDEN, Redaction, search::Found};
 
-/// Released bytes that are searched again with the next piece: a few characters of a key in any encoding.
+/// Number of released bytes that are searched again with the next piece. A few characters of a key fit into them, in
+/// any encoding.
 const CONTEXT: usize = 128;
 
 /// Takes pieces of a text and returns them without keys. It keeps back text that may be part of a key. The first few

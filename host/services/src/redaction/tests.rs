@@ -39,7 +39,7 @@ fn each(bytes: &[u8], encoded: impl Fn(u8) -> String) -> Vec<u8> {
     bytes.iter().map(|byte| encoded(*byte)).collect::<String>().into_bytes()
 }
 
-/// Escapes the required characters, and some others.
+/// Escapes the characters that JSON requires to be escaped, and some others at random.
 fn json_escaped(bytes: &[u8], random: &mut StdRng) -> Vec<u8> {
     let mut out = String::new();
     for byte in bytes {

@@ -45,7 +45,7 @@ impl Default for OperatorSecrets {
 }
 
 impl OperatorSecrets {
-    /// Reads the file. Relative paths in it start at `folder`.
+    /// Parses the text of the operator's YAML file. Relative paths in it start at `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<OperatorSecrets, Failure> {
         let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("secrets: {why}"));
         let written: BTreeMap<String, Written> =
@@ -57,7 +57,7 @@ impl OperatorSecrets {
         Ok(OperatorSecrets { known: Arc::new(known.collect::<Result<_, Failure>>()?), ..OperatorSecrets::default() })
     }
 
-    /// Returns the same secrets, read from other variables than those of this process.
+    /// Returns the same secrets, which look up environment variables in `environment`.
     pub fn in_environment(self, environment: Environment) -> OperatorSecrets {
         OperatorSecrets { environment, ..self }
     }

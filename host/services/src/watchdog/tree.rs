@@ -1,10 +1,12 @@
-//! The processes of programs: their descendants, and the rest of their groups.
+//! Finds and kills the processes of programs: the programs themselves, their descendants, and all other processes in
+//! their process groups.
 
 use std::{collections::BTreeSet, fs};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Maximum scans of all processes, which end once a scan finds no new ones. A stopped process starts no others.
+/// Maximum number of scans of all processes. Scanning ends once a scan finds no new process of the programs. A found
+/// process is stopped, so it starts no others.
 const MAX_LOOKS: usize = 16;
 
 /// A process as the system reports it.
@@ -31,7 +33,8 @@ pub(super) fn kill(programs: &[u32]) {
     for id in found {
         signal(id, Signal::KILL);
     }
-    // On systems that do not report parents, this ends most of the processes.
+    // On systems without `/proc`, only this kills processes that the programs started: those that are still in their
+    // groups.
     for group in programs.iter().filter_map(|id| pid(*id)) {
         // The group may have ended already.
         let _ = kill_process_group(group, Signal::KILL);
@@ -71,7 +74,8 @@ fn signal(id: u32, signal: Signal) {
     let _ = pid(id).map(|id| kill_process(id, signal));
 }
 
-/// Converts an id that names one process; refuses 0 and 1, and ids beyond the range.
+/// Converts the id of one process. Returns `None` for 0 and 1, and for ids beyond the range: a signal must not reach
+/// other processes.
 fn pid(id: u32) -> Option<Pid> {
     i32::try_from(id).ok().filter(|id| *id > 1).and_then(Pid::from_raw)
 }

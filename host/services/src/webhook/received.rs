@@ -10,7 +10,7 @@ use hyper::{HeaderMap, header::HeaderName};
 
 use super::{ID, SIGNATURE, SigningKey, TIMESTAMP};
 
-/// Maximum difference between the sender's clock and this one. An older post may be a replay.
+/// Maximum difference between the time in a post and this host's clock. An older post may be a replay.
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 /// Maximum characters of a post's id.
 pub const ID_CHARS: usize = 256;
@@ -81,7 +81,8 @@ impl Received {
         }
     }
 
-    /// Checks that one of the keys has signed this body. The time does not depend on the wrong part of a signature.
+    /// Checks that one of the keys has signed this body. The duration of the check does not reveal which part of a
+    /// signature is wrong.
     pub fn check(&self, keys: &[SigningKey], body: &[u8]) -> Result<(), Unsigned> {
         let signed = super::signature::signed(&self.id, self.timestamp, body);
         let mut fits = false;

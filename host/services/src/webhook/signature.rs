@@ -73,7 +73,7 @@ impl SigningKey {
     }
 }
 
-/// Returns the signed bytes of a post.
+/// Returns the bytes of a post that are signed: `ID.TIMESTAMP.BODY`.
 pub(super) fn signed(id: &str, timestamp: u64, body: &[u8]) -> Vec<u8> {
     [format!("{id}.{timestamp}.").as_bytes(), body].concat()
 }

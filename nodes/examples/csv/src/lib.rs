@@ -72,7 +72,8 @@ impl Type {
         }
     }
 
-    /// Parses a field. Returns none if it is not a value of this type. An empty field is null, except in a text column.
+    /// Parses a field. Returns `None` if it is not a value of this type. An empty field is null, except in a text
+    /// column.
     fn value(self, field: &str) -> Option<Value> {
         match self {
             Type::Text => Some(field.into()),

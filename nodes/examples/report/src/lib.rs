@@ -2,9 +2,9 @@
 
 use flowcell_sdk::prelude::*;
 
-/// Rows of a range of days.
+/// Number of rows for a range of dates.
 const ROWS: u64 = 3;
-/// Characters of a summary, by default.
+/// Default maximum number of characters of a summary.
 const LENGTH: usize = 80;
 
 #[derive(Deserialize)]

@@ -27,7 +27,7 @@ pub(crate) enum Node {
     Array(Arc<[Binding]>, Option<Json>),
     /// An object, with its value if all members are literal.
     Object(Arc<[(Arc<str>, Binding)]>, Option<Json>),
-    /// A field that a component evaluates.
+    /// A captured field: a component evaluates it (see `captured.rs`).
     Captured(Arc<CapturedField>),
 }
 
@@ -40,16 +40,16 @@ pub(crate) enum Part {
     Expression(Expression),
 }
 
-/// A field that is passed on unevaluated, with the values that it reads.
+/// A field that is passed to a component unevaluated, with the values that it reads.
 #[derive(Debug)]
 pub(crate) struct CapturedField {
     /// The key of the field in its captured form.
     pub(crate) tag: &'static str,
     /// The field as the flow defines it.
     pub(crate) raw: Json,
-    /// The paths that the field reads, without local names.
+    /// The paths that the field reads, except those that start with a local name.
     pub(crate) reads: Vec<PathUse>,
-    /// The values that are passed on with the field, by canonical path.
+    /// The paths of the values that are passed on with the field, each with its canonical text.
     pub(crate) carried: Vec<(Arc<str>, Path)>,
 }
 

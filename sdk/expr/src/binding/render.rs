@@ -73,7 +73,8 @@ fn captured(field: &CapturedField, roots: &dyn Roots) -> Json {
     let is_strict = roots.is_strict();
     let value = |(name, path): &(Arc<str>, Path)| match path.resolve(roots) {
         Some(value) => Some((name.clone(), value)),
-        // The component's error can then explain the missing value.
+        // A missing value is not passed on. The file or the skipped node on its path is passed on instead, so that
+        // the component's error can explain why the value is missing.
         None => match path.file(roots) {
             Some(file) => file.resolve(roots).map(|value| (file.to_string().into(), value)),
             None if is_strict => {

@@ -37,7 +37,7 @@ pub(super) fn reads(value: &Json) -> Reads {
 struct Compiler {
     errors: Vec<ExprError>,
     terms: usize,
-    /// The paths so far.
+    /// The paths in the parts that have been compiled so far.
     reads: Reads,
 }
 
@@ -79,7 +79,7 @@ impl Compiler {
             true => format!("the condition is nested deeper than {}", limits::CONDITION_DEPTH),
             false => format!("the condition has more than {} operators", limits::CONDITION_TERMS),
         };
-        // One error suffices for any number of further operators.
+        // Every operator beyond the limit fails with the same message; report it only once.
         match self.errors.iter().any(|error| error.message == message) {
             true => None,
             false => self.report(pointer, ExprError::new(message)),

@@ -28,7 +28,7 @@ impl<'a> Evaluation<'a> {
         Evaluation { roots, searched: Cell::new(0) }
     }
 
-    /// Returns true if a condition holds. `and` and `or` stop at the first term that decides.
+    /// Returns true if a condition holds. `and` stops at the first false term, `or` at the first true term.
     pub(super) fn holds(&self, term: &Term) -> Result<bool, ExprError> {
         match term {
             Term::Constant(value) => Ok(*value),
@@ -40,7 +40,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates terms until one returns `deciding`.
+    /// Evaluates terms until one equals `deciding`. Returns `deciding` if one does; otherwise the opposite.
     fn decide(&self, terms: &[Term], deciding: bool) -> Result<bool, ExprError> {
         for term in terms {
             if self.holds(term)? == deciding {
@@ -133,12 +133,13 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Counts the work of comparing every part of a value.
+/// Counts the work of comparing every part of a value. Returns an error if the limit of [`allowance`] is exceeded.
 fn compare(value: &Json) -> Result<(), ExprError> {
     if allowance::take_for(value) { Ok(()) } else { Err(ExprError::new(allowance::EXHAUSTED)) }
 }
 
-/// Returns true if a text contains another text, or an object a key. Lists are searched by the caller.
+/// Returns true if a text contains another text, or if an object has a key. Returns false for null, and for a list:
+/// the caller has already searched its items.
 fn contains(container: &Json, item: &Json) -> Result<bool, String> {
     let text = || item.as_str().ok_or_else(|| format!("`in` searches a text for a text, not for {}", item.type_name()));
     match container {

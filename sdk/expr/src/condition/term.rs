@@ -32,7 +32,7 @@ pub(super) enum Term {
 pub(super) struct Test {
     /// Path of the tested value.
     pub(super) var: Path,
-    /// JSON Pointer to the path, and the path's bytes in that text.
+    /// JSON Pointer to the text that contains the path, and the path's byte range in this text.
     pub(super) place: (String, Range<usize>),
     pub(super) predicate: Predicate,
 }
@@ -44,9 +44,9 @@ pub(super) enum Predicate {
     Exists,
     /// True if the value equals the operand.
     Equals(Operand),
-    /// True if the value equals an item of a list.
+    /// True if a list has an item that equals the value, a text contains the value, or an object has it as a key.
     In(Operand),
-    /// True if the value is less or greater than the operand.
+    /// True if the value and the operand are ordered as the operator requires.
     Order(Order, Operand),
     /// True if the pattern matches a part of the value.
     Matches(Pattern),

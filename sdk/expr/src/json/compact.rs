@@ -1,4 +1,4 @@
-//! Compacts JSON texts without a tree of values, which would take many times their memory.
+//! Compacts JSON texts without a tree of values. The tree would need many times the memory of the text.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -9,7 +9,8 @@ use super::{Json, digits};
 
 impl Json {
     /// Returns a JSON text without white space around its values; `None` if the result has more than `most` bytes.
-    /// Checks the text like [`Json::parse`], except that the last of several equal keys wins.
+    /// Checks the text like [`Json::parse`], with two exceptions: the number of values is not limited, and of several
+    /// equal keys the last one wins.
     pub fn compact(text: &str, most: usize) -> Result<Option<String>, Error> {
         let mut out = String::new();
         if !push_compact(&mut out, text, most) {
@@ -46,7 +47,7 @@ fn push_compact(out: &mut String, text: &str, most: usize) -> bool {
     out.len() <= most
 }
 
-/// The result of reading a text to its end.
+/// The result of checking a text. Reading it to the end also finds syntax errors.
 #[derive(Default)]
 struct Checked {
     has_key_twice: bool,

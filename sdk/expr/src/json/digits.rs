@@ -10,11 +10,11 @@ use crate::quoted::end_of_quoted;
 /// End of the message about a whole number that cannot be stored exactly.
 pub const TOO_LONG: &str = "has more digits than can be kept exactly: write it as a text";
 
-/// Number of digits of the shortest number that 64 bits may not hold.
+/// Minimum number of digits of a whole number that may not fit into 64 bits.
 const RUN: usize = 19;
 
-/// Parses a whole number of digits with an optional `-`. Returns `None` if the number cannot be stored exactly: it
-/// exceeds 64 bits, signed and unsigned, and a float would print different digits.
+/// Parses a whole number: digits with an optional `-`. Returns `None` if the number cannot be stored exactly: neither
+/// a signed nor an unsigned 64-bit integer holds it, and a float would print different digits.
 pub fn whole_number(digits: &str) -> Option<Number> {
     if let Ok(number) = digits.parse::<i64>() {
         return Some(number.into());
@@ -36,7 +36,8 @@ pub(super) fn check(text: &str) -> Result<(), Error> {
     Err(Error::custom(format!("the whole number {} {TOO_LONG} at line {line} column {column}", &text[place])))
 }
 
-/// Finds a run of at least [`RUN`] digits, inside or outside of quotes. Reads only one byte in [`RUN`].
+/// Returns `Some` if a text has at least [`RUN`] digits in a row, inside or outside of quotes. Between digits, it
+/// reads only every [`RUN`]-th byte.
 fn long_run(bytes: &[u8]) -> Option<()> {
     let mut at = RUN - 1;
     while at < bytes.len() {

@@ -33,7 +33,8 @@ impl Json {
         Ok(most - left)
     }
 
-    /// Returns the work of reading every part of this value, in units of [`limits::WORK`], up to `most`.
+    /// Returns the work of reading every part of this value, in units of [`limits::WORK`]. Stops as soon as the work
+    /// reaches `most`.
     pub(crate) fn work(&self, most: u64) -> u64 {
         let item = limits::ITEM_WORK as u64;
         let parts = |left: u64, part: &Json| left + part.work(most.saturating_sub(left));
@@ -46,7 +47,8 @@ impl Json {
         }
     }
 
-    /// Subtracts the size of this value from `left`. The error is true if the value is nested too deeply.
+    /// Subtracts the size of this value from `left`. The error is true if the value is nested too deeply; false if it
+    /// is larger than `left`.
     fn take(&self, left: &mut u64, depth: usize) -> Result<(), bool> {
         if depth > limits::JSON_DEPTH {
             return Err(true);

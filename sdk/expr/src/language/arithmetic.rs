@@ -49,7 +49,8 @@ pub(super) fn multiply(state: &mut State<'_, '_>, left: Value, right: Value) -> 
     combine(&left, &right, i128::checked_mul, |a, b| a * b).ok_or_else(|| refused("*", &left, &right))
 }
 
-/// Divides numbers. The result is whole if whole numbers divide without a remainder.
+/// Divides numbers. The result is whole if both numbers are whole and there is no remainder. Division by 0 is an
+/// error.
 pub(super) fn divide(left: Value, right: Value) -> Result<Value, Error> {
     let whole = |a: i128, b: i128| if a.checked_rem(b)? == 0 { a.checked_div(b) } else { None };
     let (Some(a), Some(b)) = (float(&left), float(&right)) else { return Err(refused("/", &left, &right)) };
@@ -65,7 +66,7 @@ pub(super) fn floor_divide(left: Value, right: Value) -> Result<Value, Error> {
     floored("//", left, right, |a, b| floor_parts(a, b).map(|(quotient, _)| quotient), |a, b| (a / b).floor())
 }
 
-/// Returns the remainder of `//`, with the sign of `b`.
+/// Returns the remainder of `//`. It has the sign of the right operand.
 pub(super) fn remainder(left: Value, right: Value) -> Result<Value, Error> {
     let float = |a: f64, b: f64| {
         let rest = a % b;
@@ -87,7 +88,7 @@ fn floored(
     }
 }
 
-/// Returns the quotient rounded down, and the remainder.
+/// Returns the quotient rounded down, and the remainder; `None` if `b` is 0 or the quotient exceeds 128 bits.
 fn floor_parts(a: i128, b: i128) -> Option<(i128, i128)> {
     let (quotient, rest) = (a.checked_div(b)?, a.checked_rem(b)?);
     match rest != 0 && (rest < 0) != (b < 0) {

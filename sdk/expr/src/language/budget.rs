@@ -4,10 +4,11 @@ use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
 
 use crate::{allowance, limits};
 
-/// Bytes and items that the filters of this evaluation have processed.
+/// The work of the filters in this evaluation so far, in units of [`limits::WORK`].
 struct WorkDone(usize);
 
-/// Adds to the work of this evaluation. Returns an error above the limit.
+/// Adds `amount` to the work of this evaluation, in units of [`limits::WORK`]. Returns an error if the evaluation
+/// exceeds this limit, or the evaluations of this thread exceed the limit of [`allowance`].
 pub(super) fn charge(state: &mut State<'_, '_>, amount: usize) -> Result<(), Error> {
     let spent = state.get_or_insert_extension(WorkDone(0));
     spent.0 = spent.0.saturating_add(amount);
@@ -20,7 +21,7 @@ pub(super) fn charge(state: &mut State<'_, '_>, amount: usize) -> Result<(), Err
     }
 }
 
-/// Returns the cost of processing these values once.
+/// Returns the work of processing these values once, in units of [`limits::WORK`].
 pub(super) fn cost(values: &[Value]) -> usize {
     let one = |value: &Value| match value.kind() {
         ValueKind::String => value.as_str().map_or(0, str::len),

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{allowance, file::not_usable, json::Json, order::order};
 
-/// The comparison tests, by operator.
+/// The comparison operators, each with the names of its tests.
 const TESTS: [(&str, &[&str]); 7] = [
     ("==", &["==", "eq", "equalto"]),
     ("!=", &["!=", "ne"]),
@@ -87,7 +87,7 @@ fn equal(left: &Value, right: &Value) -> Result<bool, Error> {
     }
 }
 
-/// Counts that every part of a value is looked at.
+/// Counts the work of reading every part of a value. Returns an error if the limit of [`allowance`] is exceeded.
 fn look_at(value: &Json) -> Result<(), Error> {
     match allowance::take_for(value) {
         true => Ok(()),

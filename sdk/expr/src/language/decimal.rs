@@ -75,7 +75,7 @@ fn decimal(value: &Value, precision: i32, method: Method) -> Option<Value> {
     Some(Value::from(if is_negative { -rounded } else { rounded }))
 }
 
-/// Drops the last digits and rounds the others by the method.
+/// Drops the last `gone` digits and rounds the remaining digits by the method.
 fn round_digits(digits: &str, gone: usize, is_negative: bool, method: Method) -> String {
     let length = digits.len().saturating_sub(gone);
     let (kept, lost) = digits.split_at(length);

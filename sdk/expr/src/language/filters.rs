@@ -218,11 +218,11 @@ pub(super) fn matches(state: &mut State<'_, '_>, value: Value, pattern: &str) ->
     compiled.search(text).map_err(invalid)
 }
 
-/// Prepares the arguments of a filter before the call.
+/// A function that checks or changes the arguments of a filter before the call.
 pub(super) type Prepare = fn(Vec<Value>) -> Result<Vec<Value>, Error>;
 
-/// Calls a function after charging for its arguments. File values are errors unless `takes_files` is set. Lazy results
-/// of MiniJinja become lists.
+/// Returns a filter that counts the work of its arguments and then calls `function`. File values are errors unless
+/// `takes_files` is true. Lazy results of MiniJinja become lists.
 pub(super) fn metered(
     name: &'static str,
     takes_files: bool,
@@ -245,7 +245,8 @@ pub(super) fn metered(
     }
 }
 
-/// Adds the name of a filter or test, and the type of its operand, to an error.
+/// Adds the name of a filter or test, and the type of its operand, to an error. An error whose message already names
+/// its subject stays unchanged.
 fn named(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
     let source = error::Error::source(&error);
     let is_told =

@@ -13,7 +13,7 @@ const KEEPING: [&str; 9] =
     ["list", "reject", "rejectattr", "required", "reverse", "select", "selectattr", "sort", "unique"];
 /// Filters that return one item of a list.
 const CHOOSING: [&str; 4] = ["first", "last", "max", "min"];
-/// The segment of any item.
+/// The segment that stands for any item of a list.
 const ANY: Segment = Segment::Index(0);
 
 /// A path, and the segments to append to it.
@@ -24,8 +24,8 @@ pub(super) fn path_of(expr: &Expr<'_>) -> Option<Path> {
     value(expr).map(joined)
 }
 
-/// Returns the attributes that a filter reads from list items: their paths, the argument with their names, and true if an
-/// item may lack them.
+/// Returns the paths of the attributes that a filter reads from list items, the argument that names the attributes,
+/// and true if an item may lack them. `None` if the filter reads no attribute that is known before the evaluation.
 pub(super) fn attributes<'e, 'x>(filter: &'e Filter<'x>) -> Option<(Vec<Path>, &'e Expr<'x>, bool)> {
     let argument = argument(filter)?;
     let items = item(filter.expr.as_ref()?)?;
@@ -99,7 +99,7 @@ fn value(expr: &Expr<'_>) -> Option<Way> {
     }
 }
 
-/// Returns the path of an item of the expression's list.
+/// Returns the path of an item of the list that an expression returns; `None` if the expression computes a new list.
 fn item(expr: &Expr<'_>) -> Option<Way> {
     match expr {
         Expr::Filter(filter) if filter.name == "map" => {

@@ -50,7 +50,7 @@ pub(super) fn group_by(value: Value, attribute: Option<&str>, options: Kwargs) -
     groups.try_iter()?.map(group).collect::<Result<Vec<_>, Error>>().map(Value::from)
 }
 
-/// Converts a lazy result to a list.
+/// Converts a lazy result of MiniJinja to a list. Returns an error if it has more than [`limits::VALUES`] items.
 pub(super) fn as_list(state: &mut State<'_, '_>, value: Value) -> Result<Value, Error> {
     if value.kind() != ValueKind::Iterable {
         return Ok(value);

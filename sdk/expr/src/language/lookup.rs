@@ -1,4 +1,5 @@
-//! Missing values of strict flows: the filter that guards lookups, and the check of attributes.
+//! Finds missing values in strict flows. The canonical form has the filter [`read`] after each lookup.
+//! [`check_attribute`] checks the attributes that filters read from list items.
 
 use std::{error, fmt};
 
@@ -10,7 +11,8 @@ use super::{
 };
 use crate::file::not_usable;
 
-/// The source of an error about a missing value, with the index of the failed lookup, if the error comes from one.
+/// The source of an error about a missing value, with the index of the failed lookup; `None` if the error does not
+/// come from a lookup.
 #[derive(Debug)]
 pub(super) struct Missing(pub(super) Option<usize>);
 
@@ -22,8 +24,9 @@ impl fmt::Display for Missing {
 
 impl error::Error for Missing {}
 
-/// Guards a lookup. In a strict flow a missing value is an error, unless the lookup has no number, which means that the
-/// expression tests for the value. The whole output of a skipped node counts as missing.
+/// Returns the value of a lookup. In a strict flow, a missing value is an error if the lookup has a `number`. A
+/// lookup without one only tests for the value. If `is_output` is true, the output of a skipped node counts as
+/// missing.
 pub(super) fn read(
     state: &mut State<'_, '_>,
     value: Value,
@@ -40,14 +43,14 @@ pub(super) fn read(
     }
 }
 
-/// Returns a computed key or index. A boolean is neither, so it becomes null, and the lookup gives null.
+/// Returns a computed key or index. A boolean is neither, so it becomes null, and the lookup returns null.
 pub(super) fn key(value: Value) -> Value {
     if value.kind() == ValueKind::Bool { Value::from(()) } else { value }
 }
 
-/// In a strict flow, returns an error if an item of a list lacks the attribute of a filter. `default` and the tests for
-/// missing values allow such items. In any flow, returns an error if the filter looks into a file value or compares
-/// one.
+/// In a strict flow, returns an error if an item of a list lacks the attribute of a filter. `default` and the tests
+/// for missing values allow such items. In any flow, returns an error if the filter reads an attribute that a file
+/// value never has, or compares a file value.
 pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[Value]) -> Result<(), Error> {
     let options = arguments.last().filter(|last| last.is_kwargs());
     let option = |key: &str| options?.get_attr(key).ok().filter(|value| !value.is_undefined());

@@ -77,7 +77,7 @@ pub(super) const TESTS_OF_TEXTS: [&str; 5] = ["endingwith", "lower", "matches", 
 pub(super) const STRICT: &str = " strict";
 
 // Filters of the canonical form.
-/// Guards a lookup against missing values.
+/// Fails in a strict flow if a lookup finds no value; `lookup::read`.
 pub(super) const READ: &str = "_read";
 /// `a + b`.
 pub(super) const ADD: &str = "_add";
@@ -111,9 +111,9 @@ pub(super) const OPERATORS: [(&str, &str); 9] = [
 ];
 /// Represents every comparison and chain of comparisons.
 pub(super) const COMPARE: &str = "_cmp";
-/// Guards a computed key or index.
+/// Replaces a computed key or index with null if it is a boolean; `lookup::key`.
 pub(super) const KEY: &str = "_key";
-/// Guards the operand of a slice.
+/// Fails if the operand of a slice is a file value; `filters::sliced`.
 pub(super) const SLICED: &str = "_sliced";
 /// Represents `a[b:c]` of a list.
 pub(super) const LIST: &str = "_list";
@@ -155,7 +155,7 @@ const ELSEWHERE: [(&str, &str); 22] = [
     ("sorted", "sort"),
 ];
 
-/// Returns the filter for the name of a filter, or for its name in another language.
+/// Returns the filter with this name, or the equivalent of a function with this name in another language.
 pub(super) fn find_filter(name: &str) -> Option<&'static str> {
     let plain = name.replace('_', "").to_ascii_lowercase();
     let elsewhere = || ELSEWHERE.into_iter().find(|(other, _)| *other == plain).map(|(_, filter)| filter);
@@ -178,7 +178,7 @@ mod manual_tests {
 
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../host/server/manual/expressions.md");
 
-    /// The rows of the table below a heading, as their cells.
+    /// Returns the rows of the table below a heading, each as a list of cells.
     fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
         let (_, section) = page.split_once(heading).unwrap();
         let section = section.split("\n## ").next().unwrap().replace("\\|", "\u{0}");
@@ -187,7 +187,7 @@ mod manual_tests {
         rows.skip(1).map(cells).collect()
     }
 
-    /// The names in a cell: its spans of code, without arguments.
+    /// Returns the names in a cell: its spans of code, without arguments.
     fn names(cell: &str) -> impl Iterator<Item = &str> {
         cell.split('`').skip(1).step_by(2).map(|name| name.split('(').next().unwrap_or_default())
     }

@@ -1,7 +1,8 @@
 //! Checks a parsed expression, collects the paths that it reads, and prints it in the canonical form.
 //!
-//! In the canonical form, operators are filters that enforce the limits and the rules of this language, a guard follows
-//! each lookup without a test, and calls do not exist. Printing text keeps this module independent of MiniJinja's storage.
+//! In the canonical form, operators are filters that enforce the limits and rules of this language, and calls do not
+//! exist. A guard follows each lookup: the filter `_read`, which fails in a strict flow if the value is missing.
+//! Printing text keeps this module independent of MiniJinja's storage.
 
 use std::{fmt::Write as _, ops::Range};
 
@@ -44,7 +45,7 @@ impl Read {
     }
 }
 
-/// A lookup without a test: in a strict flow its value must exist.
+/// A lookup whose value must exist in a strict flow, because the expression does not test for it.
 #[derive(Clone, Debug)]
 pub(super) struct Lookup {
     /// The path, or the source of a lookup that is not a plain path.
@@ -62,9 +63,9 @@ pub(super) struct Printer<'s> {
     pub(super) printed: String,
     /// The paths that the expression reads, in their order.
     pub(super) reads: Vec<Read>,
-    /// The paths of members of list items.
+    /// The paths that lead into the items of lists; see `items.rs`.
     pub(super) item_paths: Vec<Read>,
-    /// Lookups without a test. The guards in the canonical form refer to them by index.
+    /// The lookups whose value must exist. The guards in the canonical form refer to them by index.
     pub(super) lookups: Vec<Lookup>,
     pub(super) errors: Vec<ExprError>,
 }
@@ -225,7 +226,8 @@ impl<'s> Printer<'s> {
         self.printed.push(close);
     }
 
-    /// Writes a subscript in brackets. A computed one passes a guard, because MiniJinja takes a boolean for a number.
+    /// Prints a subscript in brackets. A computed one passes the filter `_key`, because MiniJinja uses a boolean as a
+    /// number.
     fn subscript(&mut self, expr: &Expr<'_>) {
         if static_segment(expr).is_some() {
             return self.enclosed('[', expr, ']');
@@ -235,8 +237,8 @@ impl<'s> Printer<'s> {
         let _ = write!(self.printed, "|{}]", names::KEY);
     }
 
-    /// Bounds the depth of brackets, including those that this printer adds, because MiniJinja's parser recurses for
-    /// each.
+    /// Calls `write` one level of brackets deeper. Limits the depth, because MiniJinja's parser recurses for each
+    /// bracket, including those that this printer adds.
     fn deeper(&mut self, write: impl FnOnce(&mut Self)) {
         self.depth += 1;
         match self.depth > 2 * limits::NESTING {
@@ -272,7 +274,7 @@ impl<'s> Printer<'s> {
         self.enclosed('(', right, ')');
     }
 
-    /// Prints `and` and `or` unchanged. A chain of one of them stays flat, because it groups from the left.
+    /// Prints `and` or `or` unchanged. A chain of one operator groups from the left, so it needs no parentheses.
     fn logical(&mut self, sign: &str, op: BinOpKind, left: &Expr<'_>, right: &Expr<'_>) {
         let is_flat =
             matches!(left, Expr::BinOp(inner) if std::mem::discriminant(&inner.op) == std::mem::discriminant(&op));
@@ -282,7 +284,7 @@ impl<'s> Printer<'s> {
     }
 
     fn comparison(&mut self, first: &Expr<'_>, steps: &[(&str, &Expr<'_>)]) {
-        // A value that is only compared with null is tested.
+        // A value that is compared only with null may be missing.
         let usage = |at: usize| {
             let values = || std::iter::once(first).chain(steps.iter().map(|(_, right)| *right));
             let before = at.checked_sub(1).and_then(|before| Some((steps[before].0, values().nth(before)?)));

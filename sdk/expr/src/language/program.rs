@@ -152,7 +152,7 @@ impl Expression {
         }
     }
 
-    /// Returns the path of an expression that is a plain path.
+    /// Returns the path of an expression that is a plain path; `None` for any other expression.
     pub(crate) fn as_path(&self) -> Option<&Path> {
         match &self.0 {
             Kind::Path(read) => Some(&read.path),
@@ -162,7 +162,7 @@ impl Expression {
 }
 
 impl Read {
-    /// Returns the value, if it exists.
+    /// Returns the value; `None` if it is missing. In a strict evaluation a missing value is an error.
     fn value(&self, roots: &dyn Roots) -> Result<Option<Json>, ExprError> {
         match self.path.read(roots).map_err(|error| error.at(self.place.clone()))? {
             None if roots.is_strict() => Err(missing(Ok(&self.path), &self.place, roots)),

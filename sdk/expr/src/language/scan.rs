@@ -9,11 +9,11 @@ use crate::{error::ExprError, quoted::end_of_quoted};
 pub(crate) enum Piece<'a> {
     /// Text outside of `{{ }}`.
     Text(&'a str),
-    /// The expression between `{{` and `}}`, without the white space around it, and its start.
+    /// The expression between `{{` and `}}`, without the white space around it, and its byte offset.
     Expression(&'a str, usize),
 }
 
-/// Splits a text into plain text and expressions.
+/// Splits a text into plain text and expressions. Returns the first error, if there are any.
 pub(crate) fn split(text: &str) -> Result<Vec<Piece<'_>>, ExprError> {
     let (pieces, mut errors) = pieces(text);
     if errors.is_empty() { Ok(pieces) } else { Err(errors.remove(0)) }
@@ -47,7 +47,8 @@ pub(crate) fn pieces(text: &str) -> (Vec<Piece<'_>>, Vec<ExprError>) {
     (pieces, errors)
 }
 
-/// Returns the expression of a text that is a single `{{ }}`, with optional white space around it.
+/// Returns the expression of a text that is a single `{{ }}`, with optional white space around it, and the
+/// expression's byte offset; `None` for any other text.
 pub(crate) fn whole(text: &str) -> Result<Option<(&str, usize)>, ExprError> {
     let start = text.len() - text.trim_start().len();
     match text[start..].starts_with("{{") {

@@ -14,7 +14,7 @@ use minijinja::{
 use super::{names, tree::static_path};
 use crate::{error::ExprError, path::short, quoted::end_of_quoted};
 
-/// Maximum number of tokens in an expression that is searched for its longest valid prefix.
+/// Maximum number of prefixes that are parsed to find the longest valid one.
 const MOST_PREFIXES: usize = 100;
 
 /// A token and its bytes in the source.
@@ -73,7 +73,7 @@ const PHRASES: [(&[&str], &str); 15] = [
     (&["then"], "write `a if condition else b`"),
 ];
 
-/// Creates the error about text after the last token that is not a token.
+/// Creates the error about the text after the last token, which the lexer cannot read.
 pub(super) fn unreadable(source: &str, tokens: &[Lexeme<'_>]) -> ExprError {
     let start = end(source, tokens);
     let rest = source.get(start..).unwrap_or_default();

@@ -15,7 +15,7 @@ impl TextTooLong {
     }
 }
 
-/// Appends a text.
+/// Appends a text. Fails if the result would be longer than [`limits::TEXT_BYTES`].
 pub(crate) fn push_str(text: &mut String, more: &str) -> Result<(), TextTooLong> {
     if text.len() + more.len() > limits::TEXT_BYTES {
         return Err(TextTooLong);
@@ -40,7 +40,7 @@ pub(crate) fn push_compact(text: &mut String, value: &Json) -> Result<(), TextTo
     serde_json::to_writer(Bounded(text), value).map_err(|_| TextTooLong)
 }
 
-/// Appends bytes up to the limit.
+/// A writer that appends to a text and fails above [`limits::TEXT_BYTES`].
 struct Bounded<'a>(&'a mut String);
 
 impl io::Write for Bounded<'_> {

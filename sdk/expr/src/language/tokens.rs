@@ -50,7 +50,8 @@ pub(super) fn read(source: &str) -> Result<Vec<Lexeme<'_>>, ExprError> {
     Ok(tokens)
 }
 
-/// Returns the text that the parser would ignore: its start, at the end of a quoted text, and the error there.
+/// Finds text after a quoted text that the parser would ignore. Returns the byte offset at which the ignored text
+/// starts, and the error about it; `None` if the parser ignores nothing.
 pub(crate) fn ignored(source: &str) -> Option<(usize, ExprError)> {
     let mut tokens: Vec<Lexeme<'_>> = Vec::new();
     for token in tokenize(source, true, SyntaxConfig::default()).take(limits::TOKENS) {
@@ -65,7 +66,7 @@ pub(crate) fn ignored(source: &str) -> Option<(usize, ExprError)> {
     None
 }
 
-/// Returns true if the lexer reads a text to its end.
+/// Returns true if the lexer reads a text to its end without an error.
 pub(super) fn is_lexed(source: &str) -> bool {
     tokenize(source, true, SyntaxConfig::default()).all(|token| token.is_ok())
 }

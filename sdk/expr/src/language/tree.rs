@@ -7,7 +7,7 @@ use minijinja::machinery::ast::{CompareOpKind, Expr, UnaryOpKind};
 use super::names;
 use crate::path::{Path, Segment};
 
-/// Returns the start of the leftmost part of an expression.
+/// Returns the byte offset of the leftmost part of an expression.
 pub(super) fn first_span(expr: &Expr<'_>) -> usize {
     let mut expr = expr;
     loop {
@@ -28,7 +28,8 @@ pub(super) fn first_span(expr: &Expr<'_>) -> usize {
     }
 }
 
-/// Returns the path of an expression that is a plain path, and its bytes in the expression.
+/// Returns the path of an expression that is a plain path, and its byte range in the expression; `None` for any other
+/// expression.
 pub(super) fn static_path(expr: &Expr<'_>) -> Option<(Path, Range<usize>)> {
     let (mut segments, mut rest) = (Vec::new(), expr);
     let root = loop {
@@ -50,7 +51,7 @@ pub(super) fn static_path(expr: &Expr<'_>) -> Option<(Path, Range<usize>)> {
     Some((Path::new(root.id, segments.into_iter().rev()), place))
 }
 
-/// Returns the path segment of a subscript, unless it is computed.
+/// Returns the path segment of a subscript; `None` if the subscript is computed.
 pub(super) fn static_segment(subscript: &Expr<'_>) -> Option<Segment> {
     match subscript {
         Expr::Const(key) => match key.value.as_str() {

@@ -23,7 +23,8 @@ use crate::{
 struct Members(Arc<json::Object>, Rank);
 
 impl Members {
-    /// Returns the result for a missing key: an error if this is a file value, which never has such a part.
+    /// Returns the result for a missing key: an error if this is a file value that can never have the key, otherwise
+    /// `None`.
     fn nothing(&self, key: &Value) -> Option<Value> {
         let is_misused = file::lacks(&self.0, key.as_str(), self.1);
         is_misused.then(|| Value::from(file_misuse(file::no_part(short(&key.to_string())))))
@@ -156,7 +157,7 @@ pub(super) fn from_value(value: &Value) -> Result<Json, String> {
     Reader { values: 0 }.read(value, 0)
 }
 
-/// Counts the values that it converts, because lists from filters may have any length.
+/// Converts a result to JSON. It counts the values, because lists from filters may have any length.
 struct Reader {
     values: usize,
 }

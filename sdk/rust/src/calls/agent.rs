@@ -20,16 +20,16 @@ use crate::{
     wit::flowcell::host::agent,
 };
 
-/// Begins an agent run and returns its id. `about` is an object that the event `agent:start` shows. Its member `inbox`,
-/// `{ "capacity": n }`, opens an inbox of at most 1,024 messages; [`next_event`](crate::queue::next_event) returns
-/// them.
+/// Begins an agent run and returns its id. `about` is an object that the event `agent:start` shows. Its member
+/// `inbox`, `{ "capacity": n }`, opens an inbox for at most `n` waiting messages, where `n` is at most 1,024 (default
+/// 64). [`next_event`](crate::queue::next_event) returns the messages.
 pub fn open(about: &Value) -> Result<String> {
     let args = || json!({ "about": about });
     super::made("agent.open", args, || agent::open(&about.to_string()).map_err(Failure::of_call))
 }
 
-/// Sends an event of an agent run. The kind `state` becomes the event `agent:state`; a name with a dot, such as
-/// `acme.plan`, becomes `agent:event`.
+/// Reports an event of an agent run. `data` must serialize to an object. The kind `state` becomes the event
+/// `agent:state`; a name with a dot, such as `acme.plan`, becomes `agent:event`.
 pub fn tell(run: &str, kind: &str, data: &impl Serialize) -> Result<()> {
     let args = || json!({ "agentRunId": run, "kind": kind, "data": data });
     super::made("agent.tell", args, || agent::tell(run, kind, &super::text(data)?).map_err(Failure::of_call))

@@ -13,7 +13,8 @@ pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<T>> {
     value.map(|text| super::read(&text)).transpose()
 }
 
-/// Stores a value for `ttl_ms` milliseconds, or without a limit.
+/// Stores a value. It expires after `ttl_ms` milliseconds. With `None` it does not expire, but the host may still
+/// drop it.
 pub fn set(key: &str, value: &impl Serialize, ttl_ms: Option<u64>) -> Result<()> {
     cache::set(key, &serde_json::to_string(value)?, ttl_ms).map_err(Failure::of_call)
 }

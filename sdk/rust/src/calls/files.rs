@@ -80,19 +80,20 @@ pub fn write_file(path: &str, file: &Value) -> Result<u64> {
     super::made("files.write", || json!({ "path": path, "file": file }), write)
 }
 
-/// Lists a folder by name, without entries that the flow may not read. `""` is the tenant's folder.
+/// Returns the entries of a folder, sorted by name, without those that the flow may not read. `""` is the tenant's
+/// folder.
 pub fn list(path: &str) -> Result<Vec<Entry>> {
     let list = || Ok(files::list(path).map_err(Failure::of_call)?.into_iter().map(Entry::from_wit).collect());
     super::made("files.list", || json!({ "path": path }), list)
 }
 
-/// Returns the entry at a path, or none.
+/// Returns the entry at a path; none if the path does not exist.
 pub fn stat(path: &str) -> Result<Option<Entry>> {
     let stat = || Ok(files::stat(path).map_err(Failure::of_call)?.map(Entry::from_wit));
     super::made("files.stat", || json!({ "path": path }), stat)
 }
 
-/// Removes a file or an empty folder. Returns whether it existed.
+/// Removes a file or an empty folder. Returns true if it existed; false if there was nothing to remove.
 pub fn remove(path: &str) -> Result<bool> {
     let remove = || files::remove(path).map_err(Failure::of_call);
     super::made("files.remove", || json!({ "path": path }), remove)

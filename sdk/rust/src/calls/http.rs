@@ -20,7 +20,7 @@ pub struct Request {
     pub method: String,
     /// The whole URL.
     pub url: String,
-    /// Names and values.
+    /// The headers, as pairs of name and value.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Body,
@@ -33,7 +33,7 @@ pub struct Request {
 pub struct Response {
     /// The status.
     pub status: u16,
-    /// Names, in lower case, with their values.
+    /// The headers, as pairs of name and value. The names are in lower case.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
     /// The body.
@@ -74,7 +74,7 @@ impl Request {
         self.header("content-type", "application/json")
     }
 
-    /// The request as a script gets it.
+    /// Converts the request to the arguments that a script records.
     fn told(&self) -> Value {
         let Request { method, url, headers, body, timeout_ms } = self;
         json!({ "method": method, "url": url, "headers": headers, "body": body, "timeoutMs": timeout_ms })
@@ -123,18 +123,20 @@ pub fn send(request: Request) -> Result<Response> {
     )
 }
 
-/// Sends a request without waiting for the answer.
+/// Sends a request without waiting for the answer. When [`next_event`](crate::queue::next_event) has reported the end
+/// of the call, [`take_response`] returns the answer.
 pub fn start_send(request: Request) -> Result<CallId> {
     Ok(CallId(http::start_send(&request.to_wit()).map_err(Failure::of_call)?))
 }
 
-/// Takes the answer of a call after [`next_event`](crate::queue::next_event) has reported its success. Works once for
-/// each call.
+/// Returns the answer of a call after [`next_event`](crate::queue::next_event) has reported the call's success. Works
+/// once for each call.
 pub fn take_response(call: CallId) -> Result<Response> {
     Response::from_wit(http::take_response(call.0).map_err(Failure::of_call)?)
 }
 
-/// Stores bytes, such as those of an answer, as a file of this media type. Returns the file value.
+/// Stores bytes, such as the body of an answer, as a file with the media type `mime`. Returns its file value,
+/// `{ "kind": "file", "fileId": … }`.
 pub fn keep(bytes: Vec<u8>, mime: &str) -> Result<Value> {
     let keep = || super::answered(http::keep(&bytes, mime));
     super::made("http.keep", || json!({ "size": bytes.len(), "mime": mime }), keep)

@@ -1,4 +1,4 @@
-//! Log lines for people. The results of a flow do not depend on them.
+//! Writes log lines for people into the events of the run. They do not change the results of a flow.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Turns of language models. The flow grants models: `grants: { model: ["anthropic/*"] }`.
+//! Calls language models. A turn is one request to a model and its reply. The flow grants models:
+//! `grants: { model: ["anthropic/*"] }`.
 //!
 //! A turn is recorded before it is sent. If the attempt is repeated, a turn with a recorded reply is not paid for
 //! again. Requests and replies are the same for every provider.
@@ -27,7 +28,8 @@ use crate::{
     wit::flowcell::host::model,
 };
 
-/// A request to a model. Members that are none or empty are left out; the profile or the provider then decides.
+/// A request to a model. Members that are none or empty are not sent; the profile or the provider then applies its
+/// default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
@@ -40,12 +42,12 @@ pub struct Request {
     /// The system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// At least one message. The last must be the user's.
+    /// At least one message. The last message must have the role `user`.
     pub messages: Vec<Message>,
     /// The tools that the model may call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Offer>,
-    /// The model's freedom to call tools.
+    /// The rule for tool calls: the model may, must or must not call a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
     /// JSON Schema for the text of the reply, enforced as far as the provider supports it.
@@ -57,7 +59,7 @@ pub struct Request {
     /// Members passed to the provider unchanged, if its profile allows them.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub params: Map<String, Value>,
-    /// The agent run of this turn. Its subscribers get the text while it is written.
+    /// The agent run of this turn. Subscribers of the agent run receive the text while the model writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_run_id: Option<String>,
 }
@@ -69,10 +71,10 @@ pub struct Sampling {
     /// Maximum number of tokens in the reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// At least 0.
+    /// The randomness of the reply, at least 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// From 0 to 1.
+    /// The share of probability from which tokens are chosen (nucleus sampling), from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
     /// Texts at which the reply ends.
@@ -86,20 +88,20 @@ pub struct Sampling {
     pub effort: Option<String>,
 }
 
-/// A tool, as the model sees it.
+/// A tool that a request offers to the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Offer {
-    /// Matches `[A-Za-z0-9_-]{1,64}`.
+    /// The name by which the model calls the tool: `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
     /// Description for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of its input.
+    /// JSON Schema of the tool's input.
     pub input_schema: Value,
 }
 
-/// The model's freedom to call tools.
+/// The rule for tool calls: the model may, must or must not call a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolChoice {
@@ -124,12 +126,13 @@ impl Request {
     }
 }
 
-/// Makes a turn and waits for the whole reply.
+/// Sends a request and blocks until the whole reply has arrived.
 pub fn generate(request: &Request) -> Result<Reply> {
     super::made("model.generate", || json!(request), || super::answered(model::generate(&super::text(request)?)))
 }
 
-/// Makes a turn without waiting. [`next_event`](crate::queue::next_event) returns the [`Reply`].
+/// Sends a request without waiting for the reply. [`next_event`](crate::queue::next_event) returns the reply as a
+/// value, which [`Reply::read`] parses.
 pub fn start_generate(request: &Request) -> Result<CallId> {
     let start = || model::start_generate(&super::text(request)?).map_err(Failure::of_call);
     super::made("model.start-generate", || json!(request), start).map(CallId)

@@ -11,7 +11,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub(crate) u32);
 
-/// An event that arrived.
+/// An event that [`next_event`] returns.
 #[derive(Debug)]
 pub enum Event {
     /// A call has ended, with a result or a failure.
@@ -25,12 +25,12 @@ pub enum Event {
         /// The content.
         value: Value,
     },
-    /// This agent run gets no more messages and has to finish.
+    /// The agent run with this id receives no more messages and must finish.
     Closing(String),
 }
 
-/// Waits up to `timeout_ms` milliseconds for the next event. Without a timeout it waits as long as an event can arrive.
-/// Returns none if the time is up or no event can arrive.
+/// Blocks until the next event, at most `timeout_ms` milliseconds. With `None` it blocks as long as an event can
+/// arrive. Returns none if the time is up, or if no event can arrive.
 pub fn next_event(timeout_ms: Option<u32>) -> Result<Option<Event>> {
     #[cfg(not(target_family = "wasm"))]
     if let Some(event) = crate::script::next(timeout_ms) {

@@ -13,7 +13,7 @@ use crate::{
 /// A call of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// The caller's id of the call. The answer repeats it.
+    /// An id that the caller chooses. The answer repeats it.
     pub id: String,
     /// The name of the service.
     pub service: String,
@@ -25,7 +25,7 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// The caller's id of the call.
+    /// The id of the call, as in [`Call::id`].
     pub call_id: String,
     /// True if the service succeeded.
     pub ok: bool,
@@ -54,13 +54,14 @@ impl Call {
 }
 
 impl Answer {
-    /// Reads the value that [`next_event`](crate::queue::next_event) returns when a call has ended.
+    /// Parses the value that [`next_event`](crate::queue::next_event) returns when a call has ended.
     pub fn read(value: Value) -> Result<Answer> {
         Ok(serde_json::from_value(value)?)
     }
 }
 
-/// Calls a service without waiting. [`next_event`](crate::queue::next_event) returns the [`Answer`].
+/// Calls a service without waiting. [`next_event`](crate::queue::next_event) returns the answer as a value, which
+/// [`Answer::read`] parses.
 pub fn start_call(call: &Call) -> Result<CallId> {
     let start = || services::start_call(&call.told().to_string()).map_err(Failure::of_call);
     super::made("services.start-call", || call.told(), start).map(CallId)

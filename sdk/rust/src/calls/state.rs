@@ -1,4 +1,5 @@
-//! Durable values for each tenant and flow name. Other runs see a write together with the task's outcome.
+//! Durable values for each tenant and flow name. The attempt sees its own writes at once. Other runs see them when
+//! the host records the task's outcome; the writes of a failed attempt are dropped.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -17,7 +18,7 @@ pub struct Entry<T> {
     pub version: u64,
 }
 
-/// Returns the value that this attempt sees, or none if the key was never written.
+/// Returns the value of a key, including this attempt's own writes; none if the key was never written.
 pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<Entry<T>>> {
     super::made(
         "state.get",
@@ -29,14 +30,15 @@ pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<Entry<T>>> {
     )
 }
 
-/// Writes a value unconditionally. Returns the new version.
+/// Writes a value, whatever the key's version is. Returns the new version, which is valid if no other run writes the
+/// key before this task's outcome is recorded.
 pub fn set(key: &str, value: &impl Serialize) -> Result<u64> {
     let set = || state::set(key, &super::text(value)?).map_err(Failure::of_call);
     super::made("state.set", || json!({ "key": key, "value": value }), set)
 }
 
-/// Writes only if the version is still the expected one, or, if none is expected, only if the key does not exist.
-/// Returns the new version, or none if the version is another one.
+/// Writes a value only if the key's version is `expected`. With `None`, it writes only if the key does not exist.
+/// Returns the new version; none if nothing was written because the version differs.
 pub fn set_if(key: &str, value: &impl Serialize, expected: Option<u64>) -> Result<Option<u64>> {
     let set = || state::set_if(key, &super::text(value)?, expected).map_err(Failure::of_call);
     super::made("state.set-if", || json!({ "key": key, "value": value, "expected": expected }), set)

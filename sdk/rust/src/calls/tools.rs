@@ -1,8 +1,8 @@
 //! Tools: node types, flows, and the tools of the operator's MCP servers. The flow grants patterns:
 //! `grants: { tools: ["data.*", "flow:report", "mcp:files/*"] }`.
 //!
-//! If the member `permissions` of the task's config requires it, the host first asks a person, and the call waits for
-//! the answer.
+//! If the member `permissions` of the task's config requires approval, the host first asks a person, and the call
+//! waits for the answer.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub struct Tool {
     /// Description for models and people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of its input.
+    /// JSON Schema of the tool's input.
     pub input_schema: Value,
 }
 
@@ -63,24 +63,26 @@ impl Call {
 }
 
 impl Answer {
-    /// Reads the value that [`next_event`](crate::queue::next_event) returns when a call ends successfully.
+    /// Parses the value that [`next_event`](crate::queue::next_event) returns when a call ends successfully.
     pub fn read(value: Value) -> Result<Answer> {
         Ok(serde_json::from_value(value)?)
     }
 }
 
-/// Finds the tools that match these patterns, are granted and are not denied. `*` matches any text.
+/// Returns the tools whose names match these patterns, that the flow grants, and that `permissions` does not deny. In
+/// a pattern, `*` matches any text.
 pub fn find(patterns: &[String]) -> Result<Vec<Tool>> {
     super::made("tools.find", || json!({ "patterns": patterns }), || super::answered(tools::find(patterns)))
 }
 
-/// Calls a tool, waits, and returns its output.
+/// Calls a tool, blocks until the call ends, and returns the tool's output.
 pub fn call(call: &Call) -> Result<Value> {
     let answer = super::made("tools.call", || json!(call), || super::answered(tools::call(&super::text(call)?)));
     answer.and_then(Answer::read).map(|answer| answer.output)
 }
 
-/// Calls a tool without waiting. [`next_event`](crate::queue::next_event) returns the [`Answer`].
+/// Calls a tool without waiting. [`next_event`](crate::queue::next_event) returns the answer as a value, which
+/// [`Answer::read`] parses.
 pub fn start_call(call: &Call) -> Result<CallId> {
     let start = || tools::start_call(&super::text(call)?).map_err(Failure::of_call);
     super::made("tools.start-call", || json!(call), start).map(CallId)

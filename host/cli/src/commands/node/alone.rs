@@ -15,15 +15,16 @@ pub(super) struct Alone<'a> {
     pub(super) node_type: &'a str,
     /// The grants of each capability, as a flow writes them.
     pub(super) grants: &'a BTreeMap<String, Value>,
-    /// Gives the node a body with one no-op node.
+    /// True if the node has a body, which then contains one no-op node with the id [`PASS`].
     pub(super) has_body: bool,
 }
 
 impl Alone<'_> {
-    /// Returns the flow as if it were a file in this folder. Its input comes from [`input`], and its output `output` is
-    /// that of the node.
+    /// Returns the flow as if it were a file in this folder. The caller builds the flow's input with [`input`]. The
+    /// flow's only output, `output`, is the output of the node.
     pub(super) fn source(&self, folder: &Path) -> Source {
-        // The node takes its values from the flow's input. Braces in literal values would be read as bindings.
+        // The node gets its values by bindings from the flow's input. Literal values with `{{ }}` would be read as
+        // bindings.
         let mut node = json!({
             "id": NODE,
             "type": self.node_type,
@@ -43,7 +44,7 @@ impl Alone<'_> {
     }
 }
 
-/// Returns the input of such a flow.
+/// Returns the input for the flow that [`Alone::source`] builds: the input and the config of its node.
 pub(super) fn input(input: Json, config: Json) -> Json {
     Json::object([("input", input), ("config", config)])
 }

@@ -83,7 +83,7 @@ impl BuildArgs {
         &self.folder
     }
 
-    /// Builds the pack and checks that a host accepts it.
+    /// Builds the pack, checks that a host accepts it, and writes it to the folder of the built pack.
     pub(super) fn build(&self, terminal: Terminal) -> Result<Built, CliError> {
         let began = Instant::now();
         let project = Project::open(&self.folder)?;
@@ -104,7 +104,8 @@ impl BuildArgs {
         Ok(Built { project, file, digest })
     }
 
-    /// Returns the folder that contains `wit`.
+    /// Returns the folder that contains the folder `wit`: that of `--root`, or the project. Fails if it has no folder
+    /// `wit`.
     fn root(&self, project: &Project) -> Result<PathBuf, CliError> {
         let root = self.root.as_ref().map_or_else(|| Ok(project.folder.clone()), |root| root.canonicalize());
         match root {
@@ -119,7 +120,7 @@ impl BuildArgs {
         let root = self.root(project)?;
         let component = scratch()?;
         let mut command = QUICKJS.command(&project.folder)?;
-        // This host has no component-model async, so build with `--sync`.
+        // This host does not support async functions of the component model, so build with `--sync`.
         command.args(["--sync", "--opt-size", "--wit"]).arg(root.join("wit")).arg("--module-root").arg(&root);
         command.arg("--js").arg(project.folder.join(main_of(project)?)).arg("--output").arg(component.path());
         QUICKJS.run(command)?;
@@ -146,7 +147,7 @@ impl BuildArgs {
     }
 }
 
-/// Compiles a crate. The crate embeds its manifest itself.
+/// Compiles a crate of Rust to a component. Other than in the other languages, the crate embeds the manifest itself.
 fn rust(project: &Project) -> Result<Vec<u8>, CliError> {
     let mut command = CARGO.command(&project.folder)?;
     command.args(["build", "--release", "--target", TARGET, "--message-format", "json-render-diagnostics"]);

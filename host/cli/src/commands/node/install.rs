@@ -71,7 +71,7 @@ pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit
     Ok(Exit::Good)
 }
 
-/// Fetches, examines and installs one pack.
+/// Downloads one pack, prints its capabilities, installs it, and pins it in the lock file.
 fn one(
     args: &InstallArgs,
     installer: &mut Installer<'_>,
@@ -94,7 +94,7 @@ fn one(
     Ok(Exit::Good)
 }
 
-/// Fetches every pack that the lock names and that is not stored yet.
+/// Downloads every pack that the lock file names and that is not in the user's pack store yet.
 fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     let carrier = args.registry.carrier()?;
     let mut brought = 0;
@@ -118,7 +118,7 @@ fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Res
     Ok(Exit::Good)
 }
 
-/// Shows the capabilities of a pack, its signer, and the differences from the installed version.
+/// Describes a pack for people: its capabilities, its signer, and its differences from the installed version.
 fn shown(candidate: &Candidate) -> String {
     let mut text = inspect::as_text(&candidate.inspection);
     let signed = candidate.signer.as_ref().map_or_else(|| "not signed".to_owned(), |by| format!("signed by {by}"));

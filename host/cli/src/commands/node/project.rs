@@ -26,7 +26,7 @@ impl Builder {
     /// The builders in search order. A script is last, since other projects may have a `build.sh` for another purpose.
     const ALL: [Builder; 4] = [Builder::Cargo, Builder::QuickJs, Builder::CPython, Builder::Script];
 
-    /// Returns the file name that identifies a project of this builder.
+    /// Returns the name of the build file. A project that has this file is built by this builder.
     pub(super) fn mark(self) -> &'static str {
         match self {
             Builder::Cargo => "Cargo.toml",

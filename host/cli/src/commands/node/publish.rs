@@ -108,7 +108,7 @@ fn no_registry(text: &str) -> CliError {
         .hint("write a reference such as ghcr.io/acme/greet@1.2.0")
 }
 
-/// Returns the manifest's fields under the standard OCI annotation names.
+/// Returns the title, version, license and description of the manifest under the standard names of OCI annotations.
 fn annotations(inspection: &Inspection) -> BTreeMap<String, String> {
     let manifest = &inspection.manifest;
     let said = [

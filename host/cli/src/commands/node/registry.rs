@@ -30,7 +30,8 @@ pub(super) struct RegistryArgs {
 }
 
 impl RegistryArgs {
-    /// Returns the carrier that downloads and uploads packs. Fails if only one of user and password is set.
+    /// Returns the client that downloads and uploads packs. Fails if only one of the environment variables for user
+    /// and password is set.
     pub(super) fn carrier(&self) -> Result<Carrier, CliError> {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let credentials = match (set(USER), set(PASSWORD)) {
@@ -46,7 +47,7 @@ impl RegistryArgs {
         Source::parse(text, self.registry()).map_err(CliError::wrong)
     }
 
-    /// Returns whether connections are forbidden.
+    /// Returns true if the command must not connect to the network.
     pub(super) fn offline(&self) -> bool {
         self.offline
     }

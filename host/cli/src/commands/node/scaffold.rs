@@ -34,7 +34,7 @@ static GO_README: &str = include_str!("../../../../../sdk/go/README.md");
 
 /// The name in the templates that the pack's name replaces.
 const NAME: &str = "acme";
-/// Limit of the characters of a pack's name.
+/// Maximum number of characters of a pack's name.
 const MAX_NAME: usize = 32;
 
 /// The language of a pack.
@@ -126,20 +126,20 @@ fn make(folder: &Path, name: &str, language: Language) -> io::Result<()> {
     fill(own, folder, name)
 }
 
-/// Writes the files unchanged.
+/// Copies the files of an embedded folder unchanged.
 fn copy(from: &Dir<'_>, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     from.extract(to)
 }
 
-/// Writes the files with the pack's name in place of [`NAME`], in file names too.
+/// Copies the files of a template. The pack's name replaces [`NAME`] in texts and in file names.
 fn fill(from: &Dir<'_>, to: &Path, name: &str) -> io::Result<()> {
     for entry in from.entries() {
         match entry {
             DirEntry::Dir(dir) => fill(dir, to, name)?,
             DirEntry::File(file) => {
                 let path = file.path().to_string_lossy().replace(NAME, name);
-                // As `.gitignore`, the template would take effect in its own folder.
+                // The template is called `gitignore`, because as `.gitignore` it would take effect in this repository.
                 let path = to.join(if path == "gitignore" { ".gitignore" } else { &path });
                 fs::create_dir_all(path.parent().unwrap_or(to))?;
                 fs::write(path, String::from_utf8_lossy(file.contents()).replace(NAME, name))?;

@@ -38,7 +38,8 @@ pub(super) struct NodeTestArgs {
 
 pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let Built { project, file, digest } = args.build.build(terminal)?;
-    // No call leaves the host, but admission checks each call. So the host has a folder for files, and a model.
+    // No call leaves the host, but the host still rejects calls that it could not make. So it has a folder for files,
+    // and a simulated model.
     let files = tempfile::tempdir().map_err(|error| {
         CliError::internal("cannot create a temporary folder for the files of the cases").because(&error)
     })?;
@@ -60,7 +61,7 @@ pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, C
     verdicts.conclude(args.junit.as_deref(), terminal)
 }
 
-/// Returns the examples that no case refers to.
+/// Returns a case for each example of the manifest that no written case refers to.
 fn examples(manifest: &Manifest, cases: &[Case]) -> Vec<Case> {
     let told = |node: &str, title: &str| {
         cases.iter().any(|case| *case.node_type == *node && case.example.as_deref() == Some(title))

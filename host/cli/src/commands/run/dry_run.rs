@@ -28,7 +28,7 @@ pub(super) fn print(flow: &LoadedFlow, as_json: bool) -> Result<(), CliError> {
     put(&text)
 }
 
-/// Orders the nodes of a body topologically. Nodes on a cycle, and those after it, come last.
+/// Orders the nodes of a body topologically. Nodes on a cycle of edges, and the nodes after the cycle, come last.
 fn order(graph: &Graph, body: BodyIx) -> Vec<NodeIx> {
     let nodes = &graph.body(body).nodes;
     let mut open: Vec<usize> = nodes.iter().map(|node| graph.node(*node).incoming.len()).collect();

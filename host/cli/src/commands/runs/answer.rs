@@ -38,7 +38,7 @@ pub(crate) struct AnswerArgs {
     store: StoreArgs,
 }
 
-/// Answers a question. Without a value, shows the question.
+/// Answers a question. Without a value, prints the question as JSON.
 pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let (run, gate) = (args.run.clone(), args.gate.clone());
     let Some(value) = &args.value else { return show_question(&args.store, &run, &gate) };

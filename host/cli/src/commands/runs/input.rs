@@ -12,16 +12,17 @@ use crate::{
     terminal::{Paint, counted, inert},
 };
 
-/// Limit of the attempts on one page.
+/// Maximum number of attempts on one page.
 const ATTEMPTS: usize = 200;
-/// Limit of the characters shown of a text.
+/// Maximum number of characters shown of a text.
 const TEXT_CHARS: usize = 400;
-/// Limit of the items shown of a list, and of the members shown of an object.
+/// Maximum number of items shown of a list, and of members shown of an object.
 const PARTS: usize = 30;
-/// Limit of the values shown of an input.
+/// Maximum number of values shown of an input, with nested ones.
 const VALUES: usize = 600;
 
-/// Reads the inputs of a task. A task without attempts is an error that says why there are none.
+/// Reads a page of the inputs of a task, beginning with the attempt number `from`. If the task has no attempts, the
+/// error says why.
 pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64) -> Result<TaskInputs, CliError> {
     let (run, task) = at;
     let window = Window { from, limit: ATTEMPTS, bytes: PAGE_BYTES };
@@ -34,7 +35,7 @@ pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64
     })
 }
 
-/// Fails if `from` is beyond the last attempt.
+/// Fails if the page `inputs` is empty because its first attempt, `from`, is beyond the last attempt.
 pub(super) fn require_attempt(
     host: &Host,
     reader: &dyn Runs,
@@ -57,7 +58,8 @@ pub(super) fn require_attempt(
     Err(problem.hint(format!("attempts count from 0; the last one is `--from {}`", there.saturating_sub(1))))
 }
 
-/// Writes the inputs of a task, with long values cut.
+/// Returns the inputs of a task as text for people. Long values are cut, and the text then names the command that
+/// prints them completely.
 pub(super) fn render(inputs: &TaskInputs, at: (&RunId, &str), paint: Paint) -> String {
     let node_type = inputs.node_type.as_deref().unwrap_or_default();
     let mut text = format!("{}  {}\n", paint.name(&inert(&inputs.task)), inert(node_type));
@@ -125,7 +127,7 @@ fn put_call(text: &mut String, call: &MadeCall, cuts: &mut usize) {
     }
 }
 
-/// Writes a value after its name.
+/// Appends a name and its shortened value to the text.
 fn put(text: &mut String, name: &str, json: &Json, cuts: &mut usize) {
     let shown = Shortened { left: VALUES, cuts }.shorten(json);
     let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
@@ -136,7 +138,8 @@ fn put(text: &mut String, name: &str, json: &Json, cuts: &mut usize) {
     }
 }
 
-/// Shortens long values, each by itself.
+/// Shortens one value. `left` is the number of nested values that may still be shown. `cuts` counts the cut places of
+/// all values.
 struct Shortened<'a> {
     left: usize,
     cuts: &'a mut usize,

@@ -47,7 +47,7 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliE
         Owner::Here(host) => host,
         Owner::Other(folder) => {
             let (folder, run, reach) = (folder.to_owned(), args.run.clone(), args.packs.reach());
-            // Check all answers before the first one is given.
+            // Check all answers before the first one is sent.
             let reading = args.packs.reading_host(&args.store)?;
             let given = args.pairs();
             answers::check_in(&reading, &run, &given)?;
@@ -69,7 +69,7 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliE
     go_on(host, args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
 }
 
-/// Answers the open questions. Returns the answers to questions that are not asked yet.
+/// Sends the given answers to the open questions. Returns the answers whose questions are not asked yet.
 fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec<NamedAnswer>, CliError> {
     let mut later = Vec::new();
     for answer in &args.answers {
@@ -92,12 +92,12 @@ fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec
 }
 
 impl ResumeArgs {
-    /// Returns the answers as gates and values.
+    /// Returns the answers as pairs of gate and value, without digests.
     fn pairs(&self) -> Vec<(String, String)> {
         self.answers.iter().map(NamedAnswer::pair).collect()
     }
 
-    /// Returns the same options in the form of `flowcell run`.
+    /// Converts the arguments to the options that all commands that run a flow share.
     pub(super) fn plan(self) -> Plan {
         let answers = self.pairs();
         let ResumeArgs { run, json, quiet, channels, store, packs, .. } = self;
@@ -105,7 +105,8 @@ impl ResumeArgs {
     }
 }
 
-/// Runs the prepared run, and shows its progress as `flowcell run` does.
+/// Prepares the run with `prepare`, drives it in this process, and shows its progress as `flowcell run` does.
+/// `flowcell runs retry` uses it, too.
 pub(super) fn go_on(
     host: Host,
     args: ResumeArgs,

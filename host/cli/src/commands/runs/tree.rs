@@ -14,7 +14,8 @@ use crate::{
 pub(super) struct Tree {
     head: String,
     tail: String,
-    /// The tasks by address, so that nested tasks follow their owner and passes keep their order.
+    /// The tasks by address. In this order, nested tasks follow the task that owns their body, and passes follow each
+    /// other by number.
     tasks: BTreeMap<Vec<Part>, Task>,
 }
 
@@ -22,7 +23,7 @@ pub(super) struct Tree {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Pass(u64),
-    /// A node: the number of the first event about it, and its id.
+    /// A node: the number of the first event about it, by which nodes are ordered, and its id.
     Node(u64, String),
 }
 
@@ -80,14 +81,15 @@ impl Tree {
         }
     }
 
-    /// Sets the run's present status. A parked run may have an answer since, and is then ready to be driven.
+    /// Sets the run's present status. If it is `active` although the last event parked the run, an answer has arrived
+    /// since. The tree then says how to continue the run.
     pub(super) fn stands(&mut self, status: &str) {
         if status == "active" && self.tail.starts_with("parked") {
             self.tail = "active: continue it with `flowcell drive` or `flowcell runs resume`".into();
         }
     }
 
-    /// Records an external call of a task, or its question whether it may make the call.
+    /// Counts an external call of a task. If a person has to allow the call, records its question.
     fn called(&mut self, event: &Event, scope: &str, id: &str) {
         let place = self.place(scope, id, event.seq);
         let task = self.tasks.entry(place).or_default();
@@ -98,7 +100,8 @@ impl Tree {
         }
     }
 
-    /// Returns the position of a task in the tree. A known task keeps its position.
+    /// Returns the position of a task in the tree: the parts of its address. A known task keeps its position. `seq` is
+    /// the number of the event, for a task that is new.
     fn place(&self, scope: &str, id: &str, seq: u64) -> Vec<Part> {
         let mut place = Vec::new();
         let step = |place: &mut Vec<Part>, name: &str| {
@@ -148,7 +151,7 @@ fn call_of(event: &Event) -> u64 {
 }
 
 impl Task {
-    /// Records that a call was allowed, was denied, or has ended.
+    /// Removes the question about a call that was allowed, was denied, or has ended.
     fn decided(&mut self, event: &Event) {
         self.asks.remove(&call_of(event));
     }

@@ -51,7 +51,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Chooses the source of a setting: the command line, then the environment, the file, and the default.
+    /// Chooses the source of a setting: the first of the command line, the environment, the file and the default that
+    /// sets it. `given` are the values in the file.
     fn settle(&mut self, arg: &Arg, matches: &ArgMatches, given: Option<SettingValues>) {
         let source = matches.value_source(arg.get_id().as_str());
         let (values, from) = match (source, given) {
@@ -130,7 +131,8 @@ impl File {
         })
     }
 
-    /// Converts the values of an entry to texts as on the command line.
+    /// Converts the values of an entry to texts as they would be on the command line. Fails if clap does not accept
+    /// one of them.
     fn values(&self, entry: &Entry, arg: &Arg, command: &Command) -> Result<SettingValues, CliError> {
         let place = self.place(&entry.value.referenced);
         let wrong = |why: &str| CliError::wrong(format!("{place}: `{}`: {why}", entry.key.value));
@@ -155,7 +157,7 @@ impl File {
         Ok(SettingValues { values, place })
     }
 
-    /// Resolves a path relative to the folder of the file.
+    /// If the argument is a path, resolves it relative to the folder of the file. Returns any other value unchanged.
     fn beside(&self, arg: &Arg, text: String) -> String {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let Some(folder) = folder else { return text };

@@ -29,13 +29,14 @@ pub(super) struct Case {
     /// The answers to gates, by the address of the gate or the id of its node.
     #[serde(default)]
     pub(super) answers: BTreeMap<String, String>,
-    /// The results of nodes that do not run. A key is an id, or an address for one pass.
+    /// The results of nodes that do not run. A key is the id of a node, for all its passes, or an address, for one
+    /// pass.
     #[serde(default)]
     pub(super) given: BTreeMap<String, FixtureResult>,
-    /// Replies to calls that leave the host. A call gets the first reply that fits.
+    /// Replies to calls that would leave the host. A call gets the first reply whose members fit the call.
     #[serde(default)]
     pub(super) calls: Vec<ReplyFixture>,
-    /// The time at which the run begins, in milliseconds since 1970. The default is that of every test.
+    /// The time at which the run begins, in milliseconds since 1970. Default: 1 January 2030.
     #[serde(default, deserialize_with = "point_in_time")]
     pub(super) clock: Option<u64>,
     /// The expected result.
@@ -52,7 +53,7 @@ pub(super) struct Expect {
     pub(super) status: String,
     /// The code of the run's error.
     pub(super) error: Option<String>,
-    /// All outputs. Matchers may stand in place of values.
+    /// All outputs. Matchers, such as `{ "$any": true }`, may replace values.
     pub(super) outputs: Option<Json>,
     /// The ids of the flow's own nodes that ran, in the order of their ends.
     pub(super) route: Option<Vec<String>>,
@@ -104,7 +105,7 @@ pub(super) fn read(flow: &Path) -> Result<Vec<Case>, CliError> {
     Ok(cases)
 }
 
-/// Returns a sentence for each output under `given` that its node cannot produce.
+/// Returns a sentence for each output under `given` that does not fit the output schema of its node.
 pub(super) fn misfits(case: &Case, flow: &LoadedFlow) -> Vec<String> {
     let misfit = |(name, given): (&String, &FixtureResult)| {
         let findings = flow.check_given_output(node_of(name), given.output()?).err()?;

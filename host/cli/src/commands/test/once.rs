@@ -12,15 +12,15 @@ use crate::{
     terminal::{Terminal, inert},
 };
 
-/// Returns whether to run the flows once in place of their cases: with an input, with `--json`, or if all flows are
-/// scripts without a file of cases.
+/// Returns true if the flows have to run once in place of their cases: with an input, with `--json`, or if all flows
+/// are scripts without a file of cases.
 pub(super) fn is_meant(args: &TestArgs) -> bool {
     let has_no_cases =
         |flow: &std::path::PathBuf| script::is_script(&flow.to_string_lossy()) && !cases::beside(flow).exists();
     args.json || !args.input.is_empty() || args.flows.iter().all(has_no_cases)
 }
 
-/// Runs each flow once, and prints its outputs.
+/// Runs each flow once, and prints its outputs, or the reason why it did not succeed.
 pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let mut exit = Exit::Good;
     for path in &args.flows {

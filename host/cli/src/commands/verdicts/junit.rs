@@ -23,7 +23,8 @@ pub(super) fn report(verdicts: &[Verdict]) -> String {
     xml
 }
 
-/// Escapes a text for XML. XML 1.0 allows no other control characters, not even escaped.
+/// Escapes a text for XML. Control characters other than line breaks and tabs become U+FFFD, since XML 1.0 does not
+/// allow them even if they are escaped.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

@@ -10,7 +10,7 @@ use crate::session::{
     question_queue::REACTION,
 };
 
-/// Limit of the characters shown of a tool's input or output.
+/// Maximum number of characters shown of a tool's input or output.
 const SHOWN: usize = 160;
 
 /// An event of the run or of a child run, recorded or live.
@@ -43,7 +43,7 @@ struct Agent {
     name: String,
     listens: bool,
     idle: bool,
-    /// The shown part of the message that the agent is writing.
+    /// The part of the agent's current message that was shown while the agent wrote it.
     shown: String,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Conversation {
     root: String,
     agents: Vec<Agent>,
     pub(crate) questions: Vec<Asked>,
-    /// The time at which a process or a timer closed the first open question.
+    /// The time at which the first open question was last closed other than by a line of this conversation.
     moved_on: Option<Instant>,
     /// The address of the node that receives lines.
     focus: Option<String>,
@@ -84,7 +84,7 @@ impl Conversation {
         Conversation { root: root.to_owned(), ..Conversation::default() }
     }
 
-    /// Returns whether a question or an agent waits for a line.
+    /// Returns true if a question is open, or if an agent with an inbox is idle.
     pub(crate) fn waits(&self) -> bool {
         !self.questions.is_empty() || self.agents.iter().any(|agent| agent.listens && agent.idle)
     }
@@ -185,7 +185,8 @@ impl Conversation {
         vec![Shown::EndOfSpeech, Shown::Question(text)]
     }
 
-    /// Removes a question. If the next line would have answered it, the next question is shown again.
+    /// Removes a question. If it was the first one, which the next line would have answered, returns the next question
+    /// to show it again.
     fn settled(&mut self, address: &str) -> Vec<Shown> {
         let was_first = self.questions.first().is_some_and(|asked| asked.address == address);
         self.questions.retain(|asked| asked.address != address);
@@ -198,7 +199,8 @@ impl Conversation {
         vec![Shown::EndOfSpeech, note, Shown::Question(next.text())]
     }
 
-    /// Returns whether a line of this time was typed for a question that has closed meanwhile.
+    /// Returns true if a line that arrives now was typed for a question that has closed in the meantime: the close is
+    /// less than [`REACTION`] ago.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         self.moved_on.is_some_and(|since| now < since + REACTION)
     }
@@ -220,7 +222,8 @@ impl Conversation {
         Ok(agent)
     }
 
-    /// Returns the address that receives a line: the named agent, the selected one, or the only one that listens.
+    /// Returns the address that receives a line: the named agent, or else the agent selected by `/to`, or else the
+    /// only agent with an inbox.
     pub(crate) fn target(&mut self, name: Option<&str>) -> Target {
         let name = name.map(str::to_owned).or_else(|| self.focus.clone());
         let address = match name {
@@ -234,7 +237,7 @@ impl Conversation {
                 }
             },
         };
-        // The agent is busy until its next event says that it is idle.
+        // The agent counts as busy until an event says that it is idle again.
         self.agents.iter_mut().filter(|agent| agent.address == address).for_each(|agent| agent.idle = false);
         Ok(address)
     }
@@ -251,7 +254,7 @@ impl Conversation {
         self.agents.iter().filter(|agent| agent.listens)
     }
 
-    /// Lists the open agents.
+    /// Returns a text that lists the open agents and their states.
     pub(crate) fn who(&self) -> String {
         let names = self.agents.iter().map(|agent| match (agent.listens, agent.idle) {
             (true, true) => format!("{} (listens)", agent.name),

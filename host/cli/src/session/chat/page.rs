@@ -6,10 +6,10 @@ use super::conversation::Shown;
 use crate::terminal::{Terminal, inert};
 use flowcell::contract::text::judged;
 
-/// Both outputs, as they appear on one terminal.
+/// Standard output and standard error of a conversation, which usually share one terminal.
 pub(crate) struct Page {
     terminal: Terminal,
-    /// The name of the agent whose line is still incomplete.
+    /// The name of the agent whose message is not complete yet, so that no line break follows it.
     speaking: Option<String>,
 }
 
@@ -56,7 +56,8 @@ impl Page {
     }
 }
 
-/// Returns a text with its terminal commands escaped. Further lines are indented.
+/// Returns a part of a message with terminal commands and deceptive characters escaped. Lines after the first are
+/// indented.
 fn spoken(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (letter, deceptive) in judged(text) {

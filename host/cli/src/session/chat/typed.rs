@@ -59,7 +59,7 @@ pub(crate) fn read(line: &str) -> Typed {
     }
 }
 
-/// Reads the lines of standard input on its own thread, because reading blocks.
+/// Starts a thread that reads the lines of standard input, because reading blocks. The receiver ends with the input.
 pub(crate) fn lines() -> io::Result<mpsc::Receiver<String>> {
     let (sender, lines) = mpsc::channel(1);
     thread::Builder::new().name("typed".into()).spawn(move || {

@@ -32,7 +32,7 @@ pub(crate) struct Requests {
     clock: Clock,
     /// The failure of every request, if the node type has not asked for `http`.
     denied: Option<Failure>,
-    /// Resolves when the previous request has been sent or given up.
+    /// Resolves when the previous request has been handed to the runtime, or was dropped.
     left: Option<oneshot::Receiver<()>>,
 }
 
@@ -64,7 +64,7 @@ impl WasiHttpHooks for Requests {
             let (head, body) = request.into_parts();
             let body = whole(body).await?;
             if let Some(before) = before {
-                // A dropped request makes way as well.
+                // This also resolves if the previous request was dropped, with an error that does not matter.
                 let _ = before.await;
             }
             let args = arguments(&head, body, options, &*calls).map_err(refused)?;

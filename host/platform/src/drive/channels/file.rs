@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{Notice, Notices};
 
-/// Writes each event when it happens, so that a reader can follow. Many runs may share one.
+/// Writes each event when it happens, so that a reader can follow. Several runs may write to one `JsonLines`.
 pub struct JsonLines {
     name: String,
     lives: bool,

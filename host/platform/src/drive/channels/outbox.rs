@@ -9,11 +9,11 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Notify;
 
-/// Maximum lines in the queue.
+/// Maximum number of lines in the queue.
 const MAX_LINES: usize = 10_000;
 /// Maximum bytes in the queue.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// Maximum lines in the queue before live events are dropped.
+/// Maximum number of lines in the queue before live events are dropped.
 const MAX_BEFORE_LIVE: usize = 1_000;
 
 /// One line, without its line end.
@@ -42,7 +42,7 @@ struct State {
 }
 
 impl Outbox {
-    /// Adds an event, or records that it was dropped.
+    /// Adds an event. If the queue is full, it records the event as dropped.
     pub(crate) fn event(&self, event: &Event) {
         let mut state = self.state.lock();
         if state.closed {
@@ -58,7 +58,7 @@ impl Outbox {
         self.changed.notify_one();
     }
 
-    /// Adds a live event if the queue is short.
+    /// Adds a live event if the queue has fewer than [`MAX_BEFORE_LIVE`] lines. Otherwise the event is dropped.
     pub(crate) fn live(&self, event: &LiveEvent) {
         let mut state = self.state.lock();
         if !state.closed && state.missed.is_empty() && state.lines.len() < MAX_BEFORE_LIVE && !state.is_full() {
@@ -85,14 +85,14 @@ impl Outbox {
         self.closing.notify_one();
     }
 
-    /// Waits until the queue is closed. It serves one waiter.
+    /// Waits until the queue is closed. At most one task may wait at a time.
     pub(crate) async fn closed(&self) {
         while !self.state.lock().closed {
             self.closing.notified().await;
         }
     }
 
-    /// Closes the queue and drops the remaining lines. Returns the first event that is lost.
+    /// Closes the queue and drops the remaining lines. Returns the run and number of the first event that is lost.
     pub(crate) fn abandon(&self) -> Option<(RunId, u64)> {
         let mut state = self.state.lock();
         state.closed = true;
@@ -100,8 +100,8 @@ impl Outbox {
         waiting.or_else(|| state.missed.iter().next().map(|(run, (from, _))| (run.clone(), *from)))
     }
 
-    /// Waits for lines and takes them in order, up to a number of lines and bytes, but at least one. It returns `None`
-    /// once the queue is closed and empty.
+    /// Waits for lines, and removes and returns them in order. It returns at least one line, and at most `lines`
+    /// lines and `bytes` bytes. It returns `None` once the queue is closed and empty.
     pub(crate) async fn take(&self, lines: usize, bytes: usize) -> Option<Vec<Line>> {
         loop {
             let changed = self.changed.notified();

@@ -26,14 +26,14 @@ use super::{
     verb::{self, MAX_VERB},
 };
 
-/// Maximum bytes of a line on the program's standard error. The rest of the line is skipped.
+/// Maximum size in bytes of a line on the program's standard error. The rest of the line is skipped.
 const MAX_LOG_LINE: usize = 4 * 1024;
-/// Maximum lines of a program's standard error that are passed on.
+/// Maximum number of lines of a program's standard error that are passed on.
 const MAX_LOG_LINES: usize = 10_000;
-/// Maximum lines and bytes per write.
+/// Maximum number of lines, and of bytes, in one write.
 const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 
-/// A program of the operator's, for one run.
+/// A program of the operator that receives the events of one run.
 ///
 /// It reads a line `{ "type": "channel:start", "runId" }`, the events, and at last `{ "type": "channel:complete",
 /// "status" }`. Then its input ends. It writes [verbs](super::verb), and a line `channel:answer` answers each. After
@@ -55,7 +55,7 @@ struct ChannelState {
     answered: Notify,
 }
 
-/// The last line, which follows the answers to all earlier verbs.
+/// The end of the input: the last line follows the answers to all earlier verbs, so it waits while a verb is handled.
 #[derive(Default)]
 struct Ending {
     asking: bool,
@@ -176,7 +176,7 @@ async fn tell(mut input: Input, outbox: &Outbox) -> io::Result<()> {
     Ok(())
 }
 
-/// Handles the program's lines as verbs.
+/// Handles each line of the program's output as a verb, and queues the answer.
 async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>, state: Arc<ChannelState>) {
     while let Ok(Some(line)) = output.next().await {
         let hub = state.hub().await;

@@ -5,7 +5,7 @@ use flowcell_contract::{JSON_VALUES, Json};
 use flowcell_runtime::{Hub, HubError, RunCommand};
 use serde_json::{Value, json};
 
-/// Maximum bytes of a verb's line: the largest message to a run, and some room for the other members.
+/// Maximum size in bytes of a verb's line: the largest message to a run, and some room for the other members.
 pub(super) const MAX_VERB: usize = 1024 * 1024 + 4096;
 
 /// The verbs of front ends, each with its required and its optional members. A verb may also have an `id`, which the

@@ -20,13 +20,13 @@ use super::{
     outbox::{Line, Outbox},
 };
 
-/// Maximum events per body.
+/// Maximum number of events per body.
 const MAX_EVENTS: usize = 100;
-/// Maximum bytes of a body with several events.
+/// Maximum size in bytes of a body with several events.
 const MAX_BODY: usize = 256 * 1024;
 
-/// Posts the events of one run in order, one body after another. If all attempts for a body fail, posting stops. So a
-/// receiver never sees an unreported gap.
+/// Posts the events of one run in order, one body after another. If all attempts for a body fail, posting stops. So
+/// every gap in the received events is reported by a `lagged` line.
 pub struct WebhookChannel {
     outbox: Arc<Outbox>,
     run: Arc<OnceLock<RunId>>,

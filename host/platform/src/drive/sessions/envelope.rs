@@ -17,7 +17,7 @@ pub struct Envelope {
     pub completed_steps: Vec<StepLine>,
     /// Steps whose last try has failed.
     pub failed_steps: Vec<StepLine>,
-    /// Steps that are left to the next run.
+    /// Steps that are left for the next run.
     pub postponed_steps: Vec<StepLine>,
 }
 
@@ -30,15 +30,15 @@ pub struct StepLine {
     pub session_id: String,
     /// The step's current status.
     pub status: StepStatus,
-    /// Its output as text. For a failed step, the reason.
+    /// The output of the step as text. For a failed step, the reason of the failure.
     pub output: Option<String>,
-    /// Set if the output is JSON that was checked against a schema.
+    /// True if the output is JSON that was checked against a schema. False if it is plain text.
     pub is_struct_output: bool,
 }
 
 impl Envelope {
-    /// Groups the states of a flow's steps. They are in the order of their start, and steps that started together in
-    /// the order of the flow.
+    /// Groups the states of a flow's steps. Each group is sorted by start time, then by the order of the steps in the
+    /// flow.
     pub(super) fn new(flow: &str, root: &str, label: &FlowLabel, mut states: Vec<StepState>) -> Envelope {
         let place = |state: &StepState| label.steps.iter().position(|step| *step == state.step);
         states.sort_by_key(|state| (state.created, place(state)));

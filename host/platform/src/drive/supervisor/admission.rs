@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{Key, WAITING};
 
-/// AdmissionReceiver in the queue. Further callers wait.
+/// Maximum number of arrivals in the queue. Further callers of [`AdmissionQueue::admit`] wait.
 pub(super) const ARRIVALS: usize = 256;
 
 /// A request to admit a run.
@@ -98,13 +98,14 @@ impl AdmissionQueue {
         self.waiting.lock().keys().any(|(of, _)| of == tenant)
     }
 
-    /// Takes a permit to wait for a run. It returns `false` if none is left.
+    /// Takes a permit to wait for a run. Returns `false` if the tenant may not take one, or if the run has one
+    /// already.
     pub(super) fn wait(&self, run: Key) -> bool {
         let Some(permit) = self.permits.try_take(&run.0, 1) else { return false };
         self.waiting.lock().insert(run, permit).is_none()
     }
 
-    /// Removes a run that begins from the waiting runs.
+    /// Returns the permit to wait of a run that begins now.
     pub(super) fn begins(&self, run: &Key) {
         self.waiting.lock().remove(run);
     }
@@ -114,8 +115,8 @@ impl AdmissionQueue {
         &self.moved
     }
 
-    /// Admits a run that starts or continues, and returns once it is on stable storage. If the run begins at once, the
-    /// supervisor drives this runner. Otherwise the run is opened again at its turn.
+    /// Admits a run that starts or continues, and returns once it is on stable storage. If the run begins at once,
+    /// the supervisor drives this runner. Otherwise the supervisor opens the run again when its turn comes.
     pub async fn admit(
         &self,
         tenant: Tenant,

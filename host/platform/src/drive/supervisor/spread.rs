@@ -1,15 +1,16 @@
-//! The pace at which runs begin that may have ended their process. A crash makes suspects of those that have begun.
+//! Limits the pace at which runs begin that may have ended their process. If the process dies, all runs that have
+//! begun become suspects.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Runs that begin in one [`STEP`].
+/// Maximum number of such runs that begin in one [`STEP`].
 const AT_ONCE: usize = 16;
-/// The time in which a run that ends its process usually does so.
+/// The time within which a run that ends its process usually does so.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Counts the runs that have begun in this step.
+/// Counts the runs that have begun in the current step.
 #[derive(Default)]
 pub(super) struct Spread {
     since: Option<Instant>,
@@ -27,7 +28,7 @@ impl Spread {
         may
     }
 
-    /// Returns the time until the next step.
+    /// Returns the time until the next step begins. Zero if no step has begun, or if the last one is over.
     pub(super) fn rest(&self) -> Duration {
         self.since.map_or(Duration::ZERO, |since| STEP.saturating_sub(since.elapsed()))
     }

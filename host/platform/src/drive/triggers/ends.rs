@@ -28,11 +28,11 @@ use crate::{Host, StartError};
 pub const SCAN: Duration = Duration::from_secs(10);
 /// Maximum delay of a recorded end, in milliseconds.
 pub const OVERLAP: u64 = 60_000;
-/// Maximum triggered runs in a chain, each started by the end of the run before.
+/// Maximum number of triggered runs in a chain, each started by the end of the run before.
 pub const DEPTH: u32 = 8;
-/// Ends that are read per query.
+/// Maximum number of ends that one query reads.
 const PAGE: usize = 500;
-/// Minimum step of a mark, in milliseconds.
+/// Minimum advance of a mark that is written to the store, in milliseconds.
 const STEP: u64 = 30_000;
 /// The prefix of the ids of runs that another run's end has started.
 const KIND: &str = "event";
@@ -64,7 +64,8 @@ impl Live {
 }
 
 impl Triggers {
-    /// Starts the flows that wait for the end of a run of this process. A later scan finds starts that fail now.
+    /// Starts the flows that wait for the end of a run of this process. If a start fails, a later scan tries it
+    /// again.
     pub(super) async fn has_ended(&self, tenant: &Tenant, end: &Ended) {
         let known = self.known(tenant);
         // The tenant's policy is in the store, and most ends start nothing. So the triggers are checked first.
@@ -177,12 +178,14 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Returns the start time of its scan. A clock that has gone back is followed.
+    /// Returns the time from which its scan reads ends, in milliseconds since 1970. It is never after `now`, even if
+    /// the clock was set back.
     fn from(&self, now: u64) -> u64 {
         self.mark.up_to.min(now).saturating_sub(OVERLAP).max(self.mark.since.min(now))
     }
 
-    /// Moves the mark to the last end that was read, or before the first end that has to wait.
+    /// Moves the mark to the last end that was read. If a start has to wait, moves it only to that run's end, so that
+    /// the next scan reads the end again.
     fn come(self, host: &Host, last: Option<u64>, now: u64) -> Result<(), LookError> {
         let Some(last) = self.stuck.or(last).map(|last| last.min(now)) else { return Ok(()) };
         if last >= self.mark.up_to + STEP {

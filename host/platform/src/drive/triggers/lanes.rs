@@ -13,13 +13,13 @@ use super::{
     ends::{Ended, SCAN},
 };
 
-/// Maximum ended runs in a tenant's lane. The store yields the others.
+/// Maximum number of ended runs in a tenant's lane. Scans find further ends in the store.
 const ENDS: usize = 256;
 
 /// A job for a tenant.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Reads its triggers. With `scans`, it also scans for runs that have ended.
+    /// Reads the tenant's triggers and starts due runs. With `scans`, it also scans for runs that have ended.
     Look { scans: bool },
     /// Handles the end of a run.
     Ended(Ended),
@@ -66,7 +66,7 @@ impl Lane {
 pub(super) struct Lanes(HashMap<Tenant, Lane>);
 
 impl Lanes {
-    /// Updates the lanes to the current tenants.
+    /// Adds a lane for each new tenant, and removes the idle lanes of tenants that no longer exist.
     pub(super) fn see(&mut self, tenants: Vec<Tenant>, now: Instant) {
         let known: HashSet<_> = tenants.iter().cloned().collect();
         self.0.retain(|tenant, lane| lane.busy || known.contains(tenant));
@@ -75,7 +75,7 @@ impl Lanes {
         }
     }
 
-    /// Makes all tenants' triggers due after a change.
+    /// Makes a look due now for each tenant, because triggers have changed.
     pub(super) fn change(&mut self, now: Instant) {
         self.0.values_mut().for_each(|lane| lane.look = now);
     }
@@ -88,13 +88,14 @@ impl Lanes {
         }
     }
 
-    /// Takes the jobs that can begin now, at most one per tenant. Without `looks` it takes only ends.
+    /// Returns the jobs that can begin now, at most one per tenant. Without `looks`, it returns only jobs for ended
+    /// runs.
     pub(super) fn jobs(&mut self, now: Instant, looks: bool) -> Vec<(Tenant, Job)> {
         let jobs = self.0.iter_mut().filter_map(|(tenant, lane)| Some((tenant.clone(), lane.job(now, looks)?)));
         jobs.collect()
     }
 
-    /// Ends a job. After a look, the tenant's next look is after `next`.
+    /// Ends a job. `next` is the time until the tenant's next look, if the job was a look.
     pub(super) fn done(&mut self, tenant: &Tenant, next: Option<Duration>, now: Instant) {
         if let Some(lane) = self.0.get_mut(tenant) {
             lane.busy = false;

@@ -1,5 +1,5 @@
-//! The triggers of a tenant. The newest versions of its flows' files declare some, and others are bound to flows. If
-//! both have the same id, the file's trigger wins.
+//! The triggers of a tenant. A declared trigger is in the file of its flow, in the newest version. A bound trigger is
+//! a document that a user has added to a flow. If both have the same id, the declared trigger wins.
 
 use std::collections::BTreeMap;
 
@@ -21,26 +21,26 @@ pub struct Live {
     pub flow: String,
     /// The definition, with the cause that starts it.
     pub trigger: Trigger,
-    /// Set if the flow's file declares it. Otherwise it is bound to the flow.
+    /// True if the flow's file declares the trigger. False if a user has bound it to the flow.
     pub declared: bool,
-    /// Set if it may start runs.
+    /// True if the trigger may start runs. False if a user has disabled it.
     pub enabled: bool,
-    /// The times of starts that users asked for.
+    /// The times of pending starts by hand, in milliseconds since 1970.
     pub asked: Vec<u64>,
 }
 
 impl Live {
-    /// Returns its key among the triggers of its tenant.
+    /// Returns the trigger's key among the triggers of its tenant: `FLOW/ID`.
     pub fn key(&self) -> String {
         key(&self.flow, &self.trigger.id)
     }
 
-    /// Returns the digest of its cause.
+    /// Returns the digest of the trigger's cause. A changed cause makes it a new trigger.
     pub(super) fn cause(&self) -> String {
         digest(&self.trigger.cause)
     }
 
-    /// Returns its cron expression and time zone, if its cause is a time.
+    /// Returns the trigger's cron expression and time zone, or `None` if its cause is not a time.
     pub(super) fn schedule(&self) -> Option<schedule::Schedule> {
         let Cause::Time { cron, time_zone, .. } = &self.trigger.cause else { return None };
         schedule::Schedule::new(cron, time_zone).ok()
@@ -50,7 +50,8 @@ impl Live {
 /// The check context of a trigger without its flow.
 struct Calendar<'a> {
     rules: CheckMode,
-    /// The host and library of a new trigger. For a bound one it is `None`, and the names in it are not checked.
+    /// The host and library that a new trigger is checked against. `None` for a stored trigger: the flows and secrets
+    /// that it names are not checked again.
     binding: Option<(&'a Host, &'a FlowLibrary)>,
 }
 

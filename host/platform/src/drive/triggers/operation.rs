@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{FlowLibrary, Host, LibraryError, schedule, shape};
 
-/// Maximum bound triggers of a tenant.
+/// Maximum number of bound triggers of a tenant.
 pub const BOUND: usize = 1_000;
-/// Maximum pending starts by hand of a trigger.
+/// Maximum number of pending starts by hand of a trigger.
 pub const ASKED: usize = 16;
 
 /// An error of an operation on triggers.
@@ -74,23 +74,23 @@ impl From<LookError> for TriggerError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "camelCase")]
 pub enum Act {
-    /// Binds it to the flow: `{ id, cron | webhook | event, … }`.
+    /// Binds a new trigger to the flow: `{ id, cron | webhook | event, … }`.
     Create {
         /// The definition, in the form of a flow's file.
         trigger: Value,
     },
-    /// Lets it start runs from now on.
+    /// Lets the trigger start runs from now on.
     Enable,
-    /// Stops it from starting runs.
+    /// Stops the trigger from starting runs.
     Disable,
     /// Deletes a bound trigger.
     Delete,
-    /// Starts its flow once, now.
+    /// Starts the trigger's flow once, now.
     Fire,
 }
 
 impl Act {
-    /// Returns its name in audit logs.
+    /// Returns the operation's name in audit logs.
     pub fn name(&self) -> &'static str {
         match self {
             Act::Create { .. } => "trigger.create",
@@ -109,7 +109,7 @@ pub struct TriggerAdmin<'a> {
 }
 
 impl<'a> TriggerAdmin<'a> {
-    /// Creates the desk for a host's tenant, whose flows are in `library`.
+    /// Creates the operations for the tenant of a host, whose flows are in `library`.
     pub fn new(host: &'a Host, library: FlowLibrary) -> TriggerAdmin<'a> {
         TriggerAdmin { host, library }
     }
@@ -124,7 +124,7 @@ impl<'a> TriggerAdmin<'a> {
         self.view(&self.find(flow, id)?)
     }
 
-    /// Performs an operation on a flow's trigger, and returns the new state.
+    /// Performs an operation on a flow's trigger, and returns the trigger's new state as JSON.
     pub fn act(&self, flow: &str, id: &str, act: &Act) -> Result<Value, TriggerError> {
         match act {
             Act::Create { trigger } => return self.create(flow, trigger),
@@ -168,7 +168,7 @@ impl<'a> TriggerAdmin<'a> {
         let live = self.find(flow, id)?;
         let records = Records(self.host);
         if enabled && !live.enabled {
-            // Causes from the disabled time start nothing.
+            // Causes from the time when the trigger was disabled start nothing.
             records.forget(&live.key())?;
             records.mark(&live.key(), &live.cause(), self.host.now())?;
         }
@@ -215,7 +215,7 @@ impl<'a> TriggerAdmin<'a> {
     fn view(&self, live: &Live) -> Result<Value, TriggerError> {
         let mark = Records(self.host).last_mark(&live.key())?.filter(|mark| mark.cause == live.cause());
         let mut view = serde_json::to_value(&live.trigger).unwrap_or_default();
-        // If a secret or a flow that it names is gone, it starts nothing.
+        // If a secret or a flow that the trigger names is gone, the trigger starts nothing.
         if let Err(found) = live::read_new(&view, self.host, &self.library) {
             view["problems"] = found.iter().map(|found| found.message.clone()).collect::<Vec<_>>().into();
         }

@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use flowcell_contract::Tenant;
 use parking_lot::Mutex;
 
-/// Burst of a tenant's starts in the second and later steps of chains.
+/// Maximum number of chained starts of a tenant at once, from the second step of a chain on.
 pub const CHAINED_AT_ONCE: u32 = 100;
-/// Starts per second after the burst.
+/// Number of chained starts per second that a tenant regains.
 pub const CHAINED_A_SECOND: u32 = 10;
 /// Minimum time between two warnings about a tenant, in milliseconds.
 const WARNS_MS: u64 = 60_000;
 
-/// The remaining starts of tenants. Times are milliseconds since 1970.
+/// The chained starts that each tenant may make now. Times are milliseconds since 1970.
 #[derive(Default)]
 pub(super) struct Rate(Mutex<HashMap<Tenant, Left>>);
 
@@ -29,7 +29,7 @@ struct Left {
 }
 
 impl Rate {
-    /// Takes a start of a tenant. Returns `false` if none is left now.
+    /// Counts one start of a tenant. Returns `false` if the tenant may not make another start now.
     pub(super) fn take(&self, tenant: &Tenant, now: u64) -> bool {
         let mut tenants = self.0.lock();
         // A tenant with all of its starts needs no entry.

@@ -9,7 +9,7 @@ use crate::{Host, operate::documents::Documents};
 
 /// The document kind of [`Said`].
 const SAID: &str = "trigger";
-/// Maximum retries of a document's write after conflicts.
+/// Maximum number of tries to write a document, in case of conflicts.
 const TRIES: usize = 16;
 
 /// Users' settings of a trigger.
@@ -19,7 +19,7 @@ pub struct Said {
     /// The definition, if the trigger is bound to the flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<serde_json::Value>,
-    /// Set if it starts no runs.
+    /// True if the trigger is disabled, and so starts no runs.
     #[serde(default)]
     pub disabled: bool,
     /// The times of pending starts by hand, in milliseconds since 1970.
@@ -31,18 +31,18 @@ pub struct Said {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mark {
-    /// The digest of its cause. Another digest means a new trigger.
+    /// The digest of the trigger's cause. Another digest means a new trigger.
     pub cause: String,
-    /// The time when it was first seen. Earlier causes start nothing.
+    /// The time when the trigger was first seen. Earlier causes start nothing.
     pub since: u64,
-    /// The time up to which its causes are handled.
+    /// The time up to which the trigger's causes are handled.
     pub up_to: u64,
 }
 
 /// The trigger documents of a tenant.
 pub(super) struct Records<'a>(pub(super) &'a Host);
 
-/// Returns the key of a trigger among those of its tenant.
+/// Returns the key of a trigger among the triggers of its tenant.
 pub(super) fn key(flow: &str, id: &str) -> String {
     format!("{flow}/{id}")
 }
@@ -53,8 +53,9 @@ impl Records<'_> {
         Ok(self.documents().all(SAID)?)
     }
 
-    /// Changes the settings of a trigger, and retries after conflicts. If the change returns `None`, it writes nothing
-    /// and returns `false`.
+    /// Changes the settings of a trigger, and retries after conflicts. `change` gets the present settings and returns
+    /// the new ones; an inner `None` removes them. If it returns `None`, nothing is written and the result is
+    /// `false`.
     pub(super) fn say(
         &self,
         key: &str,
@@ -93,7 +94,8 @@ impl Records<'_> {
         Ok(self.get(MARK, key)?.map(|(mark, _)| mark))
     }
 
-    /// Moves a mark that was read at a version. After a conflict, the other process's mark stands.
+    /// Writes a mark that was read at the version `seen`. If another process has changed the mark since then, that
+    /// mark stays.
     pub(super) fn move_mark(&self, key: &str, mark: &Mark, seen: u64) -> Result<(), StoreError> {
         self.put(MARK, key, Some(mark), seen).map(drop)
     }

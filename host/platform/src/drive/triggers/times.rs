@@ -52,7 +52,7 @@ impl Triggers {
         Ok(started)
     }
 
-    /// Starts the runs that users asked for.
+    /// Starts the runs that users have requested by hand.
     pub(super) async fn start_asked(&self, host: &Host, live: &[Live]) -> Result<Vec<RunId>, LookError> {
         let mut started = Vec::new();
         for live in live {

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::Host;
 
-/// Maximum bytes of a post.
+/// Maximum size in bytes of a post.
 pub const POST_BYTES: usize = 1024 * 1024;
 /// The secret for the check of posts to unknown triggers, so that it takes the same time.
 const NOBODYS: &str = "a secret that nobody has";
@@ -126,7 +126,8 @@ impl Triggers {
     }
 }
 
-/// Returns the time from a post's arrival to its refusal, if the server decides after `known`.
+/// Returns the time from a post's arrival to its refusal, if the decision took `known`: the next multiple of
+/// [`REFUSED_AT`].
 fn told_after(known: Duration) -> Duration {
     let steps = known.as_micros() / REFUSED_AT.as_micros() + 1;
     REFUSED_AT * u32::try_from(steps).unwrap_or(u32::MAX)

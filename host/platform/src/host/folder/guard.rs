@@ -1,4 +1,4 @@
-//! Decides which paths a flow may name. A flow may name paths in its own folder, but not those of the host's files.
+//! Decides which paths a flow may name. A flow may name paths in its own folder, but no path of the host's own files.
 //! The readers of prompts, scripts, sub-flows and packs all check their paths here.
 
 use std::{
@@ -46,7 +46,7 @@ pub(crate) fn resolve(folder: &Path, path: &Path) -> io::Result<PathBuf> {
     Ok(file)
 }
 
-/// Checks the names of a path without links below a folder.
+/// Checks the names in `below`, the path of a file below the folder `base`. The path contains no links.
 fn check(base: &Path, below: &Path) -> io::Result<()> {
     check_names(below)?;
     let mut folder = base.to_owned();

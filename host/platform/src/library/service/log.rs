@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::folder::is_flow_name;
 
-/// Bytes that are read at a time from the end of a file.
+/// Number of bytes that are read at a time from the end of a log.
 const PIECE: u64 = 64 * 1024;
 
 /// A line of the log, for one step that has ended.
@@ -59,7 +59,7 @@ impl StepLog {
         append(&mut self.open(name)?, lines.iter())
     }
 
-    /// Appends the lines of a run whose steps are not in the log.
+    /// Appends the lines of a run's steps that are not in the log yet.
     pub(super) fn add_missing(&self, name: &str, run: &str, lines: &[StepLine]) -> io::Result<()> {
         if lines.is_empty() {
             return Ok(());
@@ -73,7 +73,7 @@ impl StepLog {
         append(&mut file, lines.iter().filter(|line| !there.contains(&line.step_id)))
     }
 
-    /// Returns the last lines. It returns `None` if the log does not exist.
+    /// Returns the last `limit` lines of a flow's log. Returns `None` if the log does not exist.
     pub(super) fn last(&self, name: &str, limit: usize) -> io::Result<Option<Vec<StepLine>>> {
         if !is_flow_name(name) {
             return Ok(None);
@@ -115,7 +115,8 @@ impl StepLog {
     }
 }
 
-/// Appends lines after the last complete one, since a process may have died during a write.
+/// Appends lines. If the file ends with an incomplete line, since a process died during a write, the new lines begin
+/// on the next line.
 fn append<'a>(file: &mut File, lines: impl Iterator<Item = &'a StepLine>) -> io::Result<()> {
     let mut text = Vec::new();
     for line in lines {

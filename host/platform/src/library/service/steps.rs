@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 
 use super::log::{StepLine, StepLog};
 
-/// Maximum characters of a result's summary, and of an error.
+/// Maximum number of characters of a result's summary, and of an error.
 const SUMMARY: usize = 1_000;
-/// Maximum bytes of parameters as JSON text. Of larger parameters, the start is logged as a string.
+/// Maximum size in bytes of parameters as JSON text. Of larger parameters, the start is logged as a string.
 const PARAMS: usize = 16 * 1024;
 
 /// Follows the events of one run.
@@ -36,7 +36,8 @@ impl Steps {
         Steps { flow, graph, run, input, results: Vec::new(), begun: HashSet::new(), next: 0 }
     }
 
-    /// Handles an event, and returns the line of a step that ended. It ignores earlier events, child runs and passes.
+    /// Handles an event, and returns the log line if a step has ended. It ignores events that it has handled before,
+    /// and events of child runs and of body passes.
     pub(super) fn follow(&mut self, event: &Event) -> Option<StepLine> {
         if event.run_id != self.run || event.seq < self.next || event.data.get("scope").is_some() {
             return None;
@@ -97,7 +98,7 @@ impl Steps {
     }
 }
 
-/// Returns the flow's name for the tool of a step. In other dialects it is the node's type.
+/// Returns the tool of a step, as the flow names it. For nodes of other dialects it returns the node's type.
 fn tool(node: &Node) -> String {
     step_label(node).map_or_else(|| node.node_type.name.to_string(), |label| label.tool)
 }

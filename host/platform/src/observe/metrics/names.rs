@@ -7,7 +7,8 @@ use parking_lot::RwLock;
 /// The label value for names beyond the limit.
 const OTHER: &str = "other";
 
-/// The names of one kind. The first ones keep their own label value.
+/// The known values of one label, such as the tenants. The first `most` names get a label value of their own. All
+/// later names share the value `other`.
 pub(super) struct Names {
     known: RwLock<HashSet<Arc<str>>>,
     most: usize,
@@ -19,7 +20,7 @@ impl Names {
         Names { known: RwLock::default(), most, other: OTHER.into() }
     }
 
-    /// Returns the label value of a name.
+    /// Returns the label value for a name: the name itself, or `other` if the limit is reached.
     pub(super) fn of(&self, name: &str) -> Arc<str> {
         if let Some(known) = self.known.read().get(name) {
             return known.clone();

@@ -1,4 +1,4 @@
-//! Logs the start and end of runs, and failed attempts. It contains no more than the observers receive.
+//! Logs the start and end of runs, and failed attempts. The log contains no more than the spans.
 
 use flowcell_contract::{RunId, Tenant};
 

@@ -11,7 +11,7 @@ use super::{Attempted, Called, Ended, Tokens, What, code_in, name_in};
 #[derive(Default)]
 pub(super) struct Open {
     runs: HashMap<RunId, Run>,
-    /// A turn that has ended. The next events report its model and usage.
+    /// A model's turn that has ended but is not reported yet, since the next events tell its model and usage.
     turn: Option<Box<Ended>>,
 }
 
@@ -132,7 +132,7 @@ impl Open {
         }
     }
 
-    /// Adds a turn's model and usage, which follow right after its end.
+    /// Adds the model and the usage to the turn that has ended last, from the events that follow it.
     fn turn_said(&mut self, event: &Event, tell: Tell<'_>) {
         let Some(mut turn) = self.turn.take() else { return };
         if let What::Call { call, .. } = &mut turn.what {

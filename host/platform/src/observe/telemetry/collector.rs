@@ -1,4 +1,5 @@
-//! The collector as an HTTP client for the exporters. Its requests pass the same egress guard as all others.
+//! The collector as an HTTP client for the exporters. Its requests pass the host's egress guard, like all other
+//! requests.
 
 use std::{
     fmt,
@@ -22,7 +23,7 @@ use tokio::{runtime::Handle, time::Instant};
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum time between two warnings.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
-/// Maximum bytes of the collector's answer.
+/// Maximum size in bytes of the collector's answer.
 const MAX_ANSWER: usize = 1 << 20;
 
 /// A collector. Cloning is cheap.

@@ -81,7 +81,7 @@ impl Numbers {
         }
     }
 
-    /// Exports the rest and blocks until the collector answers.
+    /// Exports the remaining values. Blocks until the collector answers or the export fails.
     pub(super) fn stop(&self) {
         // A missing collector was already reported.
         let _ = self.provider.shutdown();

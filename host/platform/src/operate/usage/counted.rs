@@ -127,7 +127,7 @@ impl Capability for CountedModels {
 
 /// A kind of paid call.
 pub(crate) struct Paid {
-    /// The configuration that makes its price known.
+    /// The configuration that makes its price known, in a sentence for the operator.
     pub(crate) needs: &'static str,
     /// Returns its actual cost in USD, as far as it is known.
     pub(crate) cost: fn(&Result<Value, Failure>) -> f64,
@@ -139,7 +139,7 @@ pub(crate) struct Paid {
 const TURN: Paid =
     Paid { needs: "the profile of the model needs `prices` and `maxTokens`", cost, reserved_before: 0.0 };
 
-/// Returns the cost of a turn, including failed attempts.
+/// Returns the cost of a model's turn in USD, including its failed attempts.
 fn cost(reply: &Result<Value, Failure>) -> f64 {
     let usage = match reply {
         Ok(value) => value.json().get("usage"),
@@ -155,7 +155,8 @@ struct Reserved {
 }
 
 impl Usage {
-    /// Runs paid work and charges the tenant. `most` returns its maximum cost, or `None` if the price is unknown.
+    /// Runs paid work and charges the tenant for its cost. `most` returns the maximum cost in USD, or `None` if the
+    /// price is unknown.
     pub(crate) async fn pay(
         &self,
         tenant: &Tenant,
@@ -193,8 +194,8 @@ impl Usage {
         done.map_err(|error| StoreError(error.to_string().into()).into())
     }
 
-    /// Reserves the maximum cost if the operator limits the tenant's costs. With a limit, it refuses work of unknown
-    /// price.
+    /// Reserves the maximum cost if the operator limits the tenant's costs. If the limit exists and the price is
+    /// unknown, it refuses the work. Returns `None` without a limit.
     fn reserve(&self, tenant: &Tenant, most: Result<f64, QuotaError>) -> Result<Option<Reserved>, QuotaError> {
         let policy = Policy::of(&*self.0.documents, tenant)?;
         let Some(limit) = policy.per_day.model_usd else { return Ok(None) };
@@ -208,7 +209,8 @@ impl Usage {
         Ok(Some(Reserved { day, usd }))
     }
 
-    /// Replaces the reserved amount by the actual cost.
+    /// Replaces the reserved amount by the actual cost. Without a reservation, adds the cost to the counts of this
+    /// process.
     fn correct(&self, tenant: &Tenant, reserved: Option<Reserved>, cost: f64) -> Result<(), StoreError> {
         match reserved {
             Some(Reserved { day, usd }) => {

@@ -1,8 +1,8 @@
 //! Permits for servers that tenants share: MCP servers, providers of models, and endpoints of images.
 //!
-//! The permits of a server are a [`FairSemaphore`]. A tenant gets one permit, or at most as many as it leaves free. A tenant at
-//! its limit waits for its own calls, and the next tenant gets a permit at once. Where tenants share nothing, as on
-//! the command line, no call waits here.
+//! The permits of a server are a [`FairSemaphore`]. A tenant may always take one permit that is free, and more as
+//! long as it leaves free at least as many as it then holds. A tenant at its limit waits for its own calls, and the
+//! next tenant gets a permit at once. Where tenants share nothing, as on the command line, no call waits here.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 
 use super::Usage;
 
-/// Maximum calls of all tenants that wait for a permit at any server. A tenant gets at most as many as it leaves free.
+/// Maximum number of calls of all tenants that wait for a permit of any server. They are shared as the permits are.
 pub(crate) const WAITING: u64 = 4_096;
 
 /// A server that tenants share.
 pub(crate) struct Server<'a> {
     /// Its unique name, such as `mcp:files`.
     pub(crate) name: &'a str,
-    /// Maximum concurrent calls.
+    /// Maximum number of concurrent calls.
     pub(crate) permits: usize,
     /// Maximum time that a call waits for a permit.
     pub(crate) within: Duration,
@@ -40,7 +40,8 @@ impl Default for Shares {
 }
 
 impl Usage {
-    /// Waits for a permit of a server, which is returned on drop. It is `None` where tenants share nothing.
+    /// Waits for a permit of a server, which is returned to the server on drop. Returns `None` if tenants share
+    /// nothing.
     pub(crate) async fn permit(&self, tenant: &Tenant, server: Server<'_>) -> Result<Option<Permit>, Failure> {
         match self.counts() {
             true => self.0.shares.take(tenant, server).await.map(Some),
@@ -79,7 +80,7 @@ mod tests {
         Server { name, permits, within: Duration::ZERO, code: "busy" }
     }
 
-    /// Takes as many permits as a tenant gets.
+    /// Takes permits for a tenant until the server is busy.
     async fn all(shares: &Shares, tenant: &str, permits: usize) -> Vec<Permit> {
         let mut held = Vec::new();
         while let Ok(permit) = shares.take(&tenant.into(), server("mcp:a", permits)).await {

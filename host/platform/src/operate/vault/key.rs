@@ -109,7 +109,7 @@ fn read_file(path: &Path) -> Result<Zeroizing<String>, VaultError> {
     fs::read_to_string(path).map(Zeroizing::new).map_err(|error| wrong(&error))
 }
 
-/// Returns the mode of a file, if others than its owner may read or write it.
+/// Returns the mode of a file if users other than its owner may read or write it, or else `None`.
 #[cfg(unix)]
 fn open_to_others(path: &Path) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt;
@@ -117,13 +117,13 @@ fn open_to_others(path: &Path) -> Option<u32> {
     (mode & 0o077 != 0).then_some(mode)
 }
 
-/// Returns `None`, since other systems have no such modes.
+/// Returns `None`, since systems other than Unix have no such modes.
 #[cfg(not(unix))]
 fn open_to_others(_path: &Path) -> Option<u32> {
     None
 }
 
-/// Returns a warning for the owner of a store's folder, if other users may access the store.
+/// Returns a warning if other users may read the store in a folder, or else `None`.
 pub fn exposed(folder: &Path) -> Option<String> {
     let mode = open_to_others(&folder.join(STORE_FILE))?;
     let folder = folder.display();
@@ -177,7 +177,7 @@ impl Keeping {
         }
     }
 
-    /// Replaces the key file by the next key, if that is kept in a file here.
+    /// Replaces the key file by the file of the next key, if `key` is that next key. Otherwise it does nothing.
     pub(super) fn take_next(&self, key: &Kek) -> Result<(), VaultError> {
         let Keeping::Beside(folder) = self else { return Ok(()) };
         let file = folder.join(NEXT);

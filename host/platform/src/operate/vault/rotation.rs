@@ -21,7 +21,7 @@ pub struct Rotated {
     pub secrets: usize,
 }
 
-/// Adds the tenant to an error.
+/// Adds the name of the tenant to an error.
 fn of(tenant: &Tenant) -> impl Fn(VaultError) -> VaultError {
     move |error| VaultError::Of(tenant.to_string(), Box::new(error))
 }
@@ -48,7 +48,7 @@ impl Vault {
         Ok(rotated)
     }
 
-    /// Checks that all data keys can be read, so that the rotation can finish.
+    /// Checks that all data keys of a tenant can be decrypted, so that the rotation can finish.
     fn check_keys(&self, tenant: &Tenant) -> Result<(), VaultError> {
         for (number, _) in self.documents(tenant).all::<DataKey>(DATA_KEY)? {
             match self.data_key(tenant, &number) {
@@ -66,7 +66,7 @@ impl Vault {
         let Some((last, current)) = keys.last() else { return Ok(false) };
         if current.under != new.name {
             let number = u64::from_str_radix(last, 16).unwrap_or_default() + 1;
-            // If another process has created the key, it is handled below.
+            // If another process has just created this key, the following lines encrypt it with the new key.
             rotated.data_keys += usize::from(self.make_data_key(tenant, number, new)?.is_some());
         }
         keys.iter().try_for_each(|(number, _)| self.rewrap(tenant, number, new))?;
@@ -97,7 +97,7 @@ impl Vault {
         Err(VaultError::Changed(format!("the data key {number} of {tenant}")))
     }
 
-    /// Encrypts a secret with the current data key. Returns whether it had another one.
+    /// Encrypts a secret with the current data key. Returns true if another data key had encrypted it.
     fn rewrite(&self, tenant: &Tenant, name: &str, current: &str) -> Result<bool, VaultError> {
         for _ in 0..TRIES {
             let Some((kept, seen)) = self.kept(tenant, name)? else { return Ok(false) };
@@ -138,7 +138,7 @@ impl Vault {
         }
     }
 
-    /// Makes the new key the one that encrypts. The others stay until the process ends, since another process may
+    /// Makes the new key the one that encrypts. The other keys stay until the process ends, since another process may
     /// still use them.
     fn make_first(&self, new: &Kek) {
         let mut keys = self.keys.write();

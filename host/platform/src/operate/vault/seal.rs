@@ -1,4 +1,5 @@
-//! Sealing: encrypted bytes only decrypt with the same key and at the same place.
+//! Sealing: encryption for a place, which is a list of texts such as the tenant and the name of a secret. Sealed
+//! bytes decrypt only with the same key and the same place, so they cannot be moved to another row.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

@@ -17,7 +17,7 @@ const RESERVED: [&str; 5] = ["provider", "messages", "tools", "toolChoice", "age
 /// |---|---|---|
 /// | `provider` | the name of a profile of models | the default one |
 /// | `model` | the model of calls that name none | the profile's |
-/// | `models` | patterns of models that calls may name | `model` alone, or any without one |
+/// | `models` | patterns of models that calls may name | `model`; if that is missing, any model |
 /// | `options` | default members of a request: `system`, `maxTokens`, `temperature` … | none |
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -38,8 +38,8 @@ impl ModelService {
         }
     }
 
-    /// Builds the turn of a call. The arguments are a prompt, or an object with `prompt`. The object, or a second one,
-    /// may have more members of the request.
+    /// Builds the model's turn for a call. The first argument is a prompt, or an object with `prompt`. That object,
+    /// or a second argument, may have more members of the request.
     pub(super) fn turn(&self, args: &[Json], outgoing: &Outgoing) -> Result<Outgoing, Failure> {
         let mut request = self.options.as_object().cloned().unwrap_or_default();
         let named = [("provider", &self.provider), ("model", &self.model)];
@@ -62,7 +62,7 @@ impl ModelService {
         Ok(Outgoing { call, caller, prepared: Prepared::default(), ..outgoing.clone() })
     }
 
-    /// Returns patterns of the models that calls may use.
+    /// Returns patterns of the models that calls may use, as grants of the capability `model`.
     fn granted(&self) -> Vec<String> {
         let provider = self.provider.as_deref().unwrap_or("*");
         let own = self.model.iter().chain(&self.models).map(|model| format!("{provider}/{model}"));
@@ -71,7 +71,7 @@ impl ModelService {
     }
 }
 
-/// Takes the prompt and the files from the arguments, and copies the other members into the request.
+/// Returns the prompt and the files in the arguments, and copies the other members into the request.
 fn read(args: &[Json], request: &mut Object) -> Result<(String, Vec<Json>), Failure> {
     let wanted = "the arguments must be a prompt or an object with `prompt`, and optionally an object with options";
     let (first, more) = match args {

@@ -16,9 +16,9 @@ use crate::world::simulate::is_whole;
 pub(crate) const AGENT: &str = "agent";
 /// The usual name of a service that makes images.
 pub(crate) const IMAGES: &str = "img";
-/// Maximum characters of a service's name.
+/// Maximum number of characters of a service's name.
 const MAX_NAME: usize = 64;
-/// Maximum services of an operator.
+/// Maximum number of services of an operator.
 const MAX_SERVICES: usize = 1_000;
 
 /// The operator's services, by name.
@@ -52,8 +52,8 @@ impl Settings {
         Settings(Arc::new(IndexMap::from([agent])))
     }
 
-    /// Parses a configuration in YAML or JSON. Relative files are in `folder`, and keys are read at each call. The
-    /// error is `invalid_input` and names the member.
+    /// Parses a configuration in YAML or JSON. Relative paths start in `folder`. API keys are not read now but at
+    /// each call. The error is `invalid_input` and names the member.
     pub(crate) fn parse(
         text: &str,
         folder: &Path,
@@ -79,7 +79,7 @@ impl Settings {
         Ok(Settings(Arc::new(services)))
     }
 
-    /// Returns the service of a name.
+    /// Returns the service with this name, or `None` if it is not configured.
     pub(crate) fn find(&self, name: &str) -> Option<&Service> {
         self.0.get(name)
     }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{AGENT, IMAGES, Service};
 
-/// Maximum characters of a prompt that are repeated.
+/// Maximum number of characters of a prompt that an answer repeats.
 const REPEATED: usize = 200;
 
 /// Returns the stand-in's answer for a service, which need not be configured.

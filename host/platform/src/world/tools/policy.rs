@@ -30,12 +30,12 @@ pub(super) fn check_any(caller: &Caller) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns whether the flow may grant the node a tool whose name begins like this.
+/// Returns whether the flow may grant the node a tool whose name begins with `begin`.
 pub(super) fn may_be_granted(caller: &Caller, begin: &str) -> bool {
     granted(caller).any(|pattern| may_begin(pattern, begin))
 }
 
-/// Returns whether a pattern may match a name that begins like this.
+/// Returns whether a pattern may match a name that begins with `begin`.
 pub(super) fn may_begin(pattern: &str, begin: &str) -> bool {
     match pattern.split_once('*') {
         Some((fixed, _)) => fixed.starts_with(begin) || begin.starts_with(fixed),
@@ -58,15 +58,15 @@ pub(super) fn not_granted(caller: &Caller, tool: &str) -> Failure {
     Failure::new(code::TOOL_NOT_FOUND, message)
 }
 
-/// Returns the action in the calling node's config. The last matching rule wins. A rule that cannot be read means a
-/// question.
+/// Returns the action that the calling node's config has for a call: that of the last matching rule, or the default.
+/// A rule whose action cannot be read means [`Action::Ask`].
 pub(super) fn action(caller: &Caller, tool: &Named, input: &Json) -> Action {
     let Permissions { default, rules } = Permissions::of(caller);
     let rule = rules.iter().rfind(|rule| of_tool(rule, tool) && rule.get("args").is_none_or(|args| fits(args, input)));
     rule.map_or(default, decided)
 }
 
-/// Returns whether the calling node's config allows the tool for any input, possibly after a question.
+/// Returns whether the calling node's config allows the tool for at least some input, possibly after a question.
 pub(super) fn may_be_called(caller: &Caller, tool: &Named) -> bool {
     let Permissions { default, rules } = Permissions::of(caller);
     let mut rules = rules.iter().rev().filter(|rule| of_tool(rule, tool));

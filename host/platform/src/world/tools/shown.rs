@@ -6,15 +6,17 @@ use std::fmt::Write;
 use flowcell_contract::{Json, text::is_hidden};
 use sha2::{Digest, Sha256};
 
-/// Maximum characters of arguments that are shown whole.
+/// Maximum number of characters of arguments that are shown without cuts.
 pub(crate) const SHOWN_CHARS: usize = 2_000;
-/// Maximum characters of a string that is cut.
+/// Maximum number of characters that are shown of a cut string.
 const TEXT_CHARS: usize = 300;
-/// Minimum characters for each of many parts.
+/// Minimum number of characters for each part of an object or list, even if all parts then take more than there is
+/// room.
 const PART_CHARS: usize = 48;
-/// Maximum members of an object or items of a list that are shown. The others are counted.
+/// Maximum number of members of an object, or items of a list, that are shown. For the others, only their number is
+/// shown.
 pub(crate) const SHOWN_PARTS: usize = 128;
-/// Maximum characters of a member's name.
+/// Maximum number of characters of a member's name.
 const NAME_CHARS: usize = 64;
 
 /// The formatted arguments of a call.
@@ -56,7 +58,7 @@ impl Shown {
         }
     }
 
-    /// Writes parts with fair shares of the room.
+    /// Writes the parts of an object or a list. They share `room`, the number of characters for all of them, fairly.
     fn put_parts(&mut self, (open, close): (char, char), parts: &[(Option<&str>, &Json)], room: usize, whole: &str) {
         let shown = &parts[..parts.len().min(SHOWN_PARTS)];
         let sizes: Vec<_> = shown.iter().map(|(_, value)| canonical(value).chars().count()).collect();
@@ -99,7 +101,8 @@ impl Shown {
     }
 }
 
-/// Returns the largest share with which all parts fit into the room, if each takes at most that.
+/// Returns the largest number of characters with which all parts fit into `room`, if none takes more than this
+/// number.
 fn fair_share(sizes: &[usize], room: usize) -> usize {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
@@ -151,7 +154,7 @@ fn write_canonical(json: &Json, out: &mut String) {
     }
 }
 
-/// Writes JSON text, and escapes invisible characters and those that change the text's direction.
+/// Writes text, and escapes invisible characters and those that change the text's direction.
 fn write_visible(text: &str, out: &mut String) {
     for c in text.chars() {
         if !is_hidden(c) {

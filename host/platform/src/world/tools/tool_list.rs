@@ -13,7 +13,7 @@ use super::{FLOW_TOOL, Tools};
 
 /// The prefix of an MCP server's tool: `mcp:files/read_file`.
 const MCP: &str = "mcp:";
-/// Maximum characters of a tool's name for a model. It is a limit of the providers.
+/// Maximum number of characters of a tool's name for a model. It is a limit of the providers.
 const MAX_CALLED: usize = 64;
 
 /// A tool that an agent may call.
@@ -25,7 +25,8 @@ pub(super) struct Tool {
     pub(super) kind: Kind,
 }
 
-/// The tool that a name resolves to. Patterns of grants and rules are compared with it.
+/// The tool that a name resolves to. The patterns of grants and rules are compared with it, not with the name in the
+/// call.
 pub(super) struct Named {
     /// The name without a version.
     pub(super) name: String,
@@ -52,7 +53,7 @@ impl Named {
 }
 
 impl From<String> for Named {
-    /// Names a flow, or a tool of a server.
+    /// Creates the identity of a flow, or of a tool of an MCP server.
     fn from(name: String) -> Named {
         Named { name, version: None }
     }
@@ -60,7 +61,7 @@ impl From<String> for Named {
 
 pub(super) enum Kind {
     Node(Arc<NodeType>),
-    /// A flow that the calling run can call.
+    /// A flow that the agent's run can call, by its name.
     Flow(String),
     /// A tool of one of the operator's MCP servers.
     Mcp {
@@ -78,8 +79,8 @@ struct Offer {
 }
 
 impl Tools {
-    /// Returns the `wanted` tools, sorted by name, as the result of `tools.find`. `near` decides by the start of a
-    /// server's tool names whether to ask that server.
+    /// Returns the `wanted` tools, sorted by name, as the result of `tools.find`. `near` gets the prefix of a
+    /// server's tools, `mcp:SERVER/`, and decides whether that server is asked for its tools.
     pub(super) async fn offers(
         &self,
         tenant: &Tenant,
@@ -99,7 +100,7 @@ impl Tools {
         Ok(Json::array(offers.into_iter().map(|offer| offer.into_json(&mut taken)).collect::<Vec<_>>()))
     }
 
-    /// Finds the tool of a name.
+    /// Finds the tool with this name. Returns `None` if there is no such tool.
     pub(super) fn find(&self, name: &str) -> Option<Tool> {
         let (named, kind) = if let Some(flow) = name.strip_prefix(FLOW_TOOL) {
             (Named::from(name.to_owned()), Kind::Flow(self.flows.has(flow).then(|| flow.to_owned())?))
@@ -171,8 +172,8 @@ fn marked(called: &str, name: &str) -> String {
     format!("{}-{mark}", &called[..called.len().min(MAX_CALLED - mark.len() - 1)])
 }
 
-/// Builds the flow that runs a node type as a tool. It contains the node alone, with those of the caller's grants that
-/// the type requests.
+/// Builds the flow that runs a node type as a tool. It contains only a node of this type. The node gets the caller's
+/// grants for the capabilities that the type requests.
 pub(super) fn flow_of_node(node: &NodeType, caller: &Caller) -> Source {
     let asked = node
         .capabilities
@@ -189,7 +190,7 @@ pub(super) fn flow_of_node(node: &NodeType, caller: &Caller) -> Source {
     Source { name: format!("{called}.json"), text: flow.to_string() }
 }
 
-/// Removes the members that only Flowcell reads from a schema.
+/// Removes from a schema the members that only Flowcell reads.
 fn plain(mut schema: serde_json::Value) -> serde_json::Value {
     match &mut schema {
         serde_json::Value::Object(members) => {

@@ -1,8 +1,8 @@
 //! A buffer of the latest events of a run, for subscribers that have not received them yet.
 //!
-//! An event is kept until all subscribers have received it, or until the ring has too many events or bytes. Then the
-//! oldest events are dropped, and the subscribers that missed them get an error. The bytes are taken from the tenant's
-//! share of all rings.
+//! An event is kept until all subscribers have received it. If the ring has too many events or bytes, the oldest
+//! events are dropped earlier, and the subscribers that have not received them get [`Lagged`]. The bytes count towards
+//! the tenant's share of the memory of all rings.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 
 use super::Frame;
 
-/// The maximum number of events that the ring keeps for a slow subscriber.
+/// The maximum number of events in a ring.
 const KEPT: usize = 1_024;
-/// The maximum size of these events, as JSON text in bytes.
+/// The maximum size of the events in a ring: approximate bytes in memory.
 pub(super) const KEPT_BYTES: u64 = 4 << 20;
 
 /// The latest events of a run.
@@ -58,7 +58,8 @@ impl Ring {
         Listener { ring: self.clone(), next: kept.end() }
     }
 
-    /// Adds an event to the ring, if it has listeners. Drops the oldest events if they exceed the limits.
+    /// Adds an event to the ring, if it has listeners. Drops the oldest events if the ring would exceed its limits or
+    /// the tenant's share.
     pub(super) fn tell(&self, frame: Frame) {
         let mut kept = self.kept.lock();
         if kept.listeners == 0 {
@@ -81,7 +82,7 @@ impl Ring {
                 let unheard = kept.listeners;
                 kept.events.push_back(Entry { frame, unheard, _permit: permit });
             }
-            // Without free bytes the event is dropped, and every listener gets `Lagged`.
+            // Even an empty ring has no bytes for this event. It is dropped, and every listener gets `Lagged`.
             None => kept.first += 1,
         }
         drop(kept);

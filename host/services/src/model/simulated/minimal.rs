@@ -14,7 +14,8 @@ const MAX_DEPTH: usize = 32;
 const MAX_ITEMS: u64 = 1000;
 /// Maximum letters of a string.
 const MAX_LETTERS: usize = 10_000;
-/// Maximum cost of one value in schemas and letters. Small schemas that refer to each other can have large values.
+/// Maximum cost of one value: [`SCHEMA`] for each schema, and 1 for each byte of text. Small schemas that refer to
+/// each other can have large values.
 const BUDGET: usize = 100_000;
 /// The cost of one schema.
 const SCHEMA: usize = 10;
@@ -38,7 +39,7 @@ struct Generator<'a> {
 }
 
 impl Generator<'_> {
-    /// Takes `cost` from the budget; returns false if too little is left.
+    /// Subtracts `cost` from the budget; returns false if too little is left.
     fn takes(&self, cost: usize) -> bool {
         let left = self.left.get().checked_sub(cost);
         self.left.set(left.unwrap_or(0));
@@ -228,7 +229,8 @@ fn number(members: &Map<String, Value>, whole: bool) -> Value {
     }
 }
 
-/// Returns an item that differs from those before, if a simple change suffices.
+/// Returns an item that differs from the items before it, for a list with `uniqueItems`. Items other than numbers and
+/// texts are changed only if the schema has an `enum`.
 fn distinct(item: Value, index: usize, schema: &Value) -> Value {
     if let Some(value) = schema.get("enum").and_then(|one_of| one_of.get(index)) {
         return value.clone();

@@ -15,7 +15,7 @@ pub(super) fn text(pattern: &str) -> Option<String> {
     letters.next().is_none().then_some(sample)
 }
 
-/// Returns the first of several alternatives, and skips the rest of their group.
+/// Returns the text of the first alternative, and skips the other alternatives of the group.
 fn alternatives(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
     if depth > MAX_DEPTH {
         return None;
@@ -53,7 +53,8 @@ fn group(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
     Some(sample)
 }
 
-/// Returns the minimum repetitions of the part before.
+/// Reads the repetition after a part, such as `*` or `{2,3}`. Returns its minimum, or 1 without a repetition. `None`
+/// if it is invalid or larger than [`MAX_REPEATED`].
 fn least(letters: &mut Peekable<Chars<'_>>) -> Option<usize> {
     let least = match letters.peek() {
         Some('*' | '?') => 0,
@@ -98,7 +99,7 @@ fn class(letters: &mut Peekable<Chars<'_>>) -> Option<char> {
     if !negated {
         return members.first().copied();
     }
-    // With ranges this is a guess.
+    // If the class has ranges, this letter may be in one of them. The caller checks the text.
     ('a'..='z').chain('0'..='9').chain('A'..='Z').rev().find(|letter| !members.contains(letter))
 }
 

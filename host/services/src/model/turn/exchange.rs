@@ -32,16 +32,17 @@ const CAPS: Caps = Caps { line: 4 * 1024 * 1024, event: 8 * 1024 * 1024, stream:
 const MAX_WRITTEN: usize = 16 * 1024 * 1024;
 /// Maximum bytes of an error body that are read.
 const MAX_ERROR: usize = 64 * 1024;
-/// Maximum bytes that are read after the end of a reply, to make the connection reusable.
+/// Maximum size in bytes of the data after the end of a reply that the host reads, so that the connection can be
+/// reused.
 const MAX_REST: usize = 16 * 1024;
-/// Time limit for reading these bytes.
+/// Time limit for reading the data after the end of a reply.
 const REST: Duration = Duration::from_secs(1);
 /// Headers with the provider's id of a request.
 const REQUEST_IDS: [&str; 2] = ["request-id", "x-request-id"];
 
 impl Turn {
-    /// Sends the request and reads the whole stream. Afterwards the assembled reply is complete. Returns the redaction
-    /// of the key that the request carried.
+    /// Sends the request and reads the whole stream. On success, `state.assembly` holds the complete reply. Returns
+    /// the redaction of the key that the request carried.
     pub(super) async fn exchange(&self, state: &mut State) -> Result<Redaction, AttemptError> {
         let key = match &self.provider.key {
             Some(source) => Some(source.read(&self.environment, code::MODEL_AUTH).await?),
@@ -83,7 +84,7 @@ impl Turn {
         Ok(Message { method: Method::POST, headers, body: state.body.clone(), reuse })
     }
 
-    /// Converts an answer that is not a stream.
+    /// Converts an answer with another status than 200 to the error of the attempt. `hide` redacts the key.
     async fn refused(&self, answer: Answer, hide: impl Fn(&str) -> String) -> AttemptError {
         let Answer { status, headers, body } = answer;
         let text = self.error_body(body).await;
@@ -97,7 +98,8 @@ impl Turn {
         failed
     }
 
-    /// Reads an error body, as far as it arrives.
+    /// Reads the body of an answer with an error, up to [`MAX_ERROR`] bytes. Stops early if the body breaks off or
+    /// takes longer than the idle limit.
     async fn error_body(&self, mut body: Body) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut idle = self.clock.sleep(Wait::Idle, self.provider.profile.idle());
@@ -147,7 +149,8 @@ impl Turn {
         Ok(())
     }
 
-    /// Returns the next piece of a stream, and reports waiting text in the meantime.
+    /// Returns the next piece of a stream, and reports waiting text in the meantime. Fails with `model_timeout` after
+    /// the idle limit.
     async fn piece(&self, body: &mut Body, state: &mut State) -> Result<Option<Bytes>, Unread> {
         let within = self.provider.profile.idle();
         let mut idle = self.clock.sleep(Wait::Idle, within);
@@ -207,7 +210,7 @@ fn request_id(headers: &HeaderMap) -> Option<&str> {
     REQUEST_IDS.iter().find_map(|name| headers.get(*name)?.to_str().ok())
 }
 
-/// Reads the bytes after the end of a reply, if they are few and arrive soon.
+/// Reads the data after the end of a reply, up to [`MAX_REST`] bytes and for at most [`REST`].
 async fn read_rest(mut body: Body) {
     let rest = async {
         let mut bytes = 0;

@@ -32,7 +32,7 @@ pub enum Content {
     Blocks(Vec<Block>),
 }
 
-/// A part of a message, as JSON. A model's own blocks go back to it unchanged.
+/// A part of a message, as JSON. The next request must contain the blocks of a reply unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Block(pub Value);
@@ -49,12 +49,12 @@ pub struct ToolUse<'a> {
 }
 
 impl Message {
-    /// Creates a message of a person.
+    /// Creates a message with the role `user`.
     pub fn user(content: impl Into<Content>) -> Message {
         Message { role: Role::User, content: content.into() }
     }
 
-    /// Creates a message of a model.
+    /// Creates a message with the role `assistant`.
     pub fn assistant(content: impl Into<Content>) -> Message {
         Message { role: Role::Assistant, content: content.into() }
     }
@@ -112,12 +112,12 @@ impl Block {
         Block(json!({ "type": "tool_result", "toolUseId": tool_use_id, "content": content.into(), "isError": true }))
     }
 
-    /// Returns the text of a text block.
+    /// Returns the text of a text block; none for any other block.
     pub fn as_text(&self) -> Option<&str> {
         self.is("text").then(|| self.0.get("text")?.as_str()).flatten()
     }
 
-    /// Returns the tool use, if the block is one.
+    /// Returns the tool use; none if the block has another type, no `id` or no `name`.
     pub fn as_tool_use(&self) -> Option<ToolUse<'_>> {
         let text = |key| self.0.get(key).and_then(Value::as_str);
         let input = self.0.get("input").unwrap_or(&Value::Null);

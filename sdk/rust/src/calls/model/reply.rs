@@ -84,7 +84,7 @@ pub struct Usage {
 }
 
 impl Reply {
-    /// Reads the value that [`next_event`](crate::queue::next_event) returns when a turn ends successfully.
+    /// Parses the value that [`next_event`](crate::queue::next_event) returns when a turn ends successfully.
     pub fn read(value: Value) -> Result<Reply> {
         Ok(serde_json::from_value(value)?)
     }
@@ -101,12 +101,13 @@ impl Reply {
 }
 
 impl Usage {
-    /// Input and output tokens.
+    /// Returns the sum of the input tokens and the output tokens.
     pub fn tokens(&self) -> u64 {
         self.input.saturating_add(self.output)
     }
 
-    /// Adds the usage of another turn. The basis of the cost becomes `unknown` if either basis is.
+    /// Adds the usage of another turn. `cost_basis` stays `unknown` if it is; otherwise it becomes that of the other
+    /// turn, if the other turn has one.
     pub fn add(&mut self, other: &Usage) {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);

@@ -4,7 +4,8 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-/// Folders that hold no sources.
+/// Names of folders that are not copied, because they contain no sources. Hidden files and folders are not copied
+/// either.
 const LEFT: [&str; 5] = ["__pycache__", "dist", "node_modules", "venv", "wit"];
 
 /// Copies the sources of a folder into a temporary folder.

@@ -23,7 +23,8 @@ pub(super) struct Case {
     /// The name of the node type.
     #[serde(rename = "type")]
     pub(super) node_type: String,
-    /// The title of an example in the manifest. The example gives the input, the config and the expected result.
+    /// The title of an example in the manifest. The input, the config and the expected result of the case are then
+    /// those of the example.
     pub(super) example: Option<String>,
     pub(super) input: Option<Json>,
     pub(super) config: Option<Json>,
@@ -40,13 +41,13 @@ pub(super) struct Case {
     pub(super) messages: Vec<Json>,
     /// The results of the passes of the node's body, in order.
     pub(super) body: Option<Vec<FixtureResult>>,
-    /// Replies to calls that leave the host. A call gets the first reply that fits.
+    /// Replies to calls that would leave the host. A call gets the first reply whose members fit the call.
     #[serde(default)]
     pub(super) calls: Vec<ReplyFixture>,
     /// The initial values of the flow's state.
     #[serde(default)]
     pub(super) state: BTreeMap<String, Json>,
-    /// The time at which the run begins, in milliseconds since 1970. The default is that of every test.
+    /// The time at which the run begins, in milliseconds since 1970. Default: 1 January 2030.
     #[serde(default, deserialize_with = "point_in_time")]
     pub(super) clock: Option<u64>,
     /// The expected result.
@@ -64,7 +65,8 @@ pub(super) struct Expect {
     pub(super) failure: Option<Failing>,
     /// The names of the wakes in the first pause.
     pub(super) pause: Option<Vec<String>>,
-    /// Events that the run has to send in this order. Others may come between, and omitted members are not checked.
+    /// Events that the run has to send in this order. Other events may come between them. Members that an expected
+    /// event omits are not checked.
     pub(super) events: Vec<Json>,
 }
 
@@ -81,10 +83,10 @@ pub(super) enum Failing {
 #[serde(deny_unknown_fields)]
 pub(super) struct ExpectedFailure {
     pub(super) code: String,
-    /// A part of the message.
+    /// A text that the message has to contain.
     pub(super) message: Option<String>,
     pub(super) retryable: Option<bool>,
-    /// A part of the details.
+    /// Members that the details have to contain.
     pub(super) details: Option<Json>,
 }
 
@@ -117,14 +119,15 @@ impl Case {
     }
 }
 
-/// Returns whether the example's node has a body. A required body is absent only if the example expects `missing_body`.
+/// Returns true if the node of the example has to have a body: if the example pauses for a body, or if the node type
+/// requires one. An example that expects the failure `missing_body` has none.
 fn has_body(node: &NodeType, example: &Example) -> bool {
     let pauses = example.pause.iter().flatten().any(|wake| matches!(wake.as_str(), "body" | "each"));
     let needed = node.body.as_ref().is_some_and(|body| body.required);
     pauses || needed && example.failure.as_deref() != Some("missing_body")
 }
 
-/// Reads the cases of a folder, in the order of the file names. A missing folder has no cases.
+/// Reads the cases of all `.yaml` files in a folder, in the order of the file names. A missing folder has no cases.
 pub(super) fn read(folder: &Path) -> Result<Vec<Case>, CliError> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -33,7 +33,7 @@ impl Observer {
         let agent_run = event.data.get("agentRunId").and_then(Json::as_str).unwrap_or_default().to_owned();
         tokio::spawn(async move {
             for (number, message) in (1..).zip(messages) {
-                // A refused message is lost, and the case then misses its expected result.
+                // A refused message is dropped. The result of the case then differs from the expected one.
                 let _ = hub.send_to_run(&agent_run, Some(&format!("m{number}")), message).await;
             }
             let _ = hub.close_run(&agent_run).await;

@@ -25,7 +25,7 @@ use crate::{
     session::answers,
 };
 
-/// The folder below the cases that holds the flows which nodes call.
+/// The name of the folder, within that of the cases, with the flows that nodes call.
 const FLOWS: &str = "flows";
 
 /// Runs a case and compares the result with the expected one.
@@ -40,7 +40,7 @@ pub(super) fn perform(host: &Host, folder: &Path, case: &Case) -> Result<Verdict
     Ok(Verdict { of: case.node_type.clone(), case: case.name.clone(), took: began.elapsed(), wrong })
 }
 
-/// Describes the errors of a node that the host does not accept.
+/// Returns a sentence for each error of a node that the host does not accept.
 fn invalid(case: &Case, findings: &[Diagnostic]) -> Vec<String> {
     let mut wrong: Vec<_> = findings
         .iter()
@@ -107,7 +107,7 @@ fn answered(answer: &Json) -> Json {
     answer.as_str().map_or_else(|| answer.clone(), answers::answer)
 }
 
-/// Returns the results of the body's passes. Each pass beyond those of the case fails.
+/// Returns the fixtures for the passes of the node's body. A pass for which the case has no result fails.
 fn passes(case: &Case) -> HashMap<String, NodeFixture> {
     let none = Failure::new("no_pass_given", "the case has no result for this pass of the body");
     let given = case.body.iter().flatten().enumerate();
@@ -167,7 +167,7 @@ fn failing(expected: &Failing, came: Option<&Failure>) -> Vec<String> {
     wrong
 }
 
-/// Compares the wakes of the first pause.
+/// Compares the wakes of the first pause with the expected ones. Returns `None` if they are equal.
 fn pausing(expected: &[String], events: &[Json]) -> Option<String> {
     let paused = events.iter().find(|event| event.get("type").and_then(Json::as_str) == Some("task:paused"));
     let Some(until) = paused.and_then(|event| event.get("until")) else {
@@ -177,7 +177,8 @@ fn pausing(expected: &[String], events: &[Json]) -> Option<String> {
     (*until != expected).then(|| format!("it pauses for {}, not {}", until.to_text(), expected.to_text()))
 }
 
-/// Reports the first expected event that did not follow the earlier ones.
+/// Reports the first expected event that did not occur after the expected events before it. Returns `None` if all
+/// occurred in order.
 fn missing(expected: &[Json], events: &[Json]) -> Option<String> {
     let mut rest = events.iter();
     let lost = expected.iter().find(|expected| !rest.any(|event| fits(expected, event)))?;

@@ -22,7 +22,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Takes the pieces of one event, and returns the bytes of arguments in them.
+    /// Adds the pieces of one event to their calls. Returns the number of bytes of arguments in the pieces.
     pub(super) fn take(&mut self, pieces: &[Json]) -> usize {
         pieces.iter().enumerate().map(|(position, piece)| self.piece(position, pieces.len(), piece)).sum()
     }
@@ -67,8 +67,8 @@ impl Calls {
     }
 
     /// Returns the index of the call that a piece without an index belongs to. A piece with a function name begins a
-    /// new call, unless it has the id of the last one. Other pieces continue the call at their position, or the last
-    /// one.
+    /// new call, unless it repeats the id of the last call before any of its arguments arrived. Every other piece
+    /// continues a call: if the event has several pieces, the call at the piece's position, else the last one.
     fn index_of(&self, position: usize, among: usize, id: &str, name: &str) -> u64 {
         let last = self.calls.get(&self.last);
         let goes_on = last.is_some_and(|last| !id.is_empty() && last.id == id && last.arguments.is_empty());

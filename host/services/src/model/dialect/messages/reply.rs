@@ -38,7 +38,7 @@ struct Open {
     citations: Vec<Json>,
 }
 
-/// The provider's token counts. They are cumulative, so the last ones count.
+/// The token counts that the provider reported last. Each report contains the totals so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     fresh: u64,
@@ -144,10 +144,10 @@ impl Open {
         Json::object(members)
     }
 
-    /// Returns the neutral block; `None` for an empty text.
+    /// Returns the block in the form that all providers share; `None` for an empty text.
     fn block(&self, blocks: &mut Blocks) -> Option<Json> {
         let whole = self.whole();
-        // The raw form is left out if it says no more than the neutral form.
+        // The provider's own form is left out if it says no more than the shared form.
         let more = |known: &[&str]| {
             let own = whole
                 .as_object()

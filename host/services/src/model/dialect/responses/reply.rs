@@ -27,7 +27,7 @@ pub(in crate::model::dialect) struct ResponsesReply {
 }
 
 impl ResponsesReply {
-    /// Returns the output items; the last event may leave them out.
+    /// Returns the output items: those of the last event, or, if it leaves them out, those of the events before.
     fn output(&self) -> Vec<&Json> {
         let whole = self.last.as_ref().and_then(|last| last.get("output")).and_then(Json::as_array);
         match whole.filter(|items| !items.is_empty()) {
@@ -56,7 +56,7 @@ fn usage_of(usage: &Json) -> Usage {
     }
 }
 
-/// Returns the neutral block of an item; `None` for a message without text.
+/// Returns an item in the form of blocks that all providers share; `None` for a message without text.
 fn block(blocks: &mut Blocks, item: &Json) -> Option<Json> {
     match text_of(item, "type") {
         "message" => {
