@@ -61,7 +61,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of addresses of one name that a connection tries.
 const TRIED_ADDRESSES: usize = 8;
 
-/// The operator's settings of the guard.
+/// The operator's settings of the egress guard.
 #[derive(Clone, Debug, Default)]
 pub struct EgressPolicy {
     /// Private addresses that connections may reach.

@@ -1,4 +1,4 @@
-//! Webhooks: JSON bodies that the host posts to a URL of the operator, through the guard.
+//! Webhooks: JSON bodies that the host posts to a URL of the operator, through the egress guard.
 //!
 //! A post has the headers `content-type: application/json` and `user-agent: flowcell/VERSION`, and those of the
 //! Standard Webhooks. `webhook-id` is the same in every attempt. `webhook-timestamp` is the time of the attempt in
@@ -74,7 +74,7 @@ pub struct Webhook {
 /// The reason that an attempt failed.
 struct AttemptError {
     why: String,
-    /// `None` if another attempt is pointless; else the wait that the server requests, if any.
+    /// Outer `None`: another attempt is pointless. Inner `None`: the server requests no wait before another attempt.
     again: Option<Option<Duration>>,
 }
 

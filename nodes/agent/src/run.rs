@@ -158,7 +158,7 @@ impl AgentRun {
         Ok(None)
     }
 
-    /// Waits for a message. Returns the stop reason if none comes.
+    /// Waits for a message. Returns `None` once a message has arrived, else the reason why the run ends.
     fn wait(&mut self) -> Result<Option<&'static str>> {
         if self.inbox.is_closing() {
             return Ok(Some("closed"));

@@ -39,7 +39,7 @@ pub(crate) fn set(input: Set) -> Result<Value> {
     Ok(json!({ "object": object }))
 }
 
-/// Refuses a file value: its members are not those of its content.
+/// Refuses a file value, because its members describe the file and are not its content.
 fn refuse_file(members: &Map<String, Value>) -> Result<()> {
     let text = |key: &str| members.get(key).and_then(Value::as_str);
     match text("kind") == Some("file") && text("fileId").is_some() {

@@ -18,7 +18,8 @@ use serde_json::json;
 
 use crate::input::Input;
 
-/// Explains why a script cannot be parsed, with its place. Returns `message` if the script alone can be parsed.
+/// Explains why a script cannot be parsed, with its place. If the script itself can be parsed, uses `message`, the
+/// engine's error, and the end of the script.
 pub(crate) fn explain(input: &Input, message: &str) -> Failure {
     let mut parser = Parser::new(Source::from_bytes(&input.text));
     let (message, place) = match parser.parse_module(&Scope::new_global(), &mut Interner::default()) {

@@ -17,7 +17,7 @@ pub struct Limits {
     pub unpacked_body: usize,
     /// Maximum bytes of a text in a reply; a larger body becomes a file.
     pub text: usize,
-    /// Maximum bytes of such a text as JSON, so that a node can return it as its output.
+    /// Maximum bytes of a text in a reply as JSON, so that a node can return it as its output.
     pub escaped_text: usize,
     /// The time limit of a call that sets none.
     pub default_timeout: Duration,

@@ -152,7 +152,7 @@ impl<'a> Exchange<'a> {
         // Each image carries its share of the cost of failed attempts.
         let usd = |made: u64| Some((images.profile.price_of(made)? + self.wasted()?) / made.max(1) as f64);
         let answer = Answer::read(&bytes, self.request.count(), usd, &redaction)?;
-        // The images exist now: another attempt would make others.
+        // The images exist now, and another attempt would make further images.
         let kept = self.kept(answer, &to, &redaction).await;
         kept.map_err(|failed| Failure { retryable: false, ..redaction.failure(failed.failure) }.into())
     }

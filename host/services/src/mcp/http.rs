@@ -1,4 +1,4 @@
-//! Messages over streamable HTTP through the guard.
+//! Messages over streamable HTTP through the egress guard.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -95,7 +95,7 @@ fn strict(schema: &Json, depth: usize) -> bool {
     (!is_object(members) || closed(members)) && inner.into_iter().all(|schema| strict(schema, depth + 1))
 }
 
-/// Returns true if an object requires all its members and allows no others.
+/// Returns true if the schema of an object requires all its members and allows no others.
 fn closed(members: &Object) -> bool {
     let required = members.get("required").and_then(Json::as_array).unwrap_or_default();
     let named = members.get("properties").and_then(Json::as_object);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, Object, code, similar};
 
-/// The members of an object, and its place for error messages.
+/// The members of an object. `place` names the object in error messages.
 pub(super) struct Shape<'a> {
     place: String,
     members: &'a Object,

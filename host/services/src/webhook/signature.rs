@@ -8,7 +8,7 @@ use ring::hmac;
 
 use crate::secret::{Environment, KeySource, environment};
 
-/// Prefix of Standard Webhooks secrets; the rest is base64.
+/// Prefix of a secret in the form of the Standard Webhooks. Base64 follows it.
 const PREFIX: &str = "whsec_";
 
 /// The source of a secret: `env:NAME`, an environment variable, or `file:PATH`, a file with only the secret.

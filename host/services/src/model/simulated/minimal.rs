@@ -68,7 +68,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the members of a schema with those that it refers to: all of `allOf`, the first of `anyOf` and `oneOf`.
+    /// Returns the members of a schema, combined with those of the schemas in `$ref` and `allOf`, and of the first
+    /// schema in `anyOf` and `oneOf`.
     fn flattened(&self, mut members: Map<String, Value>) -> Map<String, Value> {
         for _ in 0..MAX_DEPTH {
             let mut parts = Vec::new();

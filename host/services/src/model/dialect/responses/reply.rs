@@ -1,4 +1,5 @@
-//! The stream of OpenAI Responses. Its last event has the whole response; the events before serve for progress reports.
+//! The stream of OpenAI Responses. Its last event has the whole response. The events before it serve for progress
+//! reports, and replace output that the last event leaves out.
 
 use std::{collections::BTreeMap, sync::Arc};
 
