@@ -275,7 +275,7 @@ impl Host {
     /// Sends a command to a run. If this process drives the run, its hub handles the command. Otherwise the command is
     /// recorded for the next driver.
     pub async fn ask(&self, run: &RunId, mut command: RunCommand) -> Result<(), AskError> {
-        self.check_resolution(run, &command).await??;
+        self.check_resolution(run, &command)??;
         let driven = || self.hubs().get(self.tenant(), run);
         let until = Instant::now() + OPENING;
         loop {

@@ -175,7 +175,7 @@ impl SqliteStore {
         self.queue.hold_back();
     }
 
-    /// Keeps bytes whose SHA-256 the caller knows, in hexadecimal.
+    /// Stores a blob. The caller passes the SHA-256 of its bytes, in hexadecimal.
     pub fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
         let mut visible = self.visible.lock();
         visible.recent.add(Instant::now(), tenant, hash);
