@@ -156,7 +156,8 @@ pub(super) fn execute(args: &InitArgs, terminal: Terminal) -> Result<Exit, CliEr
 
 /// Returns the text that `flowcell` without arguments prints in a folder without flows, or `None` in other folders.
 pub(super) fn first_steps() -> Option<String> {
-    let is_flow = |name: &str| [".yaml", ".yml", ".json", ".js", "flows"].iter().any(|end| name.ends_with(end));
+    let is_flow =
+        |name: &str| name == "flows" || [".yaml", ".yml", ".json", ".js"].iter().any(|end| name.ends_with(end));
     let mut names = fs::read_dir(env::current_dir().ok()?).ok()?.flatten().map(|entry| entry.file_name());
     if names.any(|name| is_flow(&name.to_string_lossy())) {
         return None;
