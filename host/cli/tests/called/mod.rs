@@ -31,7 +31,7 @@ enum Kind {
     Server(Dialect),
 }
 
-/// The folder in which runs begin, and the other one in which they go on.
+/// The folder where runs begin, and the other one where another process continues them.
 struct Folders {
     home: TempDir,
     other: TempDir,
@@ -74,19 +74,19 @@ impl Folders {
         };
         let from_sub = "{{ sub.outputs.said }}";
         let all = [
-            // What is called, at three depths.
+            // Flows that others call, at three depths.
             ("grand", "{{ say.text }}", vec![ring.clone(), say.clone()]),
             ("kid", from_sub, vec![call("sub", "grand")]),
             ("quiet", "{{ say.text }}", vec![say]),
             ("k-quiet", from_sub, vec![call("sub", "quiet")]),
-            // What is killed while a flow that it has called is under way.
+            // Their process dies while a flow that they have called is in progress.
             ("literal", from_sub, vec![call("sub", "kid")]),
             ("computed", from_sub, vec![call("sub", "{{ flow.input.n }}")]),
             ("agent", "{{ agent.result }}", vec![agent("allow")]),
-            // What is killed before it calls a flow.
+            // Their process dies before they call a flow.
             ("late-literal", from_sub, vec![ring.clone(), call("sub", "k-quiet")]),
             ("late-computed", from_sub, vec![ring, call("sub", "{{ flow.input.q }}")]),
-            // What asks before it calls a flow.
+            // They ask a person before they call a flow.
             ("asks-literal", from_sub, vec![ask.clone(), call("sub", "k-quiet")]),
             ("asks-computed", from_sub, vec![ask, call("sub", "{{ flow.input.q }}")]),
             ("asks-agent", "{{ agent.result }}", vec![agent("ask")]),
@@ -143,7 +143,7 @@ fn outputs(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A server that rings for each request, and answers none until it is told to.
+/// A server that reports each request, and answers none before the test says so.
 struct Bell {
     address: String,
     origin: String,
@@ -231,13 +231,13 @@ impl Drop for Serving {
     }
 }
 
-/// The runs that a server drives when it is killed, and what they say afterwards.
+/// The runs that a server drives when it dies, and their outputs afterwards.
 const KILLED: [(&str, &str); 5] = [
     ("literal", "pinned"),
     ("computed", "pinned"),
     ("agent", "pinned"),
     ("late-literal", "pinned"),
-    // A computed name is looked up at the time of the call, in the folder in which the run began.
+    // The host looks a computed name up at the time of the call, in the folder where the run began.
     ("late-computed", "changed"),
 ];
 
@@ -262,7 +262,7 @@ fn a_killed_servers_runs_go_on_elsewhere(kind: Kind) {
         let ended = ended.unwrap_or_else(|| panic!("{run} does not end"));
         assert_eq!(ended["status"], "succeeded", "{run}: {ended}");
         folders.called(run, &ended["outputs"], expected);
-        // A retry calls what the run called, on the server and on the command line.
+        // A retry calls the same flows as the run, on the server and on the command line.
         let again =
             second.ask("POST", &format!("/v1/runs/{run}/retry?wait=true"), &json!({ "runId": format!("{run}-2") }));
         assert_eq!(again["status"], "succeeded", "{again}");
