@@ -101,26 +101,28 @@ impl Whole for SqliteStore {
     fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError> {
         let path = self.reader.0.lock().path().unwrap_or_default().to_owned();
         let mut connection = schema::connect(path.as_ref())?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for kept in kept {
-            match kept {
-                Kept::Run(run) => take_run(&transaction, &run)?,
-                Kept::Units(tenant, run, units) => take_units(&transaction, &tenant, &run, &units)?,
-                Kept::State(state) => take_state(&transaction, &state)?,
-                Kept::Session(tenant, session) => sessions::take_session(&transaction, &tenant, &session)?,
-                Kept::Document(tenant, kind, document) => {
-                    documents::take(&transaction, &tenant, &kind, &document)?;
-                }
-                Kept::Step(tenant, step) => sessions::take_state(&transaction, &tenant, &step)?,
-                Kept::Blob(blob, bytes) => {
-                    take_blob(&transaction, blob.tenant.as_str(), &blob.hash, &blob.mime, &bytes)?;
-                }
+        self.remembered.write(|| take_all(&mut connection, kept))
+    }
+}
+
+fn take_all(connection: &mut Connection, kept: Vec<Kept>) -> Result<(), StoreError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for kept in kept {
+        match kept {
+            Kept::Run(run) => take_run(&transaction, &run)?,
+            Kept::Units(tenant, run, units) => take_units(&transaction, &tenant, &run, &units)?,
+            Kept::State(state) => take_state(&transaction, &state)?,
+            Kept::Session(tenant, session) => sessions::take_session(&transaction, &tenant, &session)?,
+            Kept::Document(tenant, kind, document) => {
+                documents::take(&transaction, &tenant, &kind, &document)?;
+            }
+            Kept::Step(tenant, step) => sessions::take_state(&transaction, &tenant, &step)?,
+            Kept::Blob(blob, bytes) => {
+                take_blob(&transaction, blob.tenant.as_str(), &blob.hash, &blob.mime, &bytes)?;
             }
         }
-        transaction.commit()?;
-        self.remembered.forget();
-        Ok(())
     }
+    Ok(transaction.commit()?)
 }
 
 impl SqliteStore {

@@ -25,45 +25,51 @@ pub(super) struct Remembered(Mutex<Memory>);
 
 #[derive(Default)]
 struct Memory {
-    /// The number of writes.
+    /// The number of writes that have ended.
     writes: u64,
+    /// The number of writes that have begun and not ended.
+    writing: usize,
     /// Documents by their keys, including missing ones.
     known: HashMap<Key, Option<Document>>,
 }
 
 impl Remembered {
-    /// Returns a remembered document, or reads and remembers it.
-    fn or_read(
-        &self,
-        key: Key,
-        read: impl FnOnce() -> Result<Option<Document>, StoreError>,
-    ) -> Result<Option<Document>, StoreError> {
-        let writes = {
-            let memory = self.0.lock();
-            if let Some(known) = memory.known.get(&key) {
-                return Ok(known.clone());
-            }
-            memory.writes
-        };
-        let found = read()?;
+    /// Returns a remembered document, or the number of writes so far, for `end_read`.
+    fn start_read(&self, key: &Key) -> Result<Option<Document>, u64> {
+        let memory = self.0.lock();
+        memory.known.get(key).cloned().ok_or(memory.writes)
+    }
+
+    /// Remembers a document that was read, if no write was under way meanwhile. Otherwise a reader that has seen the
+    /// new version could get the previous one after it.
+    fn end_read(&self, key: Key, found: &Option<Document>, writes: u64) {
         let mut memory = self.0.lock();
-        // Remembers the document only if no write happened meanwhile: the read may have returned the previous
-        // version.
-        if memory.writes == writes {
+        if memory.writing == 0 && memory.writes == writes {
             if memory.known.len() >= REMEMBERED {
                 memory.known.clear();
             }
-            // Other threads may also have read it: the first answer counts until the next write.
-            return Ok(memory.known.entry(key).or_insert(found).clone());
+            memory.known.insert(key, found.clone());
         }
-        Ok(found)
     }
 
-    /// Forgets all documents, because a write has happened or may have happened.
-    pub(super) fn forget(&self) {
+    /// Writes, and forgets all documents before it. A write that fails may have been committed.
+    pub(super) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.start_write();
+        let written = write();
+        self.end_write();
+        written
+    }
+
+    fn start_write(&self) {
         let mut memory = self.0.lock();
-        memory.writes += 1;
+        memory.writing += 1;
         memory.known.clear();
+    }
+
+    fn end_write(&self) {
+        let mut memory = self.0.lock();
+        memory.writing -= 1;
+        memory.writes += 1;
     }
 }
 
@@ -148,8 +154,15 @@ fn write(
 
 impl DocumentStore for SqliteStore {
     fn get(&self, tenant: &Tenant, kind: &str, key: &str) -> Result<Option<Document>, StoreError> {
-        let place = (tenant.clone(), kind.to_owned(), key.to_owned());
-        self.remembered.or_read(place, || DocumentStore::get(&self.reader, tenant, kind, key))
+        let id = (tenant.clone(), kind.to_owned(), key.to_owned());
+        match self.remembered.start_read(&id) {
+            Ok(known) => Ok(known),
+            Err(writes) => {
+                let found = DocumentStore::get(&self.reader, tenant, kind, key)?;
+                self.remembered.end_read(id, &found, writes);
+                Ok(found)
+            }
+        }
     }
 
     fn list(&self, tenant: &Tenant, kind: &str, after: &str, limit: usize) -> Result<Vec<Document>, StoreError> {
@@ -169,9 +182,64 @@ impl DocumentStore for SqliteStore {
         expected_version: u64,
     ) -> Result<bool, StoreError> {
         let path = self.reader.0.lock().path().unwrap_or_default().to_owned();
-        let written = write(&schema::connect(path.as_ref())?, (tenant, kind, key), value, expected_version);
-        // A write that has failed may have been committed.
-        self.remembered.forget();
-        written
+        let connection = schema::connect(path.as_ref())?;
+        self.remembered.write(|| write(&connection, (tenant, kind, key), value, expected_version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Key {
+        ("t".into(), "token".into(), "k".into())
+    }
+
+    fn version(version: u64) -> Option<Document> {
+        Some(Document { key: "k".into(), value: Json::from(version), version })
+    }
+
+    /// Reads at once, while the database has this version. Returns the version that the reader gets.
+    fn read(remembered: &Remembered, stored: u64) -> u64 {
+        let found = remembered.start_read(&key()).unwrap_or_else(|writes| {
+            remembered.end_read(key(), &version(stored), writes);
+            version(stored)
+        });
+        found.map_or(0, |found| found.version)
+    }
+
+    #[test]
+    fn a_reader_gets_no_version_older_than_the_one_that_it_has_seen() {
+        let remembered = Remembered::default();
+        // This reader pauses between its two steps.
+        let slow = remembered.start_read(&key());
+        remembered.write(|| ());
+        assert_eq!(read(&remembered, 1), 1);
+        remembered.start_write();
+        // Before the commit, and after it.
+        assert_eq!(read(&remembered, 1), 1);
+        assert_eq!(read(&remembered, 2), 2);
+        remembered.end_read(key(), &version(1), slow.expect_err("nothing is remembered"));
+        assert_eq!(read(&remembered, 2), 2);
+        remembered.end_write();
+        assert_eq!(read(&remembered, 2), 2);
+    }
+
+    #[test]
+    fn a_read_that_overlaps_a_write_is_not_remembered() {
+        let remembered = Remembered::default();
+        let before = remembered.start_read(&key()).expect_err("nothing is remembered");
+        remembered.start_write();
+        let during = remembered.start_read(&key()).expect_err("nothing is remembered");
+        remembered.end_write();
+        remembered.end_read(key(), &version(1), before);
+        remembered.end_read(key(), &version(1), during);
+        assert_eq!(read(&remembered, 2), 2);
+        // Two writes: the end of one does not end the other.
+        remembered.start_write();
+        remembered.write(|| ());
+        assert_eq!((read(&remembered, 2), read(&remembered, 3)), (2, 3));
+        remembered.end_write();
+        assert_eq!((read(&remembered, 4), read(&remembered, 5)), (4, 4));
     }
 }
