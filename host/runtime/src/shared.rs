@@ -29,6 +29,9 @@ pub trait SharedRuns: Runs {
     /// died while the run was alone there.
     fn work(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<Offer>, StoreError>;
 
+    /// Returns the number of commits of this process.
+    fn commits(&self) -> u64;
+
     /// Waits until all earlier writes are durable or refused.
     fn settle(&self) -> Result<(), StoreError>;
 

@@ -146,7 +146,7 @@ impl Families {
         let help = "Requests of known callers in progress";
         registry.register("http_requests_active", help, self.requests_active.clone());
         registry.register("live_subscribers", "Open streams of events", self.subscribers.clone());
-        registry.register("store_commits", "Commits of the store that this process owns", self.commits.clone());
+        registry.register("store_commits", "Commits of this process to its store", self.commits.clone());
     }
 }
 

@@ -35,6 +35,10 @@ impl SharedRuns for SharedStore {
         Ok(found.into_iter().map(offer).collect())
     }
 
+    fn commits(&self) -> u64 {
+        self.commits()
+    }
+
     fn settle(&self) -> Result<(), StoreError> {
         self.settle()
     }

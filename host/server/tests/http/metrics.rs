@@ -54,6 +54,18 @@ fn a_server_counts_what_it_does_and_tells_nothing_of_what_it_is_about() {
 }
 
 #[test]
+fn a_parked_run_that_is_cancelled_counts_as_ended() {
+    let served = Served::local();
+    let parked = served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
+    assert_eq!(parked.json()["status"], "parked", "{parked:?}");
+    assert_eq!(served.post("/v1/runs/g/cancel", &json!({})).status, 200);
+    let ended = served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
+    assert_eq!(ended.json()["status"], "cancelled", "{ended:?}");
+    let text = served.get("/metrics").body;
+    assert_eq!(number(&text, r#"flowcell_runs_ended_total{tenant="local",status="cancelled"}"#), Some(1.0), "{text}");
+}
+
+#[test]
 fn a_request_keeps_its_name_or_gets_one() {
     let served = Served::local();
     let ask = |id: &str| crate::client::ask(served.address, "GET", "/healthz", &[("X-Request-Id", id)], "");
