@@ -3,6 +3,7 @@
 use std::{
     fmt,
     io::{self, Write},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use clap::ValueEnum;
@@ -50,9 +51,31 @@ pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
     };
     let log = tracing_subscriber::fmt().with_env_filter(quiet(filter)).with_writer(|| OneLineWriter);
     match format {
-        Some(LogFormat::Json) => log.event_format(JsonLines).init(),
+        Some(LogFormat::Json) => {
+            JSON.store(true, Ordering::Relaxed);
+            log.event_format(JsonLines).init();
+        }
         _ => log.init(),
     }
+}
+
+/// True if standard error takes only JSON lines.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if every line on standard error is one JSON object.
+pub(crate) fn is_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
+/// Writes a message of the command line as a JSON line of the log.
+pub(crate) fn put_json(level: &str, message: &str) {
+    let mut members = Members(Map::new());
+    members.put("ts", jiff::Timestamp::now().to_string());
+    members.put("level", level);
+    members.put("target", "flowcell");
+    members.put("message", message);
+    // A failed write means that standard error is closed.
+    let _ = OneLineWriter.write_all(Value::Object(members.0).to_string().as_bytes());
 }
 
 /// Writes each event to standard error as one line of limited length. Control characters are replaced, so that text

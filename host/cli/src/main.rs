@@ -32,13 +32,13 @@ fn main() -> ExitCode {
             return Exit::Wrong.into();
         }
         Err(Misunderstood::Config(problem)) => {
-            terminal.say(&problem.render(terminal.paint()));
+            terminal.fail(&problem);
             return problem.exit().into();
         }
     };
     log::start(arguments.log_format(), arguments.drives_others());
     let exit = commands::execute(arguments, &terminal).unwrap_or_else(|problem| {
-        terminal.say(&problem.render(terminal.paint()));
+        terminal.fail(&problem);
         problem.exit()
     });
     exit.into()

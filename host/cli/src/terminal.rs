@@ -7,6 +7,7 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
+use crate::{cli_error::CliError, log};
 use flowcell::{
     Diagnostic, Severity,
     contract::text::{has_deceptive, judged},
@@ -46,7 +47,7 @@ impl Terminal {
 
     /// Returns the colours of standard error.
     pub(crate) fn paint(self) -> Paint {
-        self.paint
+        Paint { coloured: self.paint.coloured && !log::is_json() }
     }
 
     /// Returns the colours of standard output. They are off if standard output is not a terminal.
@@ -59,9 +60,28 @@ impl Terminal {
         io::stdout().is_terminal()
     }
 
-    /// Writes a line to standard error, with terminal commands escaped. Write errors are ignored.
+    /// Writes a line to standard error, with terminal commands escaped. Write errors are ignored. If the log has the
+    /// format JSON, the line becomes a line of the log.
     pub(crate) fn say(self, text: &str) {
-        let _ = writeln!(io::stderr().lock(), "{}", guarded(text));
+        self.write("info", text);
+    }
+
+    /// Writes a warning to standard error.
+    pub(crate) fn warn(self, text: &str) {
+        self.write("warn", &format!("{}: {text}", self.paint().odd("warning")));
+    }
+
+    /// Writes an error to standard error.
+    pub(crate) fn fail(self, problem: &CliError) {
+        self.write("error", &problem.render(self.paint()));
+    }
+
+    fn write(self, level: &str, text: &str) {
+        if log::is_json() {
+            log::put_json(level, &guarded(text));
+        } else {
+            let _ = writeln!(io::stderr().lock(), "{}", guarded(text));
+        }
     }
 }
 

@@ -122,9 +122,13 @@ struct Visible {
     recent: Recent,
 }
 
-/// Prints the error and ends the process, because the content of the disk is unknown.
+/// Logs or prints the error and ends the process, because the content of the disk is unknown.
 pub fn stop_process(error: &StoreError) {
-    eprintln!("flowcell: the store failed, so nothing more is acknowledged: {error}");
+    if tracing::enabled!(target: "flowcell::store", tracing::Level::ERROR) {
+        tracing::error!(target: "flowcell::store", %error, "the store failed, so nothing more is acknowledged");
+    } else {
+        eprintln!("flowcell: the store failed, so nothing more is acknowledged: {error}");
+    }
     std::process::exit(STOPPED);
 }
 

@@ -48,7 +48,7 @@ pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliErr
     loop {
         match args.begin(terminal) {
             Ok(child) => running = Some(child),
-            Err(problem) => terminal.say(&problem.render(terminal.paint())),
+            Err(problem) => terminal.fail(&problem),
         }
         let changed = changes.next()?;
         if let Some(mut child) = running.take() {

@@ -127,7 +127,7 @@ impl RunObserver for Watcher {
         let attached = match self.channels.of_a_run() {
             Ok(attached) => attached,
             Err(problem) => {
-                self.terminal.say(&problem.render(self.terminal.paint()));
+                self.terminal.fail(&problem);
                 return None;
             }
         };
@@ -143,6 +143,6 @@ impl RunObserver for Watcher {
     }
 
     fn refused(&self, error: StartError) {
-        self.terminal.say(&CliError::from(error).render(self.terminal.paint()));
+        self.terminal.fail(&CliError::from(error));
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(
     if let StoreLocation::Folder(folder) = store.place()?
         && let Some(why) = vault::exposed(folder)
     {
-        terminal.say(&format!("warning: {why}"));
+        terminal.warn(&why.to_string());
     }
     Ok(())
 }

@@ -199,7 +199,7 @@ fn announce_first(args: &OneTenant, terminal: Terminal) -> Result<(), CliError> 
                 .to_owned(),
         };
         let help = format!("create a token with `flowcell token create {}`{local}", args.name);
-        terminal.say(&format!("{}: {warning}\nhelp: {help}", terminal.paint().odd("warning")));
+        terminal.warn(&format!("{warning}\nhelp: {help}"));
     }
     Ok(())
 }

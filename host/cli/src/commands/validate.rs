@@ -61,7 +61,7 @@ fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> R
             let problem = CliError::from(error);
             let message = problem.plain();
             if !args.json {
-                terminal.say(&problem.render(terminal.paint()));
+                terminal.fail(&problem);
             }
             Ok(json!({ "file": shown, "valid": false, "diagnostics": [], "error": message }))
         }

@@ -54,7 +54,7 @@ impl Plan {
     pub(crate) fn say_unused(&self, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), CliError> {
         if !self.answers.is_empty() {
             for why in Recorded::read(host, run, &self.answers)?.unused(&self.answers) {
-                terminal.say(&format!("{}: {}", terminal.paint().odd("warning"), inert(&why)));
+                terminal.warn(&inert(&why));
             }
         }
         Ok(())

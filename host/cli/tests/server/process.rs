@@ -31,8 +31,9 @@ pub(crate) fn heard(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr, Jo
     let mut seen = Vec::new();
     let address = loop {
         let line = lines.next().unwrap_or_else(|| panic!("it does not listen: {seen:?}"));
-        if let Some(address) = line.strip_prefix("listening on http://") {
-            break address.parse().unwrap();
+        // The line is text, or a JSON object with the text.
+        if let Some((_, address)) = line.split_once("listening on http://") {
+            break address.trim_end_matches(['"', '}']).parse().unwrap();
         }
         seen.push(line);
     };

@@ -56,6 +56,13 @@ fn start(address: SocketAddr, flow: Value, run: &str) -> Answer {
     ask(address, "POST", "/v1/runs?wait=true", &headers, &body)
 }
 
+/// Returns a line of the log. With the format JSON, every line on standard error is one object.
+fn json_line(line: &str) -> Value {
+    let found: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    assert!(["ts", "level", "target", "message"].iter().all(|name| found[name].is_string()), "{line}");
+    found
+}
+
 fn one<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no span `{name}`: {spans:#?}"))
 }
@@ -96,7 +103,7 @@ fn a_run_is_one_trace_and_what_it_is_about_is_told_to_nobody() {
     assert_eq!(failed.attribute("flowcell.outcome"), "failed");
     assert!(!failed.attribute("error.type").is_empty());
 
-    let lines: Vec<Value> = log.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let lines: Vec<Value> = log.iter().map(|line| json_line(line)).collect();
     let said = |message: &str, member: &str| {
         let line = lines.iter().find(|line| line["message"] == message && line[member].is_string());
         line.unwrap_or_else(|| panic!("no `{message}`: {log:#?}"))[member].clone()
@@ -170,8 +177,10 @@ fn a_drive_tells_the_same() {
     let run = one(&spans, "run asks");
     assert_eq!((run.attribute("flowcell.run.id"), run.attribute("flowcell.outcome")), ("g", "succeeded"));
     let log = told(&driven);
-    let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    assert!(lines.any(|line| line["message"] == "run ended" && line["run"] == "g"), "{log}");
+    assert!(log.lines().map(json_line).any(|line| line["message"] == "run ended" && line["run"] == "g"), "{log}");
+    let wrong = done(folder.path(), &["drive", "--once", "--otlp", "nowhere", "--log-format", "json"]);
+    let line = json_line(told(&wrong).trim_end());
+    assert_eq!((&line["level"], &line["target"]), (&json!("error"), &json!("flowcell")), "{line}");
     let wrong = done(folder.path(), &["drive", "--once", "--otlp", "nowhere"]);
     assert!(
         wrong.status.code() == Some(2) && told(&wrong).contains("`nowhere` is not the address of a collector"),

@@ -23,6 +23,9 @@ use self::open::Open;
 /// Maximum number of characters of a name in a span.
 pub(crate) const NAME_CHARS: usize = 128;
 
+/// The reason of parking that needs no person.
+const WAITING: &str = "waiting";
+
 /// A span that has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
@@ -94,6 +97,9 @@ pub(crate) trait Observer: Send + Sync {
     /// Reports that a run has begun. A resumed run is not reported again.
     fn started(&self, _tenant: &Tenant, _run: &RunId, _flow: &str) {}
 
+    /// Reports that a run was parked until a person resumes it. `reason` is a snake-case name, such as `crash_loop`.
+    fn needs_attention(&self, _tenant: &Tenant, _run: &RunId, _reason: &str) {}
+
     /// Reports a span that has ended in the run `root` or a child run. The reports follow the order of the run's
     /// events. The method must return quickly.
     fn ended(&self, root: &RunId, ended: &Ended);
@@ -125,6 +131,11 @@ impl Channel for Watch {
         if event.kind == "harness:start" {
             let flow = name_in(&event.data, "name").unwrap_or_default();
             self.observers.iter().for_each(|observer| observer.started(&event.tenant, &event.run_id, &flow));
+        }
+        if event.kind == "harness:parked"
+            && let Some(reason) = name_in(&event.data, "reason").filter(|reason| reason != WAITING)
+        {
+            self.observers.iter().for_each(|observer| observer.needs_attention(&event.tenant, &event.run_id, &reason));
         }
         let mut open = self.open.lock();
         open.take_in(event, &mut |ended| self.tell(&ended));

@@ -1,4 +1,4 @@
-//! Logs the start and end of runs, and failed attempts. The log contains no more than the spans.
+//! Logs the start and end of runs, runs that need a person, and failed attempts. The log contains no more than the spans.
 
 use flowcell_contract::{RunId, Tenant};
 
@@ -10,6 +10,11 @@ pub(crate) struct Log;
 impl Observer for Log {
     fn started(&self, tenant: &Tenant, run: &RunId, flow: &str) {
         tracing::info!(target: "flowcell::runs", tenant = tenant.as_str(), run = run.as_str(), flow, "run started");
+    }
+
+    fn needs_attention(&self, tenant: &Tenant, run: &RunId, reason: &str) {
+        let (tenant, run) = (tenant.as_str(), run.as_str());
+        tracing::warn!(target: "flowcell::runs", tenant, run, reason, "run needs attention");
     }
 
     fn ended(&self, _root: &RunId, ended: &Ended) {

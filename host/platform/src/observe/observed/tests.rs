@@ -6,9 +6,14 @@ use parking_lot::Mutex;
 use super::*;
 
 #[derive(Default)]
-struct Seen(Mutex<Vec<Ended>>);
+struct Seen(Mutex<Vec<Ended>>, Mutex<Vec<String>>);
 
 impl Observer for Seen {
+    fn needs_attention(&self, tenant: &Tenant, run: &RunId, reason: &str) {
+        assert_eq!((tenant, run.as_str()), (&Tenant::local(), "r"));
+        self.1.lock().push(reason.to_owned());
+    }
+
     fn ended(&self, root: &RunId, ended: &Ended) {
         assert_eq!(root.as_str(), "r");
         self.0.lock().push(ended.clone());
@@ -16,6 +21,11 @@ impl Observer for Seen {
 }
 
 fn watch(events: &[(u64, &'static str, &str)]) -> Vec<Ended> {
+    let seen = watched(events).0.lock().clone();
+    seen
+}
+
+fn watched(events: &[(u64, &'static str, &str)]) -> Arc<Seen> {
     let seen = Arc::new(Seen::default());
     let watch = Watch::new(Arc::new([seen.clone() as Arc<dyn Observer>]), RunId::from("r"), "flow");
     for (seq, (ts, kind, data)) in (0..).zip(events) {
@@ -23,8 +33,17 @@ fn watch(events: &[(u64, &'static str, &str)]) -> Vec<Ended> {
         let (tenant, run_id) = (Tenant::local(), RunId::from("r"));
         watch.on_event(&Event { seq, ts: *ts, tenant, run_id, kind, data });
     }
-    let seen = seen.0.lock();
-    seen.clone()
+    seen
+}
+
+#[test]
+fn a_run_that_waits_for_a_person_to_resume_it_is_reported() {
+    let seen = watched(&[
+        (10, "harness:parked", r#"{"reason":"waiting","due":20}"#),
+        (20, "harness:parked", r#"{"reason":"needs_attention"}"#),
+        (30, "harness:parked", r#"{"reason":"crash_loop"}"#),
+    ]);
+    assert_eq!(*seen.1.lock(), ["needs_attention", "crash_loop"]);
 }
 
 #[test]
