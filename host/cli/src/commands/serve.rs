@@ -1,5 +1,6 @@
 //! `flowcell serve`: runs the HTTP server.
 
+mod check;
 pub(super) mod config;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -29,7 +30,7 @@ pub(crate) struct ServeArgs {
     /// environment take precedence; paths in it are relative to its folder
     #[arg(long, value_name = "FILE", env = "FLOWCELL_CONFIG", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// Print the settings and their sources instead of serving
+    /// Print the settings and their sources, and check them, the store and the flows, instead of serving
     #[arg(long)]
     check: bool,
     /// The address to listen on; port 0 takes any free port
@@ -65,9 +66,8 @@ pub(crate) struct ServeArgs {
 pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let place = durable(&args.store)?;
     if args.check {
-        // `commands::parse` has printed the settings. Building the host also checks the files that the settings name.
-        args.watch.told(args.packs.builder()).build()?;
-        return Ok(Exit::Good);
+        // `commands::parse` has printed the settings.
+        return check::check(args, place, terminal);
     }
     raise_descriptors();
     let host = args.packs.watched_host(&args.store, &args.watch)?;

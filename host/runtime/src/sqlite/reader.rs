@@ -21,21 +21,38 @@ impl Reader {
     /// Opens the store in a folder for reading, beside its owner if it has one. If an older version wrote the store,
     /// upgrades it first, which fails while another process owns it.
     pub fn open(folder: &Path) -> Result<Reader, OpenStoreError> {
-        let file = folder.join(FILE);
-        if !file.exists() {
-            return Err(OpenStoreError::Missing(folder.to_owned()));
-        }
-        let unusable =
-            |error: rusqlite::Error| OpenStoreError::Unusable { path: folder.to_owned(), error: error.to_string() };
-        let connection = schema::connect_read_only(&file).map_err(unusable)?;
-        let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(unusable)?;
-        if found > schema::VERSION {
-            return Err(OpenStoreError::Newer { path: folder.to_owned(), found, known: schema::VERSION });
-        }
+        let (connection, found) = connect(folder)?;
         if found < schema::VERSION {
             let _owner = own(folder)?;
-            schema::connect(&file).and_then(|mut connection| schema::migrate(&mut connection)).map_err(unusable)?;
+            schema::connect(&folder.join(FILE))
+                .and_then(|mut connection| schema::migrate(&mut connection))
+                .map_err(|error| unusable(folder, &error))?;
         }
         Ok(Reader(Mutex::new(connection)))
     }
+
+    /// Returns the version of the store in a folder, and the version to which [`Reader::open`] would upgrade it.
+    /// Changes nothing.
+    pub fn versions(folder: &Path) -> Result<(u32, u32), OpenStoreError> {
+        connect(folder).map(|(_, found)| (found, schema::VERSION))
+    }
+}
+
+/// Opens the database in a folder, and returns its version, which this program can read.
+fn connect(folder: &Path) -> Result<(Connection, u32), OpenStoreError> {
+    let file = folder.join(FILE);
+    if !file.exists() {
+        return Err(OpenStoreError::Missing(folder.to_owned()));
+    }
+    let connection = schema::connect_read_only(&file).map_err(|error| unusable(folder, &error))?;
+    let found = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+    let found: u32 = found.map_err(|error| unusable(folder, &error))?;
+    if found > schema::VERSION {
+        return Err(OpenStoreError::Newer { path: folder.to_owned(), found, known: schema::VERSION });
+    }
+    Ok((connection, found))
+}
+
+fn unusable(folder: &Path, error: &rusqlite::Error) -> OpenStoreError {
+    OpenStoreError::Unusable { path: folder.to_owned(), error: error.to_string() }
 }
