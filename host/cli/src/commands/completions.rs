@@ -1,9 +1,9 @@
 //! `flowcell completions`: prints the completion script of a shell.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::Arguments;
+use super::groups;
 use crate::{
     cli_error::{CliError, Exit},
     output::put_exactly,
@@ -18,7 +18,7 @@ pub(crate) struct CompletionsArgs {
 
 pub(super) fn execute(args: &CompletionsArgs) -> Result<Exit, CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Arguments::command(), "flowcell", &mut script);
+    clap_complete::generate(args.shell, &mut groups::command(), "flowcell", &mut script);
     put_exactly(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Good)
 }

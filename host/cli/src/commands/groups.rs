@@ -106,6 +106,15 @@ const EXAMPLES: &[&str] = &[
     "files rm 0f3a…",
 ];
 
+/// Options that a command accepts but does not use, so its help does not show them. Scripts that set them go on working.
+const UNUSED: &[(&[&str], &[&str])] = &[
+    (
+        &["nodes ", "runs show ", "runs events ", "runs export "],
+        &["allow_private", "files", "providers", "mcp", "secrets", "secret_key", "services", "simulate"],
+    ),
+    (&["validate ", "graph ", "inspect ", "flows create "], &["allow_private", "files", "secret_key"]),
+];
+
 /// Returns the clap command of the program with its whole help: the commands in groups, and an example for each
 /// command.
 pub(super) fn command() -> Command {
@@ -128,6 +137,8 @@ fn with_examples(command: Command, path: &str) -> Command {
         let path = format!("{path}{name} ");
         command.mut_subcommand(name, |below| with_examples(below, &path))
     });
+    let unused = UNUSED.iter().filter(|(paths, _)| paths.contains(&path)).flat_map(|(_, options)| *options);
+    let command = unused.fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)));
     match example(path) {
         Some(example) if !command.has_subcommands() => command.before_help(format!("Example: flowcell {example}")),
         _ => command,
@@ -173,6 +184,21 @@ mod tests {
         for example in EXAMPLES {
             let is_known = paths.iter().any(|path| example.starts_with(&**path) || *example == path.trim_end());
             assert!(is_known, "`{example}` is an example of no command");
+        }
+    }
+
+    #[test]
+    fn every_unused_option_is_hidden_from_the_help_of_its_command() {
+        let command = command();
+        for (paths, options) in UNUSED {
+            for path in *paths {
+                let below = path.split_whitespace().try_fold(&command, |command, name| command.find_subcommand(name));
+                let below = below.unwrap_or_else(|| panic!("`{path}` is no command"));
+                for option in *options {
+                    let arg = below.get_arguments().find(|arg| arg.get_id() == option);
+                    assert!(arg.is_some_and(clap::Arg::is_hide_set), "{path}{option}");
+                }
+            }
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::{
     env,
-    io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -16,7 +15,7 @@ use super::{
     store_location::{StoreArgs, StoreLocation},
     watch::WatchArgs,
 };
-use crate::cli_error::CliError;
+use crate::{cli_error::CliError, terminal::Terminal};
 
 /// Maximum number of concurrent attempts in a host of the command line. Most commands run one flow, so a fast start
 /// matters more than capacity. A flow runs 16 tasks at a time by default.
@@ -120,12 +119,27 @@ impl PackArgs {
         place.hold(self.builder()).build().map(told)
     }
 
-    /// Returns a host that only reads a store, even if another process owns it.
+    /// Returns a host that only reads a store, even if another process owns it. It reaches no services.
     pub(crate) fn reading_host(&self, store: &StoreArgs) -> Result<Host, CliError> {
         match store.place()? {
-            StoreLocation::Server(url) => Ok(self.builder().server(url).build()?),
-            _ => Ok(self.builder().reads(Arc::new(store.beside()?)).build()?),
+            StoreLocation::Server(url) => Ok(self.types().server(url).build()?),
+            _ => Ok(self.types().reads(Arc::new(store.beside()?)).build()?),
         }
+    }
+
+    /// Returns a host that only knows node types.
+    pub(crate) fn types_host(&self) -> Result<Host, CliError> {
+        Ok(self.types().build()?)
+    }
+
+    /// Returns a builder with the node types, but without the services that nodes may reach.
+    fn types(&self) -> HostBuilder {
+        let mut builder = Host::builder().instances(INSTANCES);
+        program::arm_watchdog();
+        if let Some(program) = program::program() {
+            builder = builder.compiler(program);
+        }
+        self.packs.iter().fold(self.lock.add_to(builder), |builder, path| builder.packs(path))
     }
 
     /// Returns the options that limit the servers, files and secrets that runs may reach. The process that owns a
@@ -173,12 +187,8 @@ impl PackArgs {
     }
 
     pub(crate) fn builder(&self) -> HostBuilder {
-        let mut builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
+        let mut builder = self.types().allow_private(self.allow_private.iter().cloned());
         builder = builder.simulate(Simulate::of(&self.simulate));
-        program::arm_watchdog();
-        if let Some(program) = program::program() {
-            builder = builder.compiler(program);
-        }
         if let Some(folder) = &self.files {
             builder = builder.files(folder);
         }
@@ -194,8 +204,7 @@ impl PackArgs {
         if let Some(file) = self.services.clone().or_else(|| own_setting("services.yaml")) {
             builder = builder.services_file(file);
         }
-        let builder = self.lock.add_to(builder.secret_keys(self.keys.secret_key.iter().cloned()));
-        self.packs.iter().fold(builder, |builder, path| builder.packs(path))
+        builder.secret_keys(self.keys.secret_key.iter().cloned())
     }
 }
 
@@ -214,12 +223,10 @@ fn own_setting(file: &str) -> Option<PathBuf> {
 /// Returns the host. If its store was restored from an older copy, warns how many runs are parked for that reason.
 fn told(host: Host) -> Host {
     if let Some(runs) = host.store().map(|store| store.restored()).filter(|runs| *runs > 0) {
-        // A failed write means that standard error is closed. The warning may be lost then.
-        let _ = writeln!(
-            io::stderr(),
-            "warning: the store was restored from an older copy, so {runs} unfinished runs are parked; resume each \
-             with `flowcell runs resume RUN`"
-        );
+        Terminal::detect().warn(&format!(
+            "the store was restored from an older copy, so {runs} unfinished runs are parked; resume each with \
+             `flowcell runs resume RUN`"
+        ));
     }
     host
 }
