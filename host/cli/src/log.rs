@@ -55,8 +55,8 @@ pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
     }
 }
 
-/// Writes each event to standard error as one line of limited length. Control characters are replaced, so that text
-/// from outside can forge neither a line of the log nor a terminal command.
+/// Writes each event to standard error as one line of limited length. Control characters are replaced, so that
+/// untrusted text can forge neither a line of the log nor a terminal command.
 struct OneLineWriter;
 
 impl Write for OneLineWriter {
