@@ -117,7 +117,8 @@ fn only_the_room_of_schemas_builds_validators() {
 }
 
 /// A journal may have a gigabyte. If a request reads one on a runtime thread, or if hundreds of requests read at the
-/// same time, every tenant waits. So requests read journals inside `reading`.
+/// same time, every tenant waits. So requests read journals inside the method `reading` of the server, which waits for
+/// a permit.
 #[test]
 fn requests_read_whole_journals_in_turn() {
     let readers =
@@ -154,7 +155,8 @@ fn only_the_engine_names_wasmtime() {
     }
 }
 
-/// Files that may list such names, because they mean something else there: members of events, and pages of the manual.
+/// Files that may list names of capabilities. The names stand for members of events in the first file, and for pages of
+/// the manual in the second.
 const NO_CAPABILITIES: [&str; 2] = ["host/runtime/src/publish/agents.rs", "host/server/src/manual.rs"];
 
 /// The table in `host/contract/src/builtin.rs` is the only list of capabilities. Other code names a capability by its
@@ -347,7 +349,8 @@ fn no_rust_file_is_longer_than_500_lines() {
     }
 }
 
-/// The types whose methods stand in more than two files, in order. Remove a type here when it is mended, and add none.
+/// The types whose methods stand in more than two files, sorted by name. Remove a type when its methods stand in at
+/// most two files. Add none.
 const SCATTERED: &[(&str, &[&str])] = &[
     ("host/engine", &["Sandbox"]),
     ("host/platform", &["Host", "Tenants", "Triggers", "Usage"]),

@@ -173,7 +173,8 @@ impl Crate {
     }
 }
 
-/// The imports of each module in a folder: the other module, with examples of the importing code.
+/// The imports of each module in a folder: the modules that it imports from, each with the imports as texts, such as
+/// `a::b takes from c`.
 type Level = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 impl Contents {

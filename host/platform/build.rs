@@ -139,7 +139,7 @@ fn is_of_the_outer_build(name: &OsStr) -> bool {
         || ["TARGET", "HOST", "OUT_DIR", "PROFILE", "DEBUG", "OPT_LEVEL", "NUM_JOBS"].contains(&name)
 }
 
-/// Copies the components beside `catalog.rs`, which names them.
+/// Copies the components to `out`, and writes `catalog.rs` beside them, which lists and includes them.
 fn write_catalog(built: &Path, out: &Path) -> Result<(), String> {
     let mut listing = String::from("&[\n");
     for pack in PACKS {

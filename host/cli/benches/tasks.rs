@@ -123,7 +123,7 @@ fn timed(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// Returns the best time of each.
+/// Returns the best time of each of the two measurements.
 fn best(ours: impl Fn() -> Duration, theirs: impl Fn() -> Duration) -> (Duration, Duration) {
     let rounds = (0..ROUNDS).map(|_| (ours(), theirs()));
     rounds.fold((Duration::MAX, Duration::MAX), |best, round| (best.0.min(round.0), best.1.min(round.1)))

@@ -112,7 +112,7 @@ impl CliError {
         self
     }
 
-    /// Adds a note.
+    /// Adds a note, which is printed between the causes and the hints.
     pub(crate) fn note(mut self, note: impl Into<String>) -> CliError {
         self.notes.push(note.into());
         self

@@ -142,7 +142,7 @@ pub(crate) enum Misunderstood {
     Usage(clap::Error),
     /// An error in the file of settings.
     Config(CliError),
-    /// No arguments, in a folder without flows. The text tells the user the first steps.
+    /// No arguments, in a folder without flows. The text shows the user the first steps.
     Nothing(String),
 }
 

@@ -1,6 +1,6 @@
 //! Flowcell runs flows whose nodes are sandboxed WebAssembly components.
 //!
-//! This crate re-exports the library `flowcell-platform` under the name of the program, for programs that embed it.
+//! This crate re-exports the library `flowcell-platform` as `flowcell`, for programs that embed Flowcell.
 //! `default-features = false` leaves out the command line and the server:
 //!
 //! ```

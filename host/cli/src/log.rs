@@ -78,8 +78,8 @@ pub(crate) fn put_json(level: &str, message: &str) {
     let _ = OneLineWriter.write_all(Value::Object(members.0).to_string().as_bytes());
 }
 
-/// Writes each event to standard error as one line of limited length. Control characters are replaced, so that text
-/// from outside can forge neither a line of the log nor a terminal command.
+/// Writes each event to standard error as one line of limited length. Control characters are replaced, so that
+/// untrusted text can forge neither a line of the log nor a terminal command.
 struct OneLineWriter;
 
 impl Write for OneLineWriter {

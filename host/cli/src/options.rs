@@ -1,8 +1,8 @@
 //! Arguments that commands share.
 //!
-//! | room | content |
+//! | module | content |
 //! |---|---|
-//! | packs | node types beyond the catalog, and the services that flows may reach |
+//! | packs | node types besides the catalog, and everything outside the sandbox that nodes may reach |
 //! | store_location | the store of runs |
 //! | channels | the front ends of a run |
 //! | locked | the installed packs |

@@ -1,6 +1,6 @@
 //! Runs a flow at a terminal: its input, progress, questions, conversations and result.
 //!
-//! | room | content |
+//! | module | content |
 //! |---|---|
 //! | plan | the arguments of `flowcell run`, which other commands fill, too |
 //! | inputs, answers | the input, and answers given in advance |
@@ -102,8 +102,8 @@ fn finish_as(
     Ok(exit)
 }
 
-/// Releases the store at the end of the process, without dropping the host. Dropping it would only delay other
-/// processes that want to open the store, which already has all results.
+/// Releases the store at the end of the process, without dropping the host. The store already has all results, and
+/// dropping the host would only delay other processes that want to open the store.
 pub(crate) fn part(host: Host) {
     if let Some(store) = host.shared() {
         store.retire();

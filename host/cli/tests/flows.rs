@@ -57,8 +57,8 @@ fn the_cases_beside_the_examples_hold() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Over an error edge, a field that the node evaluates itself arrives as written, together with the values that it
-/// names.
+/// The node after an error edge gets the input of the failed node. In this input, a field that the failed node
+/// evaluates itself is unevaluated, together with the values that it refers to.
 #[test]
 fn an_error_edge_brings_what_the_node_evaluates() {
     let flow = |strict: bool, rest: &str| {

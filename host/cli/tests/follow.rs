@@ -292,7 +292,7 @@ fn a_run_that_was_begun_with_simulated_calls_makes_none() {
     assert_eq!(real.status.code(), Some(1), "{}", told(&real));
 }
 
-/// Without a terminal, a run that also waits for a timer prints its question, and takes the answer from another
+/// Without a terminal, a run that also waits for a timer prints its question, and accepts the answer from another
 /// process.
 #[test]
 fn a_run_that_asks_and_is_resumed_without_a_terminal_says_how_to_answer() {

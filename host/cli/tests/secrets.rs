@@ -1,5 +1,5 @@
-//! Tests secrets that the store keeps for tenants, with the library and the real program. Ids such as T9 are cases of
-//! the catalogue of attacks.
+//! Tests the secrets of tenants in the store, with the library and the real program. Ids such as T9 are cases in
+//! `tests/README.md`.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]

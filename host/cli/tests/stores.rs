@@ -94,8 +94,8 @@ fn runs_on(dialect: Dialect) {
     assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
 }
 
-/// Cuts the connection to the server for longer than a process waits for an answer. The process stays, says so, and
-/// drives again afterwards.
+/// Cuts the connection to the server for longer than a process waits for an answer. The process does not end, reports
+/// the outage, and drives runs again afterwards.
 fn outlives_an_outage_of(dialect: Dialect, command: &[&str]) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -17,13 +17,13 @@ pub struct Attempt {
     pub run_id: RunId,
     /// The flow's name.
     pub flow: Arc<str>,
-    /// The node, as its flow names it.
+    /// The id of the node in its flow.
     pub node_id: NodeId,
     /// The node type's name, without its version.
     pub node_type: Arc<str>,
     /// The digest of the pack that offers the node type.
     pub pack: Digest,
-    /// The pass through bodies that the task belongs to.
+    /// The pass that the task belongs to, with the passes around it.
     pub scope: ScopePath,
     /// The number of this attempt, from 1.
     pub attempt: u32,
@@ -50,13 +50,13 @@ pub struct Attempt {
 /// The result of an attempt: its answer, or a failure.
 pub type StepResult = Result<Step, Failure>;
 
-/// Runs nodes. The engine implements it, and tests implement it with scripts.
+/// Runs nodes. The engine implements this trait, and tests implement it with scripts.
 pub trait NodeRunner: Send + Sync {
     /// Runs one attempt to its answer. Dropping the future stops the node.
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult>;
 
-    /// Compiles these packs for a tenant, or loads their code, so that the first attempt's time does not include it. A
-    /// pack that cannot be prepared fails the attempts that need it. Does nothing by default.
+    /// Compiles these packs for a tenant, or loads their code, so that the first attempt does not have to. If a pack
+    /// cannot be prepared, the attempts that need it fail later. Does nothing by default.
     fn prepare(&self, _tenant: &Tenant, _packs: Vec<Digest>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }

@@ -1,11 +1,11 @@
-//! The table of the capabilities that every host has. All code that names a capability reads it.
+//! The table of the capabilities that every host has. All code takes the names of capabilities from this table.
 //!
 //! A new capability needs a row here and a WIT interface of the same name. It also needs the code that links it to the
 //! sandbox, and the code that performs its calls.
 
 use crate::Effect;
 
-/// The name of the grants of secrets. The host adds granted secrets to requests of `http`.
+/// The member of `grants` that lists secrets. It is no capability: the host adds the secrets to calls of `http`.
 pub const SECRETS: &str = "secrets";
 
 /// The form of the grants of a capability.
@@ -22,7 +22,8 @@ pub enum GrantShape {
 }
 
 impl GrantShape {
-    /// Returns the form of the grants with this name, or `None` if the host does not define it.
+    /// Returns the form of the member `name` of `grants`. Returns `None` if the host has no such member, or if the
+    /// capability needs no grant.
     pub fn named(name: &str) -> Option<GrantShape> {
         match name {
             SECRETS => Some(GrantShape::Secrets),
@@ -30,7 +31,7 @@ impl GrantShape {
         }
     }
 
-    /// Returns the outline that messages show, such as `[…]`.
+    /// Returns the form as messages show it, such as `[…]`.
     pub fn outline(self) -> &'static str {
         match self {
             GrantShape::Paths => "{ read: […], write: […] }",

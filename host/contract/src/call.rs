@@ -1,5 +1,5 @@
-//! The gate between a sandbox and the world. All effects of a node pass through it. An end of a call is ambiguous if
-//! the host does not know whether the call had its effect.
+//! Calls: the only way in which a node can change or read something outside its sandbox. The end of a call is
+//! ambiguous if the host does not know whether the call had its effect.
 
 use std::{future::ready, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BlobRef, Failure, Value, code};
 
-/// The effect that a call may have on the world, from the weakest to the strongest.
+/// The effect that a call may have outside its sandbox, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
@@ -19,7 +19,7 @@ pub enum Effect {
     Read,
     /// The change becomes visible together with the task's outcome, or not at all.
     Transactional,
-    /// The call leaves the host. Repeating it with the same key does no harm.
+    /// The call leaves the host. Repeating it with the same idempotency key does no harm.
     Idempotent,
     /// The call leaves the host. The host may repeat it after an ambiguous end.
     AtLeastOnce,
@@ -72,7 +72,7 @@ pub enum Arrival {
     },
 }
 
-/// The calls that an attempt can make. The runtime checks the grant, records the call, and hands it to its handler.
+/// The calls that an attempt can make. The runtime checks the grant, records the call, and performs it.
 ///
 /// | interface | function | args | reply |
 /// |---|---|---|---|
@@ -80,7 +80,7 @@ pub enum Arrival {
 /// | `metrics` | `measure` | `{ name, value, tags }` | `null` |
 /// | `state` | `get` | `{ key }` | `null` or `{ value, version }` |
 /// | `state` | `set` | `{ key, value }` | the new version |
-/// | `state` | `set-if` | `{ key, value, expected? }` | the new version, or `null` if it was another |
+/// | `state` | `set-if` | `{ key, value, expected? }` | the new version, or `null` if the old one is not `expected` |
 /// | `cache` | `get` | `{ key }` | `null` or `{ value }` |
 /// | `cache` | `set` | `{ key, value, ttlMs? }` | `null` |
 /// | `http` | `send`, `start-send` | `{ method, url, headers: [[name, value]], body?, timeoutMs? }` | `{ status, headers, body? }` |
@@ -88,7 +88,7 @@ pub enum Arrival {
 /// | `files` | `write` | `{ path, text }` or `{ path, file }` | `{ size }` |
 /// | `files` | `list` | `{ path }` | `{ entries: [{ path, kind, size, modifiedMs }] }` |
 /// | `files` | `stat` | `{ path }` | an entry, or `null` |
-/// | `files` | `remove` | `{ path }` | `true` if it existed |
+/// | `files` | `remove` | `{ path }` | `true` if the path existed |
 /// | `model` | `generate`, `start-generate` | a request as in `model.wit` | a reply as in `model.wit` |
 /// | `tools` | `find` | `{ patterns }` | `[{ name, tool, title?, description?, inputSchema }]` |
 /// | `tools` | `call`, `start-call` | `{ tool, input, toolUseId?, agentRunId? }` | `{ output }` |

@@ -1,4 +1,4 @@
-//! The traits that the gate uses: capabilities whose calls leave the host, and stored bytes.
+//! The traits through which the runtime performs calls that leave the host, and stores bytes.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -6,17 +6,18 @@ use futures_util::future::BoxFuture;
 
 use crate::{BlobRef, Call, Effect, Failure, Grants, Json, NodeId, RunId, Tenant, Value};
 
-/// A capability whose calls leave the host. The gate asks it to admit a call, then records the call. When the record
-/// is on stable storage, the gate asks the capability to perform the call.
+/// A capability whose calls leave the host. The runtime asks the capability to admit a call, then records the call.
+/// When the record is on stable storage, the runtime asks the capability to perform the call.
 pub trait Capability: Send + Sync {
-    /// Refuses a call that the flow does not grant, and describes a granted one. The gate calls it once for each
-    /// call, before it records the call. It does no I/O, but may read the host's own store.
+    /// Refuses a call that the flow does not grant, and describes a granted call. The runtime calls this function once
+    /// for each call, before it records the call. The function does no I/O, but may read the host's own store.
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure>;
 
     /// Performs a call. The capability must end the call by itself, at the latest after a timeout of its own.
     ///
-    /// A call of effect [`Effect::Once`] that fails must return [`AMBIGUOUS`](crate::code::AMBIGUOUS), unless it
-    /// certainly had no effect. A retry of the task repeats calls that fail with another code.
+    /// If a call of effect [`Effect::Once`] fails, the failure must have the code
+    /// [`AMBIGUOUS`](crate::code::AMBIGUOUS), unless the call certainly had no effect. A retry of the task repeats
+    /// calls that fail with another code.
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>>;
 }
 
@@ -29,7 +30,7 @@ pub struct Caller {
     pub run_id: RunId,
     /// The pin of the run's flow.
     pub pin: Arc<str>,
-    /// The node, as its flow names it.
+    /// The id of the node in its flow.
     pub node_id: NodeId,
     /// The node's type, without its version.
     pub node_type: Arc<str>,
@@ -49,32 +50,33 @@ pub struct Admission {
     /// A short summary for people, such as `{ "method", "url" }`. It must contain no secrets.
     pub about: Json,
     /// The content that the call sends, with long texts cut, or `null` if `about` is complete. It must contain no
-    /// secrets. The journal keeps it for readers of task inputs; no event shows it.
+    /// secrets. The journal stores the preview for those who may read the inputs of tasks. No event contains it.
     pub preview: Json,
-    /// The question to a person who must allow the call first. `None`: the call needs no permission.
+    /// The question to a person who must allow the call first. `None`: the call needs no approval.
     pub ask: Option<Ask>,
-    /// The call as the capability has read it, for [`Outgoing::prepared`].
+    /// The parsed call. The runtime passes it on as [`Outgoing::prepared`].
     pub prepared: Prepared,
 }
 
 impl Admission {
-    /// Returns an admission with this effect and summary, without a preview. The call needs no permission.
+    /// Returns an admission with this effect and summary, without a preview. The call needs no approval.
     pub fn new(effect: Effect, about: Json) -> Admission {
         Admission { effect, about, preview: Json::Null, ask: None, prepared: Prepared::default() }
     }
 }
 
-/// A parsed call, kept from admission so that performing it need not parse it again. It exists in memory only.
+/// A call as its admission parsed it, so that the call is not parsed again when it is performed. It exists in memory
+/// only.
 #[derive(Clone, Default)]
 pub struct Prepared(Option<Arc<dyn Any + Send + Sync>>);
 
 impl Prepared {
-    /// Keeps a parsed call.
+    /// Wraps a parsed call.
     pub fn new<T: Any + Send + Sync>(read: Arc<T>) -> Prepared {
         Prepared(Some(read))
     }
 
-    /// Returns the parsed call, or `None` if none of this type was kept.
+    /// Returns the parsed call, or `None` if there is none, or one of another type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.0.clone()?.downcast().ok()
     }
@@ -87,7 +89,7 @@ impl fmt::Debug for Prepared {
 }
 
 /// A question to a person who must allow a call before it leaves the host. Without an answer in time the host denies
-/// it.
+/// the call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     /// The question: everything that the call would do. Parts that are cut are marked.
@@ -109,24 +111,25 @@ pub struct Outgoing {
     pub effect: Effect,
     /// The idempotency key. It stays the same when any attempt makes this call again.
     pub key: Arc<str>,
-    /// The sink for parts of an unfinished answer.
+    /// Sends parts of the reply to channels before the reply is complete.
     pub progress: Progress,
-    /// The call as [`Capability::admit`] parsed it. Empty if another capability makes the call, such as `services` a
-    /// turn of a model.
+    /// The call as [`Capability::admit`] parsed it. Empty if this call was not admitted itself, because another
+    /// capability makes it: a service may call a model, for example.
     pub prepared: Prepared,
-    /// The number of times that the process ended during this call. Each of these tries may have had its effect.
+    /// The number of earlier tries of this call during which the host process ended. Each of these tries may have had
+    /// its effect.
     pub lost: u32,
 }
 
-/// Sends events that the host does not record to the watchers of a run, such as text while a model writes it. Without a
-/// watcher an event is dropped. No event is sent twice.
+/// Sends unrecorded events of a run, such as text while a model writes it, to the channels and clients that follow the
+/// run. If nobody follows the run, the event is dropped. No event is sent twice.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<Tell>>);
 
 type Tell = dyn Fn(&str, Json) + Send + Sync;
 
 impl Progress {
-    /// Creates a sink from a function that takes the type of an event, and its members.
+    /// Creates a sender from a function that receives the type of an event, and its members.
     pub fn new(tell: impl Fn(&str, Json) + Send + Sync + 'static) -> Progress {
         Progress(Some(Arc::new(tell)))
     }
@@ -146,8 +149,9 @@ impl fmt::Debug for Progress {
 }
 
 impl Caller {
-    /// Returns the effect of a call of which the capability knows whether it changes anything. A call that only reads
-    /// is idempotent. A call with changes has the declared effect if that one is external, otherwise `AtLeastOnce`.
+    /// Returns the effect of a call that changes something (`changes`), or only reads. A call that only reads is
+    /// idempotent. A call that changes something has the effect that the node type declares, if that effect is
+    /// external, otherwise `AtLeastOnce`.
     pub fn effect_of(&self, changes: bool) -> Effect {
         match (changes, self.effect.is_external()) {
             (false, _) => Effect::Idempotent,
@@ -159,7 +163,7 @@ impl Caller {
 
 /// A store of bytes, addressed by content.
 pub trait Blobs: Send + Sync {
-    /// Stores bytes; the same content is stored once. The bytes become durable before any record that is written
+    /// Stores bytes. The same content is stored only once. The bytes become durable before any record that is written
     /// later.
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef;
 

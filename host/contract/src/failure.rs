@@ -37,11 +37,11 @@ pub mod code {
     pub const MISSING_VALUE: &str = "missing_value";
     /// The pack could not be loaded, or does not match its manifest.
     pub const BAD_PACK: &str = "bad_pack";
-    /// A child flow could not be started.
+    /// The flow of a child run does not exist or cannot be loaded.
     pub const FLOW_NOT_FOUND: &str = "flow_not_found";
     /// Subflows are nested too deep.
     pub const TOO_DEEP: &str = "too_deep";
-    /// A run has more descendant runs than the limit.
+    /// The run tree has reached the limit on the number of its runs.
     pub const TOO_MANY_CHILDREN: &str = "too_many_children";
     /// The events of a run exceed the limit on their number or on their total size.
     pub const RUN_TOO_LARGE: &str = "run_too_large";
@@ -55,11 +55,12 @@ pub mod code {
     pub const LOST_WORKER: &str = "lost_worker";
     /// Another writer changed the same state in the meantime.
     pub const STATE_CONFLICT: &str = "state_conflict";
-    /// No attempt waits for the call any more: its attempt continued without it, or was given up.
+    /// The call ended without its reply, because its attempt, its task or the host process ended first, or because the
+    /// task no longer waits for the call.
     pub const ABANDONED: &str = "abandoned";
     /// The file does not exist, or belongs to another tenant.
     pub const FILE_NOT_FOUND: &str = "file_not_found";
-    /// A person decided that the task fails.
+    /// A person decided that a blocked task fails.
     pub const RESOLVED: &str = "resolved";
     /// A rule or a person denied this tool call.
     pub const TOOL_DENIED: &str = "tool_denied";

@@ -1,6 +1,6 @@
 //! Names of the host's own files and folders. No flow reads or writes them.
 
-/// The database in a store's folder. The host recognises a store's folder by it.
+/// The database file of a store. The host recognises the folder of a store by this file.
 pub const STORE_FILE: &str = "flowcell.db";
 /// The folder beside the flows of the tenant `local`. It holds the flows of other tenants.
 pub const TENANTS_FOLDER: &str = ".tenants";
@@ -9,15 +9,16 @@ pub const VERSIONS_FOLDER: &str = ".versions";
 /// The folder beside the files of the tenant `local`. It holds the files of other tenants.
 pub const TENANT_FILES_FOLDER: &str = ".flowcell-tenants";
 
-/// The beginnings of the names of a store's files. So `flowcell.db-wal` belongs to the store, too.
+/// Prefixes of the names of a store's files. So `flowcell.db-wal` belongs to the store, too.
 const STORE_FILES: [&str; 5] = [STORE_FILE, "owner.lock", "epoch", "secret.key", "control.sock"];
 
-/// Returns whether a folder with this name belongs to the host, in any place. It ignores case, as some file systems do.
+/// Returns whether a folder with this name belongs to the host, whatever folder contains it. Ignores case, as some file
+/// systems do.
 pub fn is_host_folder(name: &str) -> bool {
     [TENANTS_FOLDER, VERSIONS_FOLDER, TENANT_FILES_FOLDER].iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether a file with this name belongs to the store in the same folder. It ignores case.
+/// Returns whether a file with this name belongs to the store, if its folder is that of a store. Ignores case.
 pub fn is_store_file(name: &str) -> bool {
     let begins = |own: &&str| name.get(..own.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(own));
     STORE_FILES.iter().any(begins)

@@ -1,4 +1,4 @@
-//! The types of names. Each doc says where the name is unique.
+//! Identifiers, each with a type of its own. The doc of each type says within what the identifier is unique.
 
 use std::{fmt, sync::Arc};
 
@@ -12,7 +12,7 @@ macro_rules! id {
         pub struct $name(pub Arc<str>);
 
         impl $name {
-            /// Returns the name as text.
+            /// Returns the identifier as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -39,20 +39,20 @@ macro_rules! id {
 }
 
 id! {
-    /// An isolated owner of flows, runs and state; unique within a store.
+    /// The name of a tenant, an isolated owner of flows, runs and state; unique within a store.
     Tenant
 }
 id! {
-    /// One execution of a flow; unique within a tenant.
+    /// The id of a run; unique within a tenant.
     RunId
 }
 id! {
-    /// A node as its flow names it; unique within a flow.
+    /// The id of a node; unique within a flow.
     NodeId
 }
 id! {
-    /// The pass through bodies that a task belongs to: empty for the flow itself, `process[3]` or `outer[1].inner[2]`
-    /// inside bodies; unique within a run.
+    /// The path of a pass, such as `process[3]`, or `outer[1].inner[2]` for a body inside a body; unique within a run.
+    /// It is empty for the flow itself, outside all bodies.
     ScopePath
 }
 
@@ -85,7 +85,7 @@ pub struct TypeRef {
 }
 
 impl TypeRef {
-    /// Splits `name@version`. It does not validate the parts; the checker of flows does.
+    /// Splits `name@version`. This function does not validate the parts; the checker of flows does.
     pub fn parse(text: &str) -> TypeRef {
         match text.split_once('@') {
             Some((name, version)) => TypeRef { name: name.into(), version: Some(version.into()) },

@@ -1,7 +1,8 @@
 //! The types and traits that both sides of the sandbox boundary share. This crate performs no I/O.
 //!
-//! The runtime hands an [`Attempt`] to a [`NodeRunner`]. The runner answers with a [`Step`] or a [`Failure`], and
-//! reaches the world only through [`Calls`]. Neither side depends on the other: the application connects them.
+//! The runtime passes an [`Attempt`] to a [`NodeRunner`]. The runner answers with a [`Step`] or a [`Failure`], and
+//! reaches everything outside the sandbox only through [`Calls`]. Neither side depends on the other: the application
+//! connects them.
 
 mod attempt;
 mod builtin;

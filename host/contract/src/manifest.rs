@@ -62,7 +62,7 @@ pub struct NodeType {
     /// The traits of the node.
     #[serde(default)]
     pub traits: Vec<Trait>,
-    /// The variables that body nodes can read, for node types that own a body.
+    /// The declaration of the body, for node types that own one.
     #[serde(default)]
     pub body: Option<BodyTrait>,
     /// The effect that the node type declares for its calls. Default: [`Effect::Inert`].
@@ -114,7 +114,8 @@ pub enum Trait {
     Body,
 }
 
-/// The variables of a body. Its nodes read them as `<owner id>.<variable>`; `last` is always available.
+/// What a node type declares about its body. The nodes in the body read its variables as `<owner id>.<variable>`. Every
+/// body has the variable `last`, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BodyTrait {
@@ -124,8 +125,8 @@ pub struct BodyTrait {
     /// True if the node needs a body to work.
     #[serde(default)]
     pub required: bool,
-    /// The output member for the results of all passes, in order. The host fills it if the input field that is marked
-    /// `collect` is `true`. The node itself never holds the list.
+    /// The output member for the results of all passes, in order. The host sets this member if the input field that is
+    /// marked `collect` is `true`. The node itself never receives the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collects: Option<Arc<str>>,
 }
@@ -176,10 +177,11 @@ pub struct ErrorDoc {
     pub description: String,
 }
 
-/// The host's treatment of one input field. Its schema has it as `x-flowcell: { as: condition, locals: [item] }`.
+/// How the host treats one input field. The schema of the field declares the mark as
+/// `x-flowcell: { as: condition, locals: [item] }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// The path of the field: keys, with `*` for every item of a list.
+    /// The path of the field in the input: keys, with `*` for every item of a list.
     pub path: Vec<Arc<str>>,
     /// The kind of the field.
     pub kind: MarkKind,
@@ -317,12 +319,12 @@ fn collect_marks(schema: &serde_json::Value, path: &mut Vec<Arc<str>>, marks: &m
 }
 
 impl NodeType {
-    /// Returns whether the type has a trait.
+    /// Returns whether the node type has this trait.
     pub fn has(&self, wanted: Trait) -> bool {
         self.traits.contains(&wanted)
     }
 
-    /// Returns whether the type asks for a capability.
+    /// Returns whether the node type asks for this capability.
     pub fn asks_for(&self, capability: &str) -> bool {
         self.capabilities.iter().any(|request| &*request.name == capability)
     }

@@ -33,7 +33,7 @@ pub struct Pause {
 pub enum Wake {
     /// A checkpoint: the node continues at once.
     Now,
-    /// A timer, in milliseconds.
+    /// A timer ends after this many milliseconds.
     After(u64),
     /// A named event sent to the run.
     Event(Arc<str>),
@@ -48,7 +48,7 @@ pub enum Wake {
 }
 
 impl Wake {
-    /// Returns the name that `woken` has for this wake.
+    /// Returns the name of this kind of wake, as the member `wake` in [`Attempt::woken`](crate::Attempt::woken) has it.
     pub fn name(&self) -> &'static str {
         match self {
             Wake::Now => "now",

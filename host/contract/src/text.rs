@@ -4,8 +4,9 @@
 ///
 /// | characters | deceptive |
 /// |---|---|
-/// | embeddings, overrides and isolates of direction, zero-width spaces, invisible operators, tags, line separators | always |
-/// | zero-width joiners and marks of direction | only between ASCII characters, since scripts and emoji need them |
+/// | bidirectional embeddings, overrides and isolates, zero-width spaces, soft hyphens, invisible operators | always |
+/// | line and paragraph separators, interlinear annotations, tags | always |
+/// | zero-width joiners and non-joiners, marks of direction | only in ASCII text, since other scripts need them |
 pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> bool {
     match letter {
         '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => true,
@@ -15,9 +16,9 @@ pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> 
     }
 }
 
-/// Returns whether a reader may fail to notice this character. It is invisible or blank, or it changes the character or
-/// the direction beside it. It covers more than [`is_deceptive`]: use it for texts that a person approves and that may
-/// contain escapes.
+/// Returns whether a reader may fail to notice this character: it is invisible or blank, or it changes the character or
+/// the direction beside it. This test covers more characters than [`is_deceptive`]. Use it for texts that a person
+/// approves and that may contain escapes.
 pub fn is_hidden(letter: char) -> bool {
     is_deceptive(None, letter, None)
         || matches!(letter,

@@ -15,7 +15,7 @@ pub const VALUE_BYTES: u64 = 64 << 20;
 /// The default media type, for content that declares none.
 pub const BINARY: &str = "application/octet-stream";
 
-/// One immutable value. It holds text, a tree, or both, and makes the missing form on first use.
+/// One immutable value. It stores JSON text, a JSON tree, or both, and creates the missing form on first use.
 #[derive(Clone)]
 pub struct Value(Arc<Forms>);
 
@@ -38,12 +38,13 @@ pub struct BlobRef {
 }
 
 impl Value {
-    /// Parses one JSON text. It does not keep the text: outputs live as long as their run, and few are read as text.
+    /// Parses one JSON text. The value does not store the text: outputs live as long as their run, and few are read as
+    /// text.
     pub fn parse(text: impl AsRef<str>) -> Result<Value, serde_json::Error> {
         Json::parse(text.as_ref()).map(Value::from)
     }
 
-    /// Parses a JSON text that this program wrote. It has no limit on the number of JSON values.
+    /// Parses a JSON text that this program wrote, without a limit on the number of JSON values.
     pub fn restore(text: impl AsRef<str>) -> Result<Value, serde_json::Error> {
         Json::restore(text.as_ref()).map(Value::from)
     }
@@ -66,7 +67,7 @@ impl Value {
         self.0.text.get_or_init(|| self.0.tree.get().unwrap_or(&Json::Null).to_text().into())
     }
 
-    /// Writes the value as compact JSON text. It does not keep the text.
+    /// Writes the value as compact JSON text. If the value has no text yet, it does not store one.
     pub fn write_to(&self, mut out: impl io::Write) -> io::Result<()> {
         match self.0.text.get() {
             Some(text) => out.write_all(text.as_bytes()),

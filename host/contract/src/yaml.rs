@@ -1,10 +1,10 @@
-//! Error messages of YAML documents, worded for the authors of the documents.
+//! Error messages for YAML documents, in words that the authors of the documents understand.
 
 use std::borrow::Cow;
 
 use serde_yaml::{DefaultMessageFormatter, Error, MessageFormatter};
 
-/// Describes the error of a document, and shows the lines around it.
+/// Describes a parser's error, and shows the lines of the document around it.
 pub fn yaml_error(error: &Error) -> String {
     error.render_with_formatter(&Words)
 }
@@ -33,7 +33,7 @@ impl MessageFormatter for Words {
     }
 }
 
-/// Returns a hint for an author where the parser expects an event or a type with this name.
+/// Returns the message for a place where the parser expects this event or type. `name` is the parser's own name for it.
 fn expected_here(name: &str) -> Cow<'_, str> {
     let what = match name {
         "mapping start" | "map" => "an object, such as `{ key: value }` or `key: value` on a line of its own",

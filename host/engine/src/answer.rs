@@ -1,4 +1,4 @@
-//! Reads and checks the answers of guests.
+//! Converts the answer of a guest to a [`Step`] or a [`Failure`], and checks its limits.
 
 use flowcell_contract::{
     Attempt, Choice, Failure, FanOut, FlowCall, JSON_VALUES, Json, Pause, Question, SizeError, Step, StepResult,

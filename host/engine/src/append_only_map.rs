@@ -6,7 +6,7 @@ use flowcell_contract::Digest;
 
 const BUCKETS: usize = 256;
 
-/// Values by digest. A second insert of the same digest keeps the first value.
+/// Values by digest. If a digest is inserted again, the first value stays.
 pub(crate) struct AppendOnlyMap<T> {
     buckets: Box<[Link<T>]>,
 }

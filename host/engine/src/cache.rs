@@ -22,7 +22,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens the folder, and makes it if necessary.
+    /// Opens the folder, and creates it if necessary.
     pub(crate) fn open(dir: &Path) -> io::Result<Cache> {
         key::make_private_dir(dir)?;
         Ok(Cache { dir: dir.to_owned(), key: key::load(dir)? })

@@ -29,7 +29,7 @@ pub(crate) struct Loaded {
     pub(crate) node_types: HashMap<Arc<str>, Arc<LoadedNodeType>>,
     core_instances: u32,
     author: Author,
-    /// The component file, dropped once the code is made.
+    /// The component file. `None` once the code has been made.
     bytes: Mutex<Option<Bytes>>,
     /// Locked by the thread that makes the code, so that other threads wait for the result.
     making: Mutex<()>,
@@ -120,7 +120,7 @@ impl CompileContext {
         Ok(facts)
     }
 
-    /// Writes a cache entry for the next start, if the engine has a cache.
+    /// Writes a cache entry for the next start of the host, if the engine has a cache.
     fn keep(&self, name: &str, payload: impl FnOnce() -> wasmtime::Result<Vec<u8>>) {
         let Some(cache) = &self.cache else { return };
         let kept = payload().map_err(|error| error.to_string());
@@ -182,7 +182,8 @@ impl CompileContext {
         component.inspect_err(|error| tracing::warn!("cannot load cached code: {error:#}")).ok()
     }
 
-    /// Returns true if a compiler process would make the code of this pack. Code in the cache is used instead.
+    /// Returns true if a separate compiler process may have to compile this pack. The process is not needed if the
+    /// cache has the code.
     pub(crate) fn compiles_elsewhere(&self, pack: &Loaded) -> bool {
         self.compiler.is_some() && pack.author == Author::Stranger && pack.component.get().is_none()
     }

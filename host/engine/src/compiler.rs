@@ -118,7 +118,8 @@ fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitSta
 }
 
 impl Order {
-    /// Sends a component to a compiler and reads its answer. Limits the size of the answer and the time on the clock.
+    /// Sends a component to a compiler and reads the compiler's answer. Limits the size of the answer and the elapsed
+    /// time.
     fn converse(&self, mut child: Child, component: &[u8]) -> io::Result<Ended> {
         let deadline = Instant::now() + Duration::from_secs(self.seconds.saturating_mul(COMPILE_WAIT));
         let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -196,8 +197,8 @@ fn signal(_: ExitStatus) -> Option<i32> {
     None
 }
 
-/// Runs this process as a compiler: reads its order and a component, and writes the code. The process should do nothing
-/// else, because it gives up all rights that a compiler does not need.
+/// Runs this process as a compiler: reads the limits and a component, and writes the code. The process should do
+/// nothing else, because it gives up all rights that a compiler does not need.
 pub fn compile(mut input: impl BufRead, mut output: impl Write) -> anyhow::Result<()> {
     let mut order = String::new();
     input.read_line(&mut order)?;
@@ -247,9 +248,9 @@ fn give_up(_: &Order) -> io::Result<()> {
 /// The restrictions that the kernel enforces on a confined thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Confined {
-    /// The thread cannot open files, run programs or signal other processes.
+    /// True if the thread cannot open files, run programs or signal other processes.
     files: bool,
-    /// The thread cannot open sockets of any kind.
+    /// True if the thread cannot open sockets of any kind.
     sockets: bool,
 }
 
@@ -327,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Prints a test as skipped, because the kernel lacks a feature. Fails if `FLOWCELL_TEST_NEEDS` lists the feature.
+    /// Prints that a test is skipped, because the kernel lacks a feature. Fails if `FLOWCELL_TEST_NEEDS` lists it.
     #[cfg(target_os = "linux")]
     fn skipped(test: &str, feature: &str) {
         let needed = std::env::var("FLOWCELL_TEST_NEEDS").unwrap_or_default();

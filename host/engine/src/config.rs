@@ -1,4 +1,4 @@
-//! The settings that an operator can choose.
+//! The settings of the engine that an operator can choose.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::{Compiler, Limits};
 /// The configuration of an engine.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The folder of the cache of compiled code. `None`: the engine keeps no compiled code.
+    /// The folder of the cache of compiled code. `None`: the engine has no cache.
     pub cache_dir: Option<PathBuf>,
     /// The command that compiles packs from outside this program. `None`: this process compiles them, without a limit
     /// on memory and time.
@@ -21,6 +21,7 @@ pub struct Config {
     /// short-lived process should set a lower number.
     pub instances: Option<u32>,
     /// The bytes of linear memory that all instances share, beyond the first 4 MiB of each. `None`: a quarter of the
-    /// machine's memory. A tenant cannot take more than it leaves free.
+    /// machine's memory. A tenant that already has some of this memory can take more only if at least as much as it
+    /// then has stays free.
     pub memory: Option<u64>,
 }

@@ -27,7 +27,7 @@ use crate::{
 /// The number of concurrent long schema checks. The tenants share them fairly.
 const CHECKS: u64 = 8;
 
-/// Runs packs. A clone is another handle to the same engine.
+/// Loads packs and runs attempts. A clone is another handle to the same engine.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
@@ -130,8 +130,8 @@ impl Engine {
         Ok(Pack { manifest: facts.manifest, digest })
     }
 
-    /// Compiles a pack now, or loads its code from the cache, so that no attempt waits for it. Blocks the thread until
-    /// done. It does not wait for other compilers.
+    /// Compiles a pack now, or loads its code from the cache, so that no attempt waits for the code. Blocks the thread
+    /// until done. It does not count against the limit of compiler processes.
     pub fn prepare(&self, digest: &Digest) -> Result<(), Failure> {
         let pack = self.0.packs.get(digest);
         let pack = pack.ok_or_else(|| Failure::new(code::BAD_PACK, format!("the pack {digest} is not loaded")))?;
@@ -147,8 +147,8 @@ impl Engine {
         self.0.memory.bound(tenant, memory);
     }
 
-    /// Adds time that the host has computed for a tenant to the tenant's computing time, which the scheduler
-    /// compares.
+    /// Adds time that the host has computed for a tenant to the computing time of that tenant. The scheduler compares
+    /// these times.
     pub fn charge(&self, tenant: &Tenant, time: Duration) {
         self.0.scheduler.charge(tenant, time);
     }

@@ -46,12 +46,13 @@ struct RunQueue<T> {
 }
 
 impl FairScheduler {
-    /// Creates queues whose attempts compute on the threads of a runtime.
+    /// Creates empty queues. The attempts compute on the threads of this tokio runtime.
     pub(crate) fn new(runtime: Handle) -> FairScheduler {
         FairScheduler { queues: Arc::new(Mutex::new(RunQueues::new())), runtime }
     }
 
-    /// Runs work of a tenant when it is the tenant's turn. Dropping the returned task stops the work at its next yield.
+    /// Runs work of a tenant, as soon as the tenant is next. Dropping the returned async task stops the work at its
+    /// next yield.
     pub(crate) fn spawn<F>(&self, tenant: Tenant, work: F) -> Task<()>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -90,7 +91,7 @@ impl FairScheduler {
     }
 }
 
-/// Charges a tenant with the time until it is dropped, even if the work panics.
+/// Charges a tenant with the time until this value is dropped, even if the work panics.
 struct Charged<'a> {
     scheduler: &'a FairScheduler,
     tenant: Tenant,

@@ -24,7 +24,8 @@ struct Taken {
 #[derive(Default)]
 struct Share {
     held: u64,
-    /// The maximum that the tenant may hold, even if more is free. `None`: only the fair share applies.
+    /// The maximum that the tenant may hold, even if more is free. `None`: only the fair share applies. A tenant that
+    /// holds nothing may exceed this maximum with its first amount.
     bound: Option<u64>,
     waiting: VecDeque<(u64, oneshot::Sender<Permit>)>,
 }
@@ -70,7 +71,7 @@ impl FairSemaphore {
         if held == 0 { left.max(taken.free.min(1)) } else { left }
     }
 
-    /// Takes an amount, and waits until the tenant may have it. Waiting callers of one tenant are served in order.
+    /// Waits until the tenant may have this amount, and takes it. Waiting callers of one tenant are served in order.
     pub async fn take(&self, tenant: &Tenant, amount: u64) -> Permit {
         let waits = {
             let mut taken = self.0.lock();
@@ -186,8 +187,9 @@ impl Taken {
     }
 }
 
-/// Returns whether a tenant may take this amount: at least as much as it then holds must stay free. A tenant that holds
-/// nothing may take all that is free, so that a large amount is possible at all.
+/// Returns whether a tenant may take this amount: at least as much as it then holds must stay free, and it must not
+/// exceed its maximum. A tenant that holds nothing may take all that is free, even beyond its maximum, so that a large
+/// amount is possible at all.
 fn fits(free: u64, held: u64, bound: Option<u64>, amount: u64) -> bool {
     let Some(left) = free.checked_sub(amount) else { return false };
     let after = held + amount;

@@ -1,6 +1,6 @@
-//! All limits of a sandbox.
+//! The limits of a sandbox, of a component file and of its compilation.
 
-/// The limits of one attempt. Reaching a limit ends this attempt and affects no other.
+/// The limits of attempts and packs. Each field says what happens beyond its limit. No other attempt is affected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of linear memory, over all memories of a component. Default: 64 MiB. More is `out_of_memory`.
@@ -13,10 +13,11 @@ pub struct Limits {
     pub handles: usize,
     /// Bytes that one host call may copy out of the sandbox. Default: 4 MiB. More is `limit_exceeded`.
     pub call_bytes: usize,
-    /// Host calls, including writes to standard output. Default: 100,000. More is `limit_exceeded`.
+    /// Host calls. The writes to standard output, and those to standard error, each have the same limit. Default:
+    /// 100,000. More is `limit_exceeded`.
     pub calls: u32,
-    /// Bytes of log text, including standard output. Default: 256 KiB. The host drops further text and logs a line
-    /// about it.
+    /// Bytes of log text, including standard output and standard error. Default: 256 KiB. The host drops further text
+    /// and logs a line about it.
     pub log_bytes: usize,
     /// Bytes of output. Default: 4 MiB. More is `output_too_large`.
     pub output: usize,

@@ -35,8 +35,8 @@ const MEMORY_PER_SLOT: u64 = 8 << 20;
 /// The assumed memory of a machine that does not report it, in bytes.
 const UNKNOWN_MEMORY: u64 = 4 << 30;
 
-/// Builds the engine. `instances` and `memory` are the operator's settings, if any. If the address space is too small
-/// for a pool, the engine allocates instances one by one.
+/// Builds the wasmtime engine. `instances` and `memory` are the operator's settings, if any. If the address space is
+/// too small for a pool, wasmtime allocates instances one by one.
 pub(crate) fn build(limits: &Limits, instances: Option<u32>, memory: Option<u64>) -> anyhow::Result<Machine> {
     let slots = slots(instances);
     // Half of the machine's memory is for the slots. The memory that instances share beyond their slots is another
@@ -52,7 +52,7 @@ pub(crate) fn build(limits: &Limits, instances: Option<u32>, memory: Option<u64>
     }
 }
 
-/// Builds an engine that compiles code for the engine of [`build`], and runs nothing.
+/// Builds a wasmtime engine that compiles code for the engine of [`build`], and runs nothing.
 pub(crate) fn compiler(stack: usize) -> anyhow::Result<wasmtime::Engine> {
     let limits = Limits { stack, ..Limits::default() };
     wasmtime::Engine::new(&base(&limits)).map_err(|error| anyhow::anyhow!("{error:#}"))

@@ -91,7 +91,7 @@ pub enum PackErrorKind {
     /// The component imports an interface that this host does not offer.
     #[error("the component imports `{0}`, which this host does not offer")]
     Import(String),
-    /// The component does not export the interface of packs.
+    /// The component does not export the interface that every pack must export.
     #[error("the component does not export `{interface}`", interface = world::NODE)]
     NoNode,
     /// The component has too many parts of some kind, such as core instances.

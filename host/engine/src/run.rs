@@ -85,9 +85,9 @@ impl Drop for Counted {
     }
 }
 
-/// An attempt that began while its engine had no other attempt, and so runs on the caller's thread. It delays no
-/// other attempt, and a switch of threads takes longer than a short call. If it computes for long, it moves to a
-/// guest thread.
+/// An attempt that began while its engine had no other attempt. It runs on the thread that polls this future, because
+/// a switch of threads takes longer than a short call, and no other attempt has to wait. If the guest computes for
+/// long, the attempt moves to a guest thread.
 struct InlineAttempt {
     running: Option<Running>,
     /// True once a tick has interrupted the guest while it computed.
@@ -132,8 +132,8 @@ impl Future for InlineAttempt {
     }
 }
 
-/// Runs an attempt on a guest thread when it is its tenant's turn. A guest that computes there does not delay the
-/// host's timers or other work. Dropping the returned future stops the guest at its next yield.
+/// Runs an attempt on a guest thread, as soon as its tenant is next. A guest that computes on such a thread does not
+/// delay the host's timers or other work. Dropping the returned future stops the guest at its next yield.
 fn spawn_on_pool(
     scheduler: &FairScheduler,
     tenant: Tenant,

@@ -38,7 +38,7 @@ pub(crate) struct Sandbox {
     calls: Arc<dyn Calls>,
     /// The ids of HTTP requests that the guest started and that have not ended.
     sent: HashSet<u32>,
-    /// The service calls that the guest started and that have not ended, with the guest's own ids.
+    /// The service calls that the guest started and that have not ended: the id of each call, and the guest's own id.
     served: HashMap<u32, String>,
     /// HTTP answers that `next-event` has announced and the guest has not read yet.
     replies: HashMap<u32, Value>,
@@ -81,7 +81,8 @@ impl Sandbox {
         }
     }
 
-    /// Makes one call. Before it, forwards the guest's earlier output and writes its closed files.
+    /// Makes one call. Before the call, forwards the guest's earlier output and writes the files that the guest has
+    /// closed.
     async fn call(
         &mut self,
         capability: BuiltIn,

@@ -41,7 +41,7 @@ impl Part {
     }
 }
 
-/// A compiled schema, or `None` for a schema that admits every value.
+/// The result of compiling a schema. `None`: the schema admits every value, so there is nothing to check.
 type Ready = Result<Option<Compiled>, Failure>;
 
 /// The schemas of one node type. Each is compiled on first use.

@@ -7,13 +7,14 @@ use wasmtime_wasi::I32Exit;
 
 use crate::{failure::Stop, limits::Limits};
 
-/// Describes an error that ended a guest during its start.
+/// Returns the failure for an error that ended a guest during its start.
 pub(crate) fn from_start(error: &wasmtime::Error, last_words: Option<String>) -> Failure {
     let unlinked = || Failure::new(code::BAD_PACK, format!("cannot instantiate the pack: {error:#}"));
     guest_stopped(error, last_words).or_else(|| from_shortage(error)).unwrap_or_else(unlinked)
 }
 
-/// Describes an error that comes from a lack of memory or files. Returns `None` for other errors.
+/// Returns the failure for an error that comes from a shortage of the machine: of memory, open files or sandboxes.
+/// Returns `None` for other errors.
 pub(crate) fn from_shortage(error: &wasmtime::Error) -> Option<Failure> {
     let pool = error.downcast_ref::<PoolConcurrencyLimitError>().is_some();
     let memory = error.downcast_ref::<OutOfMemory>().is_some();
@@ -37,7 +38,7 @@ pub(crate) fn too_large(limit: usize) -> Failure {
     Failure::new(code::OUTPUT_TOO_LARGE, message)
 }
 
-/// Describes an error that ended a guest before it answered, or that made its answer unreadable.
+/// Returns the failure for an error that ended a guest before it answered, or that made its answer unreadable.
 pub(crate) fn from_run(error: &wasmtime::Error, last_words: Option<String>, limits: &Limits) -> Failure {
     guest_stopped(error, last_words).unwrap_or_else(|| {
         if is_out_of_room(error) {
@@ -47,7 +48,7 @@ pub(crate) fn from_run(error: &wasmtime::Error, last_words: Option<String>, limi
     })
 }
 
-/// Describes an error that stopped the guest's code. Returns `None` if the guest's code was not running.
+/// Returns the failure for an error that stopped the guest's code. Returns `None` if the guest's code was not running.
 fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<Failure> {
     if let Some(Stop(failure)) = error.downcast_ref::<Stop>() {
         return Some(failure.clone());
@@ -80,7 +81,7 @@ fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<
     Some(trapped(&error.root_cause().to_string(), last_words))
 }
 
-/// Returns whether the operating system refused a request, such as one for memory.
+/// Returns whether the operating system refused a request of the host, such as one for memory.
 fn is_from_system(error: &wasmtime::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<std::io::Error>();
@@ -103,7 +104,8 @@ fn is_out_of_handles(error: &wasmtime::Error) -> bool {
     error.chain().any(is_full) || format!("{error:#}").contains("handle limit exceeded")
 }
 
-/// The failure of a trap, with the guest's last words: a panic writes its message there.
+/// Returns the failure of a trap. The guest's last words often explain the trap: a panic writes its message to standard
+/// error.
 fn trapped(cause: &str, last_words: Option<String>) -> Failure {
     let cause = cause.trim_start_matches("wasm trap: ");
     let message = match last_words {

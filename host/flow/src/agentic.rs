@@ -59,10 +59,10 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Begin {
-    /// The first step. The run's input holds the arguments.
+    /// The first step. The run's input contains the arguments.
     #[default]
     First,
-    /// The steps that an earlier run has postponed. The run's input comes from [`resume_input`]:
+    /// The steps that an earlier run has postponed. [`resume_input`] creates the input of this run:
     /// `{ args, steps: { <step>: { args, previous, from } } }`. The outer `args` are the flow's original arguments. Each
     /// step has its own arguments, the output of the step before it as text, and the id of that step.
     At(Vec<String>),

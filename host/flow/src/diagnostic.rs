@@ -18,7 +18,7 @@ pub enum Severity {
     Warning,
 }
 
-/// The rules that a check applies. Rules that were added later must not stop flows that a library already holds.
+/// The rules that a check applies. Rules that were added later must not stop flows that a library already has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CheckMode {
     /// All rules, for a flow that is validated or run from a file.
@@ -26,8 +26,8 @@ pub enum CheckMode {
     New,
     /// All rules, and every name in a trigger must exist; for a flow that is added to a library.
     Adding,
-    /// The rules of earlier versions, for a flow in a library, its triggers, and accepted runs. Newer rules give
-    /// warnings.
+    /// The rules of earlier versions, for a flow in a library, its triggers, and accepted runs. Violations of newer
+    /// rules are warnings.
     Stored,
 }
 
@@ -59,7 +59,8 @@ pub struct Diagnostic {
     pub message: String,
     /// A suggested correction.
     pub help: Option<String>,
-    /// True for a rule that was added later: an error under [`CheckMode::New`], a warning under [`CheckMode::Stored`].
+    /// True for a rule that was added later. Its violation is an error under [`CheckMode::New`] and
+    /// [`CheckMode::Adding`], and a warning under [`CheckMode::Stored`].
     pub new_rule: bool,
     /// Number of characters in the excerpt before the position.
     indent: usize,
@@ -147,7 +148,7 @@ impl<'a> Diagnostics<'a> {
     }
 
     /// Reports a violation of a rule that was added later: an error in a new flow, a warning in a flow that a library
-    /// already holds.
+    /// already has.
     pub(crate) fn new_rule(
         &mut self,
         code: &'static str,
@@ -216,7 +217,7 @@ impl<'a> Diagnostics<'a> {
         self.errors > 0
     }
 
-    /// Returns the diagnostics in the order of the text. If some are only counted, the last diagnostic gives their
+    /// Returns the diagnostics in the order of the text. If some are only counted, the last diagnostic reports their
     /// number.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.found.sort_by_key(|diagnostic| (diagnostic.location.line, diagnostic.location.column));

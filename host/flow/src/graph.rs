@@ -95,11 +95,11 @@ pub enum Reference {
     /// `nodes`: the recorded outputs of these nodes, by id. They are the nodes that the expression names, or all
     /// visible nodes.
     Nodes(Vec<NodeIx>),
-    /// An owner's variables, by the owner's id: the object that the owner passed to the current iteration, with
-    /// `last`. Fields of the owner itself can use the variables if the host captures the fields again for each
-    /// iteration.
+    /// An owner's variables, by the owner's id: the object that the owner provided for the current pass, and `last`,
+    /// the result of the pass before. Fields of the owner itself can use the variables if the host captures the fields
+    /// again for each pass.
     Owner(NodeIx),
-    /// The item of this owner's current iteration, under the name from its `as` field.
+    /// The item of this owner's current pass, under the name from the owner's field `as`.
     Alias(NodeIx, Arc<str>),
     /// `inbound`: the output or error at the source of the edge that started the node.
     Inbound,
@@ -118,11 +118,11 @@ pub struct Body {
     pub edges: Vec<EdgeIx>,
     /// Nodes without incoming edges.
     pub starts: Vec<NodeIx>,
-    /// The result of an iteration.
+    /// The result of a pass.
     pub outcome: Outcome,
 }
 
-/// The result of one iteration of a body. The flow itself does not use it.
+/// The result of one pass of a body. Unused for the flow itself.
 #[derive(Debug)]
 pub enum Outcome {
     /// The value of `bodyOutput`.
@@ -166,7 +166,7 @@ pub struct Node {
     pub on_cycle: bool,
     /// True if the host captures the values for the node's input again each time an event wakes the node.
     pub rebinds: bool,
-    /// The output member that lists the results of the body's iterations. With `None`, the results are not kept.
+    /// The output member that lists the results of the body's passes. With `None`, the results are dropped.
     pub collects: Option<Arc<str>>,
     /// Data of the dialect for later use. The runtime does not read it.
     pub labels: IndexMap<String, Json>,

@@ -25,12 +25,13 @@ pub(crate) struct Compiled {
 #[derive(Default)]
 pub(crate) struct FieldReads {
     pub(crate) paths: Vec<PathUse>,
-    /// Longer paths that lead into the items of lists. They are used only to check that the members can exist.
+    /// Longer forms of paths, which lead into the items of lists, such as the attribute of a filter. They are used only
+    /// to check that the members can exist.
     pub(crate) item_paths: Vec<PathUse>,
     pub(crate) locals: Locals,
     pub(crate) rebind: bool,
-    /// Paths in the braces of other languages, such as `${flow.input.a}`, with their text and position. They are plain
-    /// text here.
+    /// Paths in the braces of other languages, such as `${flow.input.a}`, with their text and position. Flowcell does
+    /// not evaluate them.
     pub(crate) braced: Vec<(Path, String, Span)>,
 }
 
@@ -306,8 +307,8 @@ pub(crate) fn is_bool(tree: &Tree) -> bool {
     tree.json().as_bool().is_some() || matches!(inside(tree), Some("true" | "false"))
 }
 
-/// Warns of a condition that reads nothing. A literal Boolean is allowed unless `is_question` is true, as for a field
-/// named `condition`.
+/// Warns of a condition that reads nothing. Unless `is_question` is true, a literal Boolean is allowed. `is_question`
+/// is true for fields such as `condition`, which must test a value.
 pub(crate) fn warn_of_constant(
     tree: &Tree,
     condition: &Condition,

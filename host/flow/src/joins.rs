@@ -1,8 +1,8 @@
 //! Finds joins that can never start their node: joins of kind `all` over branches that exclude each other.
 //!
-//! Each node gets the facts that hold whenever it ends without being skipped: how the nodes before it ended, and the
-//! values that conditions compared. Two branches exclude each other if their facts contradict. Unknown facts
-//! (expressions as texts, cycles) are left out, so every reported contradiction is real.
+//! In this module, a fact is a statement that is true whenever a node has ended without being skipped: how a node
+//! before it ended, or a value that a condition compared. Two branches exclude each other if their facts contradict.
+//! Facts that are unknown (expressions as texts, cycles) are left out, so every reported contradiction is real.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,8 @@ use crate::{
     yaml::Tree,
 };
 
-/// A fact about a subject, which is a node or a path: it has a value (`holds`), or it does not have this value.
+/// A statement about a subject, which is a node or a path. If `holds` is true, the subject has the value; otherwise it
+/// does not have this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Fact {
     subject: usize,

@@ -110,7 +110,8 @@ pub trait CheckContext {
         Ok(())
     }
 
-    /// Finds an agent's file by the agent's name. Built-in agents are not looked up here.
+    /// Finds an agent's file by the agent's name. With `None`, the checker uses the built-in agent of this name, if
+    /// there is one.
     fn agent(&self, _name: &str) -> Option<Source> {
         None
     }
@@ -142,7 +143,8 @@ pub trait CheckContext {
         None
     }
 
-    /// Runs the first lines of a script and returns the data that it exports about itself.
+    /// Runs the top-level statements and the function `setup` of a script, and returns the data that the script exports
+    /// about itself.
     fn outline(&self, _script: &Source) -> Result<Outline, ScriptError> {
         Err(ScriptError { message: "this program cannot run scripts".into(), location: None })
     }

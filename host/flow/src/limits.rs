@@ -28,7 +28,7 @@ pub const MAX_CONCURRENCY: u64 = 10_000;
 pub const DIAGNOSTICS: usize = 200;
 /// Maximum number of flows that are read to find recursive calls.
 pub const CALLED_FLOWS: usize = 256;
-/// Maximum number of facts per node when looking for branches that exclude each other.
+/// Maximum number of facts per node in the search for branches that exclude each other (module `joins`).
 pub const FACTS: usize = 64;
 /// Timeout of one attempt of an agentic step in milliseconds: one day.
 pub const STEP_TIMEOUT_MS: u64 = 24 * 3_600 * 1_000;

@@ -125,8 +125,7 @@ fn join(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnosti
     })
 }
 
-/// Returns the output member for the results of the iterations; `None` if the field marked for it is missing or
-/// false.
+/// Returns the output member for the results of the passes; `None` if the field marked for it is missing or false.
 fn collects(node: &RawNode<'_>, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) -> Option<Arc<str>> {
     let member = kind.body.as_ref()?.collects.clone()?;
     let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Collect)?;

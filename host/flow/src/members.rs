@@ -1,6 +1,6 @@
 //! Finds members in expressions that cannot exist, from schemas and defaults that are known before a run.
 //!
-//! Only a closed schema (`additionalProperties: false`, or a type without members) tells which members exist. For open
+//! Only a closed schema (`additionalProperties: false`, or a type without members) shows which members exist. For open
 //! schemas, and for keywords that this module does not read, nothing is reported.
 
 use flowcell_contract::{Json, NodeType};

@@ -143,7 +143,7 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Reports a name that neither the flow nor the node's own input defines.
+    /// Reports a name that neither the flow nor the node itself defines.
     fn unknown_local(&self, root: &str, locals: &[Arc<str>], span: Span, diagnostics: &mut Diagnostics<'_>) {
         let ids = self.shape.by_id.keys().map(String::as_str).chain(["flow", "nodes", "inbound", "inbounds"]);
         let help = did_you_mean(root, locals.iter().map(|name| &**name).chain(ids));
@@ -222,7 +222,7 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Returns the reference of the steps dialect that the binding at this place was made from.
+    /// Returns the reference of the steps dialect that the binding at this position was made from.
     fn written_reference(&self, span: Span) -> Option<&str> {
         self.flow.references?.get(&span).map(String::as_str)
     }
@@ -258,8 +258,8 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Reports a member of a node's recorded output that cannot exist. The output is at the first `start` segments. Does
-    /// not report the first `known` segments.
+    /// Reports a member of a node's recorded output that cannot exist. The output is at the first `start` segments.
+    /// Does not report the first `known` segments.
     fn check_output(
         &self,
         node: NodeIx,

@@ -17,9 +17,9 @@ pub(crate) struct PatternError {
     pub(crate) help: String,
 }
 
-/// Keywords that hold data instead of schemas.
+/// Keywords whose values are data, not schemas.
 const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
-/// Keywords that hold schemas under arbitrary names.
+/// Keywords whose values contain schemas under arbitrary names.
 const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Maximum number of patterns that are checked per schema.
 const LOOKED_AT: usize = 100;

@@ -28,8 +28,8 @@ pub(crate) struct RawFlow<'t> {
     pub(crate) nodes: Vec<RawNode<'t>>,
     /// All edges, including those in bodies, in the order of the file.
     pub(crate) edges: Vec<RawEdge<'t>>,
-    /// True if the flow was generated from an agentic flow. The agentic dialect checks its own names. It allows
-    /// cycles, because a node that has started ignores further edges that fire.
+    /// True if the flow was generated from an agentic flow. The agentic dialect checks names itself, and allows cycles:
+    /// a node that has started ignores further edges that fire.
     pub(crate) of_agents: bool,
     /// References of the steps dialect, by the positions of the bindings that replaced them. Messages show the
     /// references. `None` for other dialects.

@@ -1,5 +1,5 @@
-//! The script dialect: a file `NAME.flow.js`, or [`document`] as `{ name, script }`. Its graph is one node that runs the
-//! script.
+//! The script dialect: a file `NAME.flow.js`, or [`document`] as `{ name, script }`. Its graph is one node that runs
+//! the script.
 //!
 //! The script exports data in `setup(flow)`. The data become the flow's description and the schema of its input. The
 //! flow has the outputs of the node: `{ "result", "outputs" }`.
@@ -21,7 +21,7 @@ use crate::{
 
 /// File extension of the dialect.
 pub const ENDING: &str = ".flow.js";
-/// The name of the graph label that holds the data which the script exports.
+/// The name of the graph label that contains the data which the script exports.
 const LABEL: &str = "script";
 /// Id of the flow's only node.
 const NODE: &str = "script";

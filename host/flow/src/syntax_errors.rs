@@ -1,7 +1,7 @@
 //! Explains YAML syntax errors: recognizes common mistakes and suggests a corrected line.
 //!
 //! The parser reports the token that it expected; a reader needs the correction. Only the text around the position is
-//! examined, so an explanation is a guess. Where none applies, the parser's message stays.
+//! examined, so an explanation is a guess. If no explanation applies, the parser's message is shown.
 
 use crate::{
     diagnostic::sanitized,
@@ -39,7 +39,7 @@ pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
     slip.unwrap_or_else(|| SyntaxError { help: advice(text, at, &error.message), ..error })
 }
 
-/// Returns a help text for a parser error whose message needs no other words; `None` for other errors.
+/// Returns a help text for a parser error whose message is clear enough to be shown; `None` for other errors.
 fn advice(text: &str, at: usize, told: &str) -> Option<String> {
     let sign = text[at..].chars().next().unwrap_or(' ');
     if told.starts_with("simple key expected ':'") {

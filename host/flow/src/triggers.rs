@@ -1,7 +1,7 @@
 //! Triggers start a flow: at scheduled times, on a signed post, or when a run of another flow ends.
 //!
-//! This module checks the syntax. Cron expressions and time zones are checked through [`CheckContext`], because the crate has
-//! no calendar.
+//! This module checks the syntax. Cron expressions and time zones are checked through [`CheckContext`], because the
+//! crate has no calendar.
 
 use flowcell_contract::Json;
 use serde::Serialize;
@@ -261,7 +261,8 @@ fn read_time(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnost
     Some(Cause::Time { cron, time_zone, missed: missed.unwrap_or(Some(Missed::Latest))? })
 }
 
-/// Reports an unknown name in a trigger. It is an error only in a library, where the trigger is active.
+/// Reports an unknown name in a trigger: an error if the flow is added to a library, where the trigger becomes active,
+/// otherwise a warning.
 fn missing(
     code: &'static str,
     span: Span,

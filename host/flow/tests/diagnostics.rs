@@ -23,7 +23,7 @@ fn catalog() -> Catalog {
     golden::catalog(&["catalog.yaml", "another-pack.yaml"].map(folder))
 }
 
-/// Uses the test cases as the library of flows.
+/// A context in which the test cases are the library of flows.
 struct Beside(CheckMode);
 
 impl CheckContext for Beside {
@@ -82,7 +82,7 @@ fn invalid_flows_give_the_expected_diagnostics() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A violation of a newer rule is a warning at the same position for a flow that a library already holds.
+/// A violation of a newer rule is a warning at the same position for a flow that a library already has.
 #[test]
 fn stored_flows_get_warnings_from_newer_rules() {
     let mut kept = 0;
@@ -147,7 +147,7 @@ fn valid_flows_have_no_diagnostics_and_the_expected_graph() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Hostile documents give a diagnostic, not a panic or an endless wait.
+/// Hostile documents cause a diagnostic, not a panic or an endless wait.
 #[test]
 fn y1_y2_hostile_documents_are_refused() {
     let laughs: String = (1..20).map(|n| format!("l{n}: &l{n} [*l{0}, *l{0}, *l{0}]\n", n - 1)).collect();

@@ -23,7 +23,7 @@ fn catalog() -> Catalog {
     golden::catalog(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nodes/script/node.yaml")])
 }
 
-/// Reports an error at the word `wrong` in a script.
+/// A context that reports an error at the word `wrong` in a script.
 struct Reader;
 
 impl Reader {
@@ -156,7 +156,7 @@ fn a_script_can_be_given_in_json_or_yaml() {
 
 #[test]
 fn a_script_gets_all_services_that_a_flow_can_be_granted() {
-    /// Limits the services that can be granted.
+    /// A context in which a flow can be granted only these services.
     struct Limited(&'static [&'static str]);
 
     impl CheckContext for Limited {

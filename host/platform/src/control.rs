@@ -73,15 +73,16 @@ pub enum Ask {
         #[serde(default)]
         follow: bool,
     },
-    /// Starts a run of an agentic flow under a prefix, or continues from the steps that the previous run left.
+    /// Starts a run of an agentic flow under a session prefix, or continues its earlier run: see
+    /// [`sessions`](crate::sessions).
     Flow {
         /// The flow's file, relative to the root folder.
         flow: PathBuf,
-        /// The prefix of the ids of its sessions.
+        /// The prefix of the ids of the flow's sessions.
         prefix: String,
         /// The flow's arguments.
         args: Json,
-        /// Removes the sessions and states of the prefix first.
+        /// True to remove the sessions and states of the prefix first.
         delete: bool,
         /// Overrides the flow's total timeout, in milliseconds.
         total_timeout_ms: Option<u64>,
@@ -101,9 +102,9 @@ pub enum Ask {
     Retry {
         /// The run to repeat.
         run: RunId,
-        /// Repeats only this node of the flow itself and the nodes after it.
+        /// Repeats only this node and the nodes after it. The node is not in a body. `None` repeats all nodes.
         from: Option<String>,
-        /// Keeps people's answers that the repeated nodes depend on.
+        /// True to keep people's answers that the repeated nodes depend on. Otherwise the nodes ask again.
         keep_answers: bool,
         /// The new run's id. Default: a generated id.
         new: Option<RunId>,

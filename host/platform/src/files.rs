@@ -1,5 +1,5 @@
-//! Files that users upload for a tenant's flows. The store keeps the bytes by their content, with a name and a media
-//! type. A flow receives a file as a file value. While a file is listed, its bytes are kept.
+//! Files that users upload for a tenant's flows. The store has the bytes under their hash, with a name and a media
+//! type. A flow receives a file as a file value. While a file is listed, its bytes stay in the store.
 //!
 //! | item | limit |
 //! |---|---|
@@ -44,17 +44,17 @@ const FILE: &str = "file";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileRow {
-    /// The SHA-256 of its content, in hexadecimal.
+    /// The SHA-256 of the file's content, in hexadecimal.
     pub file_id: String,
     /// The file's name.
     pub name: String,
-    /// Its media type.
+    /// The file's media type.
     pub mime: String,
-    /// The size of its content, in bytes.
+    /// The size of the file's content, in bytes.
     pub size: u64,
     /// The user's metadata, an object.
     pub metadata: Json,
-    /// The time of its first upload, in milliseconds since 1970.
+    /// The time of the file's first upload, in milliseconds since 1970.
     pub created: u64,
 }
 
@@ -178,7 +178,8 @@ impl Host {
 }
 
 impl TenantFiles<'_> {
-    /// Stores and lists a file. The same content is stored once, and a new name or media type replaces the old one.
+    /// Stores and lists a file. The same content is stored once. The new name, media type and metadata then replace the
+    /// old ones.
     pub fn put(&self, new: NewFile) -> Result<FileRow, FileError> {
         let NewFile { name, mime, metadata, bytes } = new;
         check_name(&name)?;
@@ -230,7 +231,7 @@ impl TenantFiles<'_> {
         Ok((row, bytes))
     }
 
-    /// Removes a file from the list. The next sweep removes its bytes, unless a run or another value names them.
+    /// Removes a file from the list. The next sweep removes its bytes, unless a run or another value refers to them.
     pub fn remove(&self, id: &str) -> Result<(), FileError> {
         let found = self.documents().get::<FileRow>(FILE, id)?;
         let (_, seen) = found.ok_or_else(|| FileError::Unknown(id.to_owned()))?;

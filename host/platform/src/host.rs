@@ -1,4 +1,4 @@
-//! The host: the engine, the catalog, and the services that runs share.
+//! The host: the engine, the catalog, the store, and everything else that the runs of a process share.
 
 pub mod agentic;
 pub(crate) mod blocking;
@@ -119,7 +119,7 @@ struct Shared {
     /// The home of the flows that implement services.
     services_home: Arc<Home>,
     hubs: Arc<Hubs>,
-    /// The permits of the runs that this host drives.
+    /// The runs that this host drives, with their live permits.
     live: Arc<LiveRuns>,
     /// The runs that other processes watch.
     watched: Watched,
@@ -152,8 +152,8 @@ impl Host {
         Host { tenant, policy: Arc::default(), ..self.clone() }
     }
 
-    /// Returns the same host for a process that serves the libraries in this folder. Runs whose library is missing on
-    /// this machine resolve computed flow names there.
+    /// Returns the same host for a process that serves the libraries in this folder. For runs whose library is missing
+    /// on this machine, computed flow names are looked up in this folder.
     pub fn serving(self, library: PathBuf) -> Host {
         Host { library: Some(Arc::new(library)), ..self }
     }
@@ -206,7 +206,7 @@ impl Host {
         self.admitted(FlowRunner::new(flow, self.world(library), options)?)
     }
 
-    /// Checks an input without blocking other tasks, and charges the tenant for the time.
+    /// Checks an input without blocking other tokio tasks, and charges the tenant for the time.
     fn check_input<'a>(&self, flow: &'a LoadedFlow, input: Json) -> Result<CheckedInput<'a>, InputError> {
         self.computing(flow.graph(), || flow.check_input(input))
     }
@@ -221,7 +221,8 @@ impl Host {
         }
     }
 
-    /// Evaluates expressions when the tenant gets a permit. It fails if too many of the tenant's runs already wait.
+    /// Runs work that evaluates costly expressions, once the tenant gets a permit. Fails if too many of the tenant's
+    /// runs already wait.
     pub(crate) fn computing_expressions(&self, work: &mut dyn FnMut()) -> Result<(), Failure> {
         let Shared { expressions, waiting_expressions, engine, .. } = &*self.shared;
         let waits = waiting_expressions.try_take(&self.tenant, 1);
@@ -285,9 +286,9 @@ impl Host {
         Ok(runner)
     }
 
-    /// Prepares a new run that repeats another with the same input and its original flow. If the caller names a node
-    /// of the flow itself, earlier successful nodes are not repeated. The host refuses a flow whose grants exceed the
-    /// tenant's current policy.
+    /// Prepares a new run that repeats another with the same input and its original flow. With `repeat.from`, only this
+    /// node and the nodes after it are repeated. The host refuses a flow whose grants exceed the tenant's current
+    /// policy.
     pub fn retry(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
         let library = self.library_of_retry(run, options.run_id.as_ref())?;
         self.admitted(FlowRunner::retry(self.world(library), run, repeat, options)?)
@@ -300,8 +301,8 @@ impl Host {
         Ok(self.pinned(&record.pin).map_err(OpenError::Pin)?)
     }
 
-    /// Returns the end of a run with its outputs, or `None` if the run has not ended. `next` is the number of its
-    /// next event.
+    /// Returns the end of a run with its outputs, or `None` if the run has not ended. `next` is the number after
+    /// that of the run's last event.
     pub fn end_of(&self, run: &RunId, next: u64) -> Result<Option<RunEnd>, StartError> {
         let units = self.shared.journal.read(&self.tenant, run, next.saturating_sub(1), READ_UNITS);
         let units = units.map_err(OpenError::Store)?;
@@ -337,7 +338,7 @@ impl Host {
         self.shared.shared.as_deref()
     }
 
-    /// Returns the store's view of runs, if the store is persistent.
+    /// Returns the lists of runs in the store, if this process owns or shares a store. Otherwise returns `None`.
     pub fn runs(&self) -> Option<&dyn Runs> {
         let embedded = self.store().map(|store| store.reader() as &dyn Runs);
         embedded.or(self.shared().map(|store| store as &dyn Runs))
@@ -353,7 +354,7 @@ impl Host {
         &self.shared.usage
     }
 
-    /// Returns the permits of the runs that this host drives.
+    /// Returns the runs that this host drives, with their live permits.
     pub fn live(&self) -> &Arc<LiveRuns> {
         &self.shared.live
     }
@@ -363,19 +364,20 @@ impl Host {
         &self.shared.metrics
     }
 
-    /// Attaches the observers for metrics, traces and logs to a run. They receive its events from now on.
+    /// Attaches the observers for metrics, traces and logs to a run. They receive the run's spans from now on.
     pub fn watch(&self, runner: &mut FlowRunner) {
         let watch = Watch::new(self.shared.observers.clone(), runner.run_id().clone(), runner.flow());
         runner.attach(Arc::new(watch));
     }
 
-    /// Starts to send telemetry to the operator's collector, if one is configured. It runs on the caller's runtime.
+    /// Starts to send telemetry to the operator's collector, if one is configured. The sender runs on the caller's
+    /// tokio runtime.
     pub fn start_telemetry(&self) -> Result<(), Error> {
         let started = self.shared.telemetry.as_ref().map_or(Ok(()), Telemetry::start);
         started.map_err(|error| Error::Telemetry(error.into()))
     }
 
-    /// Sends the remaining telemetry to the collector. It does not wait long for a collector that is silent.
+    /// Sends the remaining telemetry to the collector. Waits only some seconds for a collector that does not answer.
     pub async fn stop_telemetry(&self) {
         if let Some(telemetry) = &self.shared.telemetry {
             telemetry.stop().await;
@@ -399,7 +401,7 @@ impl Host {
         &*self.shared.inbox
     }
 
-    /// Returns the vault, which keeps the secrets of tenants.
+    /// Returns the vault, which stores the secrets of tenants.
     pub fn vault(&self) -> &Vault {
         &self.shared.vault
     }
@@ -438,7 +440,7 @@ impl Host {
         self.shared.timers.wait(due).await;
     }
 
-    /// Returns the world of a stored run, with the flows that it could call when it was accepted.
+    /// Returns the world of a stored run. It contains the flows that the run could call when it was accepted.
     fn world_of(&self, run: &RunId) -> Result<Arc<World>, StartError> {
         let library = self.library_of(run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
         Ok(self.world(library))

@@ -36,7 +36,7 @@
 //! | [`observe`] | metrics, traces and logs |
 //! | world | tools, services, and stand-ins for them |
 //! | [`drive`] | starts and drives runs: triggers, sessions, channels |
-//! | [`runs`] | the data of runs: tasks, task inputs, open questions |
+//! | [`runs`] | what a run shows: its tasks, their inputs, and its open questions |
 //! | [`library`] | a folder of flows with their versions, and runs of flows by name |
 //! | [`tenants`] | the tenants of a server, their tokens, and the audit log |
 //! | [`control`] | requests of other processes to the owner of a store |

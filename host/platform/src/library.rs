@@ -50,11 +50,11 @@ pub struct FlowLibrary {
 /// A flow in a list.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FlowEntry {
-    /// Its name, which is also the name of its file.
+    /// The flow's name, which is also the name of its file.
     pub name: String,
-    /// The number of its newest version.
+    /// The number of the flow's newest version.
     pub version: u32,
-    /// The description in its text.
+    /// The description in the flow's text.
     pub description: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub struct StoredFlow {
     pub name: String,
     /// The version's number.
     pub version: u32,
-    /// The path of the flow's file, as messages show it. Older versions have the same path.
+    /// The path of the flow's file, as messages show it. For an older version, the path that the file had then.
     pub file: PathBuf,
     /// The text of this version.
     pub text: String,
@@ -250,8 +250,8 @@ impl FlowLibrary {
         checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))
     }
 
-    /// Returns the newest version of a flow, if the host remembers its check and the result is still valid. This
-    /// reads no file but the flow's. Returns `None` otherwise.
+    /// Returns the newest version of a flow, if the host remembers its check and the result is still valid. Otherwise
+    /// returns `None`. The method reads no file but the flow's.
     pub fn checked_before(&self, host: &Host, name: &str) -> Result<Option<LoadedFlow>, LibraryError> {
         let Some(source) = self.newest(name)? else { return Ok(None) };
         let checked = host.checked_before(&source, &self.surroundings(&source, CheckMode::Stored));
@@ -286,8 +286,8 @@ impl FlowLibrary {
         Ok((files, present))
     }
 
-    /// Reads the state of a flow. Readers hold no lock, so it reads again if another process has changed the flow
-    /// meanwhile.
+    /// Reads the state of a flow. Readers take no lock, so the method reads again if another process has changed the
+    /// flow meanwhile.
     fn present(&self, files: &LibraryFiles, name: &str) -> Result<Option<Present>, LibraryError> {
         loop {
             let older = self.io(files.older(name))?;

@@ -7,7 +7,7 @@
 //! | [`usage`] | the daily usage of tenants |
 //! | quota | the error of a tenant over quota |
 //! | [`vault`] | encrypted secrets of tenants |
-//! | record | the record of a tenant, with its switch |
+//! | record | the record of a tenant, and whether the tenant is disabled |
 //! | [`audit`] | the entries of the audit log |
 //! | documents | typed documents of operators in the store |
 

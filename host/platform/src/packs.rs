@@ -10,7 +10,7 @@
 //! | lock | `flowcell.lock` |
 //! | store | the packs themselves, by their digests |
 //! | asks | the capabilities of a pack, and the difference between versions |
-//! | source | the sources of packs |
+//! | source | where a pack comes from: a file, a URL or a registry |
 //! | bring | fetching packs from their sources |
 //! | install | checks before an installation |
 //! | loading | the packs that a host loads from a lock |

@@ -1,4 +1,4 @@
-//! The data of runs.
+//! What a stored run shows to users: its tasks, their inputs, and what it waits for.
 //!
 //! | module | contents |
 //! |---|---|

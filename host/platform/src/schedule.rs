@@ -16,8 +16,7 @@ use croner::{
 use flowcell_flow::triggers::Missed;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-/// With `missed: all`, the maximum number of missed times that are made up for. If more were missed, the latest ones
-/// are.
+/// Maximum number of times that [`Schedule::due`] returns. With `missed: all`, older missed times start nothing.
 pub const MADE_UP: usize = 100;
 /// With `missed: skip`, a time counts as missed after this many milliseconds.
 pub const GRACE_MS: u64 = 60_000;

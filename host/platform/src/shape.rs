@@ -21,7 +21,7 @@ pub fn node_type(node: &NodeType) -> Value {
     })
 }
 
-/// Returns a diagnostic as JSON, with its length for editors and an excerpt for readers without the file.
+/// Returns a diagnostic as JSON, with the length of its place for editors and an excerpt for readers without the file.
 pub fn finding(finding: &Diagnostic) -> Value {
     let mut object = json!(finding);
     object["len"] = json!(finding.location.len);

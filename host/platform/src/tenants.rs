@@ -8,7 +8,7 @@
 //! | [`policy`] | the policies and quotas of tenants |
 //! | [`operation`] | operators' requests from any process |
 //!
-//! All of it is in the documents of the store, so every process on a shared store has the same data.
+//! All of these data are in the documents of the store, so every process on a shared store has the same data.
 
 pub mod audit;
 pub mod callers;
@@ -70,7 +70,7 @@ pub enum TenantError {
     /// The policy names an unknown capability.
     #[error("the policy is invalid: {0}")]
     Policy(String),
-    /// Another caller changed it at the same time.
+    /// Another caller changed the document at the same time.
     #[error("another process changed `{0}` at the same time; try again")]
     Changed(String),
     /// A document is damaged.

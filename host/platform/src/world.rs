@@ -1,4 +1,4 @@
-//! The tools and services that runs use outside their flow, and their stand-ins in tests.
+//! The tools and services that runs call, and the stand-ins that replace calls in simulations and tests.
 //!
 //! | module | contents |
 //! |---|---|

@@ -44,7 +44,7 @@ fn line(event: &Event) -> String {
     line
 }
 
-/// A message that the test sends after a number of events of a kind.
+/// A message that the test sends to an agent run after a number of events of a kind.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Message {

@@ -1,9 +1,9 @@
-//! Measures the cost of a step in each store, beside the cost of the store's own commits in the same run.
+//! Measures the cost of a step in each store, and the cost of a bare commit of the same database for comparison.
 //!
-//! A chain of calls is one attempt that makes a hundred calls, one after another. Each must be on stable storage before
-//! it leaves, so a step waits for a commit. A chain of nodes is a hundred nodes that only compute; the run waits for
-//! the commits of its beginning and its end. Then one, two and four processes with eight concurrent chains share one
-//! store.
+//! A chain of calls is one attempt that makes a hundred calls, one after another. The store must have committed each
+//! call before the call leaves the host, so each step waits for a commit. A chain of nodes is a hundred nodes that only
+//! compute; the run waits for the commits of its beginning and its end. Then one, two and four processes with eight
+//! concurrent chains share one store.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot run has nothing to say")]
 
@@ -35,7 +35,7 @@ use sqlx::{Connection, Executor};
 
 /// Steps of a chain.
 const STEPS: usize = 100;
-/// Number of runs; the fastest counts.
+/// Number of runs of each measurement, of which the fastest counts.
 const ROUNDS: usize = 5;
 /// Concurrent chains of a process.
 const TOGETHER: usize = 8;
@@ -66,7 +66,7 @@ impl NodeRunner for Nodes {
     }
 }
 
-/// A world outside that answers at once.
+/// A capability whose calls return at once.
 struct Outside;
 
 impl Capability for Outside {
@@ -129,7 +129,7 @@ async fn run(world: &Arc<World>, graph: &Arc<Graph>) {
     assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
 }
 
-/// The fastest of some rounds, in µs.
+/// Returns the time of the fastest of [`ROUNDS`] rounds in µs.
 fn fastest(mut round: impl FnMut()) -> f64 {
     let time = |round: &mut dyn FnMut()| {
         let began = Instant::now();
@@ -139,7 +139,8 @@ fn fastest(mut round: impl FnMut()) -> f64 {
     (0..ROUNDS).map(|_| time(&mut round)).fold(f64::INFINITY, f64::min)
 }
 
-/// Prints what steps cost in a store whose commit costs so much.
+/// Measures and prints the cost of steps in a store. `commit` is the time of a bare commit in µs, if the store has
+/// commits.
 fn tell(name: &str, world: &Arc<World>, commit: Option<f64>) {
     let runtime = runtime();
     let of = |graph: Arc<Graph>| fastest(|| runtime.block_on(run(world, &graph))) / STEPS as f64;
@@ -150,7 +151,7 @@ fn tell(name: &str, world: &Arc<World>, commit: Option<f64>) {
     println!("{name}: {call:.0} µs a call ({:.0} a second), {node:.1} µs a node{beside}", 1e6 / call);
 }
 
-/// µs of a commit of one small row, done as plainly as can be.
+/// Returns the time in µs of a bare SQLite commit of one small row.
 fn bare_sqlite(folder: &std::path::Path) -> f64 {
     let database = rusqlite::Connection::open(folder.join("bare.db")).unwrap();
     database.pragma_update(None, "journal_mode", "wal").unwrap();
@@ -160,7 +161,7 @@ fn bare_sqlite(folder: &std::path::Path) -> f64 {
     fastest(|| (0..STEPS).for_each(|_| insert())) / STEPS as f64
 }
 
-/// The same of a server, with its own transaction around each row.
+/// Returns the time in µs of a bare commit of one small row on a database server.
 macro_rules! bare_server {
     ($connection:ty, $url:expr, $insert:expr) => {{
         let runtime = runtime();
@@ -181,7 +182,7 @@ macro_rules! bare_server {
 
 const URL: &str = "FLOWCELL_BENCH_URL";
 
-/// A process that runs chains for a while, and tells how many steps it made.
+/// The main function of a measured process: runs chains for [`MEASURED`], and prints the number of steps per second.
 fn work(url: &str) {
     let (world, graph) = (in_server(url), calls());
     let runtime = runtime();
@@ -201,7 +202,7 @@ fn work(url: &str) {
     println!("{}", (runs * STEPS) as f64 / began.elapsed().as_secs_f64());
 }
 
-/// Steps a second that so many processes make together.
+/// Starts this number of processes on one store. Returns the number of steps per second of all processes together.
 fn together(url: &str, processes: usize) -> f64 {
     use std::io::{BufRead, BufReader, Write as _};
     let start = |_| {

@@ -1,4 +1,5 @@
-//! The runtime without wasm: noop nodes on a scripted runner, one edge and one whole-value binding each.
+//! Measures the runtime without WebAssembly: the node runner of this file returns the input of a node as its output.
+//! Each node has at most one edge to it and one binding, which is a whole value.
 //!
 //! Prints tasks per second on one core, and compares the cost of a task in a large and in a small fan-out.
 
@@ -53,7 +54,8 @@ fn load(text: String) -> Arc<Graph> {
     Arc::new(checked.graph.unwrap())
 }
 
-/// Many chains of ten nodes: every node has one edge and one binding, and the graph is wide enough to be a load.
+/// Returns a flow of many chains of ten nodes. Each node has one binding, and all but the first of a chain have one
+/// edge to them.
 fn chains(tasks: usize) -> Arc<Graph> {
     let mut text = String::from("flow: { name: bench, input: { value: 1 } }\nnodes:\n");
     let mut edges = String::from("edges:\n");
@@ -79,7 +81,7 @@ edges: []
     (load(text.into()), Json::object([("list", list)]))
 }
 
-/// Seconds of one run.
+/// Runs the flow once. Returns the time in seconds.
 fn time(graph: &Arc<Graph>, input: &Json) -> f64 {
     let world = Arc::new(World::in_memory(Arc::new(Noop), Arc::new(NoFlows)));
     let policy = PolicyOverride { max_concurrency: Some(64), ..PolicyOverride::default() };
@@ -94,7 +96,7 @@ fn time(graph: &Arc<Graph>, input: &Json) -> f64 {
     seconds
 }
 
-/// The best of several runs: the others met the noise of the machine.
+/// Returns the shortest time of several runs in seconds, since other work of the machine only makes runs longer.
 fn best(rounds: usize, graph: &Arc<Graph>, input: &Json) -> f64 {
     (0..rounds).map(|_| time(graph, input)).fold(f64::INFINITY, f64::min)
 }

@@ -85,8 +85,8 @@ impl Agents {
         self.inbox.iter().filter(|entry| !entry.applied).map(|entry| entry.value.text().len()).sum()
     }
 
-    /// Records a checkpoint: the attempt continues with another instance, which does not repeat its earlier steps.
-    /// Forgets closed agent runs and applied messages.
+    /// Records a checkpoint: the attempt continues in another sandbox, and does not repeat its earlier steps. Forgets
+    /// closed agent runs and applied messages.
     pub(crate) fn checkpoint(&mut self) {
         self.marks_before = self.marks;
         self.opened_before = self.opened;

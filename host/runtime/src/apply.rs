@@ -1,7 +1,7 @@
-//! The fold: the effect of each fact on the state. It evaluates no expressions and makes no choices.
+//! The fold: the effect of each fact on the state. The fold evaluates no expressions and makes no choices.
 //!
 //! If a fact names an item that does not exist in the state, a decider has a bug or the journal is corrupt. The fold
-//! then panics, because continuing would invent history.
+//! then panics, because the state would no longer follow from the facts.
 
 use std::sync::Arc;
 
@@ -217,8 +217,8 @@ impl RunState {
         }
     }
 
-    /// Ends the idle time of an attempt: it waited only for people, and now continues. An idle attempt holds no
-    /// permit. Here it gets one again even if all permits are in use.
+    /// Continues an attempt that has waited only for people. Such an attempt holds no permit; now it gets one again,
+    /// even if all permits are in use.
     fn go_on_from(&mut self, key: TaskKey, ts: u64) {
         let task = self.task_mut(key);
         if std::mem::take(&mut task.idle) {

@@ -86,7 +86,7 @@ enum Way {
     Out,
     /// The call has ended, but its end is unknown.
     Ambiguous,
-    /// A person has said that the call did not happen. It is made again when its attempt reaches it again.
+    /// A person has decided that the call did not happen. It is made again when its attempt reaches it again.
     Again,
 }
 
@@ -101,7 +101,7 @@ impl CallLog {
         self.open.retain(|_, open| open.effect == Effect::Once && !matches!(open.way, Way::Asked(_)));
     }
 
-    /// Records a checkpoint: the attempt continues with another instance, which does not repeat its earlier steps.
+    /// Records a checkpoint: the attempt continues in another sandbox, and does not repeat its earlier steps.
     pub(crate) fn checkpoint(&mut self) {
         for step in self.steps.drain(..) {
             if let LogStep::Begun { digest, .. } = step {
@@ -166,8 +166,8 @@ impl CallLog {
         self.open.get(&call).map_or(0, |open| open.lost)
     }
 
-    /// Records that a call did not happen, as a person said. A call of the current attempt is made again. A call of
-    /// an earlier attempt is forgotten.
+    /// Records that a call did not happen, as a person has decided. A call of the current attempt is made again. A call
+    /// of an earlier attempt is forgotten.
     pub(crate) fn repeat(&mut self, current: u32, call: (u32, u32)) {
         if call.0 != current {
             self.open.remove(&call);
@@ -192,12 +192,12 @@ impl CallLog {
         }
     }
 
-    /// Returns the digest of an open call.
+    /// Returns the digest of a call without a final reply.
     pub(crate) fn digest_of(&self, call: (u32, u32)) -> Option<&CallDigest> {
         self.open.get(&call).map(|open| &open.digest)
     }
 
-    /// Records the reply that a person gives for a call.
+    /// Records the reply that a person has set for a call.
     pub(crate) fn settle(&mut self, current: u32, call: (u32, u32), ts: u64, reply: Value) {
         self.end(current, call, ts, &Ok(reply));
     }
@@ -231,7 +231,7 @@ impl CallLog {
         self.open.get(&call).is_some_and(|open| open.way == Way::Again)
     }
 
-    /// Returns the first call with an unknown end. A person has to say whether it happened.
+    /// Returns the first call with an unknown end. A person has to decide whether this call happened.
     pub(crate) fn ambiguous(&self) -> Option<BlockReason> {
         let ((attempt, ordinal), open) = self.open.iter().find(|(_, open)| open.way == Way::Ambiguous)?;
         Some(BlockReason::Ambiguous {

@@ -1,5 +1,6 @@
-//! The only way from an attempt to the outside world. [`AttemptCalls`] answers calls of state, cache, logs and
-//! metrics itself. It records other calls before they leave the host. A call with a recorded reply is not made again.
+//! The calls of attempts. All calls of an attempt pass through [`AttemptCalls`]. It answers calls of state, cache,
+//! logs, metrics and agent runs itself, and records all other calls before they leave the host. A call with a recorded
+//! reply is not made again.
 
 mod agents;
 mod inside;
@@ -83,12 +84,12 @@ impl AttemptCalls {
         AttemptCalls { site, attempting, progress: Mutex::new(progress), arrived: Notify::new() }
     }
 
-    /// Takes the attempt's observations since its last recorded call.
+    /// Removes and returns the attempt's observations since its last recorded call.
     pub(crate) fn take_heard(&self) -> Box<[Observed]> {
         std::mem::take(&mut self.progress.lock().since).into()
     }
 
-    /// Takes the writes that the attempt has buffered.
+    /// Removes and returns the writes that the attempt has buffered.
     pub(crate) fn take_writes(&self) -> Vec<Write> {
         std::mem::take(&mut self.progress.lock().writes)
     }
@@ -108,8 +109,8 @@ impl AttemptCalls {
         self.arrived.notify_waiters();
     }
 
-    /// Sets the deadline (milliseconds since 1970) of the wait in which an earlier instance of the attempt was
-    /// dropped. `None`: that instance was not in a wait with a deadline.
+    /// Sets the deadline (milliseconds since 1970) of the wait in which the attempt was when its previous sandbox
+    /// ended. `None`: the attempt was in no wait with a deadline.
     pub(crate) fn wait_until(&self, due: Option<u64>) {
         self.progress.lock().wait_until = due;
     }
@@ -119,7 +120,7 @@ impl AttemptCalls {
         self.progress.lock().blocked
     }
 
-    /// Records that a person has allowed a call, and that it has left the host.
+    /// Records that a call no longer waits for approval: a person has decided, or the time to decide has ended.
     pub(crate) fn allowed(&self, ordinal: u32) {
         let mut progress = self.progress.lock();
         progress.hear();
@@ -242,7 +243,8 @@ impl AttemptCalls {
         Ok(ordinal)
     }
 
-    /// Returns the question about a call. If it shows only a part of the arguments, it says how to read all of them.
+    /// Returns the question about a call. If the question shows only a part of the arguments, its text says how to read
+    /// all of them.
     fn asked(&self, ask: Ask, ordinal: u32, now: u64) -> Asked {
         let Ask { mut prompt, expires_ms, arguments } = ask;
         if arguments.is_some() {
@@ -271,8 +273,8 @@ impl AttemptCalls {
         let _ = self.site.commands.send(command).await;
     }
 
-    /// Returns the receiver of partial replies. It sends them to the watchers of the agent run that makes the call.
-    /// For a call without an agent run it discards them.
+    /// Returns the receiver of partial replies. The receiver sends them to the watchers of the agent run that makes the
+    /// call. For a call without an agent run it discards them.
     fn watched(&self, agent: Option<&ForAgent>) -> Watched {
         let Some(agent) = agent else { return Watched::default() };
         let (agent_run, commands, task) = (agent.agent_run.clone(), self.site.commands.clone(), self.attempting.task);
@@ -366,7 +368,7 @@ impl AttemptCalls {
         }
     }
 
-    /// Takes the first inbox entry that `meant` accepts. Returns the observation to record, and the event for the
+    /// Removes the first inbox entry that `meant` accepts. Returns the observation to record, and the event for the
     /// component.
     fn hand_over(&self, meant: impl Fn(&InboxMessage) -> bool) -> Option<(Observed, Arrival)> {
         let InboxMessage { run: agent_run, id, value, .. } = self.progress.lock().take_message(meant)?;

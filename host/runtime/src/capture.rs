@@ -94,8 +94,8 @@ pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Bindin
     fits(value, "the value of the output")
 }
 
-/// Returns the value, or the failure `output_too_large`. Its JSON text may have [`VALUE_BYTES`] bytes and a limited
-/// depth. A part that the value contains several times counts each time, although memory holds it once.
+/// Returns the value, or the failure `output_too_large`. The value's JSON text may have [`VALUE_BYTES`] bytes and a
+/// limited depth. A part that the value contains several times counts each time, although memory holds it once.
 pub(crate) fn fits(value: Json, what: &str) -> Result<Json, Failure> {
     match value.measure(VALUE_BYTES) {
         Ok(_) => Ok(value),

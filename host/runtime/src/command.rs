@@ -75,7 +75,7 @@ pub enum RunCommand {
 }
 
 impl RunCommand {
-    /// Returns an answer to a question. A text becomes the `content` of the answer.
+    /// Returns the command that answers a question. A text becomes the `content` of the answer.
     pub fn reply(gate: impl Into<String>, answer: Json, question: QuestionRef) -> RunCommand {
         RunCommand::Reply { gate: gate.into(), answer: whole(answer), question }
     }
@@ -201,7 +201,7 @@ pub enum HubError {
     AnswerRefused(String),
     /// No such task is blocked.
     NotBlocked,
-    /// No such agent run is open, or it takes no messages.
+    /// No such agent run is open, or it accepts no messages.
     AgentNotActive,
     /// The agent run's inbox is full.
     InboxFull,

@@ -1,8 +1,8 @@
 //! The deciders. From the state and an input they determine the next facts.
 //!
 //! [`decide`] evaluates conditions, resolves references and chooses delays. Every consequence is a fact. [`decide`]
-//! applies it at once so that later decisions see it. `decide` never awaits, reads a clock or draws a random number:
-//! time and entropy are arguments.
+//! applies each fact at once so that later decisions see it. `decide` never awaits, reads a clock or draws a random
+//! number: time and entropy are arguments.
 //!
 //! All facts of one decision are appended to the journal as one unit. The cost of a decision is proportional to the
 //! number of edges that it settles.
@@ -32,7 +32,7 @@ use crate::{
 pub enum Input {
     /// Begins the run.
     Start {
-        /// The input of the flow: the caller's members, and defaults for missing ones.
+        /// The input of the flow: the members that the caller of the run set, and defaults for missing ones.
         input: Json,
         /// The seed of the run's random numbers.
         seed: u64,
@@ -52,7 +52,7 @@ pub enum Input {
     Park {
         /// The time at which the run's next timer is due (milliseconds since 1970).
         due: Option<u64>,
-        /// True if a person has to decide something, in the run or in a child.
+        /// True if a person has to decide something, in the run or in a child run.
         needs_attention: bool,
     },
     /// An attempt has answered.
@@ -63,7 +63,7 @@ pub enum Input {
         attempt: (u32, u32),
         /// The answer of the attempt.
         result: StepResult,
-        /// After a pause: the state that the attempt has written so far, which other runs do not see yet.
+        /// If the attempt paused: the state that it has written so far, which other runs do not see yet.
         writes: Vec<Write>,
         /// The attempt's observations since its last recorded call.
         heard: Box<[Observed]>,
@@ -106,7 +106,7 @@ pub enum Input {
         /// The time at which the wait ends at the latest (milliseconds since 1970). `None`: no limit.
         due: Option<u64>,
     },
-    /// The attempt's wait has reached its end.
+    /// The time limit of an attempt's wait has passed.
     Waited {
         /// The task that the attempt belongs to.
         task: TaskKey,
@@ -197,7 +197,7 @@ impl Decider<'_> {
         self.facts.push(fact);
     }
 
-    /// Gives free permits to the tasks that wait longest.
+    /// Starts queued tasks, the longest waiting first, while permits are free.
     fn dispatch(&mut self) {
         if self.state.end.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! The driver performs the decisions of the deciders, and gives them everything that arrives. It never decides.
+//! The driver performs the decisions of the deciders, and passes everything that arrives to them. It never decides.
 //!
 //! ```text
 //!   hub, attempts' notes ──► commands ─┐                    ┌─► attempts (runner)
@@ -19,19 +19,19 @@
 //! durable in the order of the appends. So the durable facts are always a prefix of the run's facts.
 //!
 //! Everything that leaves the run waits in the [`durability`] queue until all facts recorded before it are durable:
-//! events for subscribers, acknowledgements, the result, and calls that leave the host. A process that resumes the
-//! run from a durable prefix therefore contradicts nothing that was seen outside. A crash loses only facts that
-//! nothing outside depends on. Running the attempts of such facts again has no effect outside, because they act
-//! through the queue alone. The driver *forces* the journal only where a caller waits: when a run is accepted, parks
-//! or ends; before a question or a wait is shown; before a request is acknowledged; before a call leaves.
+//! events for subscribers, acknowledgements, the result, and calls that leave the host. A process that resumes the run
+//! from a durable prefix therefore contradicts nothing seen outside the run. A crash loses only facts that nothing
+//! outside depends on. Running the attempts of such facts again has no effect outside, because they act through the
+//! queue alone. The driver *forces* the journal (makes facts durable at once) only where a caller waits: when it
+//! accepts, parks or ends a run, and before it shows a question or wait, acknowledges a request, or lets a call leave.
 //!
 //! **Nothing is done twice.** A call is a fact before it leaves, and its end is a fact before the attempt gets it. A
 //! repeated attempt gets the answers that it got before its last recorded call, in the same order
-//! ([`crate::call_log`]). It is a function of these answers, so it makes the same calls, and those that have ended
-//! are answered from the record. Answers after its last recorded call may be lost, since nothing that follows from
-//! them has left. The driver makes a call without an end again with the same key, unless its effect is `once`. In
-//! that case the task is blocked until a person says whether the call happened. A task whose component makes other
-//! calls than before is also blocked.
+//! ([`crate::call_log`]). What an attempt does depends only on these answers, so it makes the same calls, and those
+//! that have ended are answered from the record. Answers after its last recorded call may be lost, since nothing that
+//! follows from them has left. The driver makes a call without an end again with the same key, unless its effect is
+//! `once`. In that case the task is blocked until a person decides whether the call happened. A task whose component
+//! makes other calls than before is also blocked.
 
 mod attempt;
 mod attempts;
@@ -171,7 +171,7 @@ impl Driver {
         self.outbox.set_channels(channels);
     }
 
-    /// Counts a new run in `starting` until the store lists it.
+    /// Keeps `starting` until the store lists the new run, so that the run counts as started until then.
     pub(crate) fn count_as(&mut self, starting: Starting) {
         self.outbox.starting = Some(starting);
     }
@@ -227,7 +227,7 @@ impl Driver {
         idle::waiting(&self.state, &self.children)
     }
 
-    /// Folds the durable facts into the state. Returns the start for [`Driver::drive`]. `None`: there are no facts.
+    /// Folds the durable facts into the state. Returns the `begin` for [`Driver::drive`]. `None`: there are no facts.
     pub(crate) fn recover(&mut self, by_hand: bool) -> Result<Option<Begin>, StoreError> {
         self.has_called = true;
         let (journal, identity) = (&*self.world.journal, &self.identity);
@@ -322,7 +322,7 @@ impl Driver {
         self.state.policy.max_concurrency = 0;
     }
 
-    /// Begins a shutdown. A call after the grace period ends the wait for calls and children.
+    /// Begins a shutdown at the first request. A request after the grace period ends the wait for calls and child runs.
     fn stop(&mut self) {
         let Some(until) = self.shutdown.request(self.clock.now()) else { return };
         self.stop_admission();
@@ -416,8 +416,8 @@ impl Driver {
         self.catch_up();
     }
 
-    /// Forces the journal if a caller waits for it. Runs when the driver has nothing else to do, so that one force
-    /// covers all units of a poll.
+    /// Forces the journal if a caller waits for it. The driver calls this function when it has nothing else to do, so
+    /// that one force covers all units of a poll.
     fn force_journal(&mut self) {
         if !self.outbox.take_force_request() || sabotage::forcing_is_off() {
             return;
@@ -460,7 +460,7 @@ impl Driver {
         self.clock.sleep_until(wakes);
     }
 
-    /// Polls the sources of input. Takes commands before answers: an attempt sends its notes before its answer.
+    /// Polls the sources of input. An attempt sends its commands before its answer, so commands come first.
     fn poll_next(&mut self, context: &mut Context<'_>, due: Option<(u64, Timer)>) -> Poll<Incoming> {
         if self.outbox.queue().poll(context).is_ready() {
             return Poll::Ready(Incoming::Durable);

@@ -1,4 +1,4 @@
-//! Whole runs as documents, for archives or for reading elsewhere.
+//! Writes whole runs as JSON documents, for archives or for other programs.
 
 use std::{
     io::{self, Write},

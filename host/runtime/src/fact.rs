@@ -1,7 +1,7 @@
 //! The facts of a run, in the form of the journal.
 //!
-//! A fact is the typed form of an event. It names nodes and edges by index, which have a meaning only with the graph
-//! that the run has pinned. [`crate::publish`] makes the events for subscribers from facts.
+//! A fact is the typed form of an event. It refers to nodes and edges by indices, which have a meaning only with the
+//! graph that the run has pinned. [`crate::publish`] makes the events for subscribers from facts.
 
 mod agent;
 mod block;
@@ -41,7 +41,7 @@ pub struct TaskKey {
 pub enum Fact {
     /// The run was accepted, with its whole input.
     RunStarted {
-        /// The caller's members, completed by the defaults.
+        /// The input members that the caller set, and the defaults of the flow for all others.
         input: Json,
         /// The seed of the random streams of attempts.
         seed: u64,
@@ -97,7 +97,7 @@ pub enum Fact {
         /// The task that continues.
         task: TaskKey,
     },
-    /// A running task paused and released its instance.
+    /// A running task paused and released its sandbox.
     TaskPaused {
         /// The task that paused.
         task: TaskKey,
@@ -189,7 +189,7 @@ pub enum Fact {
         /// The recorded form of the call.
         call: Box<CallRecord>,
     },
-    /// A call leaves again after a person said that it had not happened.
+    /// A call is made again, after a person decided that it had not happened.
     CallRepeated {
         /// The task that makes the call.
         task: TaskKey,
@@ -258,8 +258,8 @@ pub enum Fact {
         /// All variables of the owner in this pass, as an object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         variables: Option<Json>,
-        /// The variables without `last`. The fold adds `last`, the output of the previous pass. The fact has either
-        /// `own` or `variables`.
+        /// The variables without `last`. When the fact is applied, `last` is added: the output of the previous pass.
+        /// The fact has either `own` or `variables`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         own: Option<Json>,
     },
@@ -277,7 +277,7 @@ pub enum Fact {
         /// The value of the event.
         payload: Value,
     },
-    /// A later wait took a kept event.
+    /// A task that now waits received a kept event.
     EventTaken {
         /// The name of the event.
         name: Box<str>,
@@ -317,14 +317,15 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         before: Box<[Observed]>,
     },
-    /// An attempt waits only for people: the time does not count as its own, and it needs no memory.
+    /// An attempt waits only for people. The wait does not count towards the timeout of the attempt, and holds no
+    /// permit. The driver may evict the attempt.
     TaskIdle {
         /// The task whose attempt waits.
         task: TaskKey,
         /// The time at which the wait ends at the latest (milliseconds since 1970).
         due: Option<u64>,
     },
-    /// The wait of an attempt has reached its time limit.
+    /// The time limit of the wait has passed: the attempt continues.
     TaskBusy {
         /// The task whose attempt waited.
         task: TaskKey,
@@ -357,14 +358,14 @@ pub enum Fact {
     },
 }
 
-/// The recorded form of an attempt's input, kept with the record of the attempt's end.
+/// The recorded form of an attempt's input, stored in the fact that ends or pauses the attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Received {
     /// SHA-256 of the input and the config as compact JSON texts, each followed by a zero byte: the first 128 bits in
     /// hexadecimal.
     Digest(Box<str>),
-    /// The node did not run: its output was kept from the run that this one repeats.
+    /// The node did not run: its output comes from the run that this one repeats.
     Nothing,
 }
 
@@ -387,7 +388,7 @@ pub enum PassOutcome {
     Done(Json),
     /// The pass ended with a failure that nothing inside it handled.
     Failed(Box<Failure>),
-    /// The pass was cancelled from outside.
+    /// The pass was cancelled: its task is closing, or another pass of the fan-out has failed.
     Cancelled,
 }
 
@@ -428,7 +429,7 @@ pub enum CancelReason {
     TooLarge,
 }
 
-/// The report of a task besides its outcome.
+/// A log line or a measurement of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Note {
     /// A line of text for people.

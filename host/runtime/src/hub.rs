@@ -52,7 +52,7 @@ pub(crate) enum Command {
         task: TaskKey,
         attempt: (u32, u32),
         due: Option<u64>,
-        /// The number of events that had arrived for the attempt by then.
+        /// The number of events that had arrived for the attempt when it began to wait.
         heard: u64,
     },
     /// A part of a reply whose call is still in progress, for watchers.
@@ -83,7 +83,7 @@ pub(crate) enum Command {
         attempt: u32,
         place: Result<LivePermit, Failure>,
     },
-    /// The idle state of a child. `None`: the child can continue by itself.
+    /// A child run has become idle, or, with `None`, is no longer idle.
     ChildIdle {
         task: TaskKey,
         idle: Option<Idle>,
@@ -93,17 +93,17 @@ pub(crate) enum Command {
 /// A front end of a run. The driver calls its methods in order and waits for them, so they must return quickly. A
 /// panic or an error in them does not affect the run.
 pub trait Channel: Send + Sync {
-    /// Notes that the run is about to begin.
+    /// Called before the run begins.
     fn on_start(&self, _hub: &Hub) {}
 
-    /// Receives an event of this run or of a child.
+    /// Receives an event of this run or of a child run.
     fn on_event(&self, event: &Event);
 
     /// Receives a part of a result in progress, such as text of a model. Such parts are never recorded and never
     /// repeated.
     fn on_live(&self, _event: &LiveEvent) {}
 
-    /// Notes that the run has ended or is parked.
+    /// Called when the run has ended or is parked.
     fn on_complete(&self, _result: &RunResult) {}
 }
 
@@ -138,7 +138,7 @@ impl Hubs {
     }
 }
 
-/// Keeps a hub in the list until it is dropped.
+/// Keeps a hub in the list until this value is dropped.
 pub(crate) struct HubListing(Arc<Hubs>, (Tenant, RunId));
 
 impl Drop for HubListing {
@@ -202,7 +202,8 @@ impl Hub {
         self.request(RunCommand::Reply { gate: gate.to_owned(), answer, question }).await
     }
 
-    /// Sends a named event. It wakes every task that waits for it, or is kept for a later wait.
+    /// Sends a named event. The event wakes every task that waits for it. If no task waits, the run keeps the event for
+    /// a later wait.
     pub async fn emit(&self, name: &str, payload: Json) -> Result<(), HubError> {
         self.request(RunCommand::Emit { name: name.to_owned(), payload: Value::from(payload) }).await
     }
@@ -271,15 +272,16 @@ impl Hub {
         self.commands.send(Command::Settle(answer)).await.is_ok()
     }
 
-    /// Notes that no caller is connected that could answer. The driver then parks the run when only people or events
-    /// can continue it. A run that does not [wait for answers](crate::RunOptions::wait_for_answers) behaves the same
-    /// way.
+    /// Reports to the run that no caller is connected that could answer. The driver then parks the run when only people
+    /// or events can continue it. A run that does not [wait for answers](crate::RunOptions::wait_for_answers) behaves
+    /// the same way.
     pub async fn leave_unattended(&self) {
         // A run that has ended needs no caller.
         let _ = self.commands.send(Command::Unattended).await;
     }
 
-    /// Tells a run that was [tried alone](crate::FlowRunner::try_alone) that its process begins to drive other runs.
+    /// Reports to a run that was [tried alone](crate::FlowRunner::try_alone) that its process begins to drive other
+    /// runs.
     pub async fn accompany(&self) {
         // A run that has ended needs no note.
         let _ = self.commands.send(Command::Input(Box::new(Input::Accompanied))).await;

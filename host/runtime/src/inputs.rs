@@ -39,7 +39,7 @@ pub enum InputDigest {
     NotRecorded,
     /// The attempt has not ended.
     NotEnded,
-    /// The node did not run: its output was kept from the run that this one repeats.
+    /// The node did not run: its output comes from the run that this one repeats.
     NotRun,
 }
 

@@ -5,22 +5,22 @@
 //! | [`fact`] | the records of the journal |
 //! | [`RunState`] | the state that results from the facts so far; `apply` adds one fact |
 //! | [`decide`](mod@decide) | the next facts, from the state and an input |
-//! | [`outstanding`] | the items that were begun and not answered |
+//! | [`outstanding`] | what a run waits for: attempts, timers, child runs, calls, questions, events |
 //! | driver | performs decisions and returns their results to the deciders |
 //! | [`ports`] | the traits through which a driver uses a store and the clock |
 //! | [`memory`], [`sqlite`], [`sql`] | the stores: in memory, in a file, and on a server that processes share |
-//! | [`rows`] | the common part of the stores that keep rows |
+//! | [`rows`] | the common part of the stores with tables |
 //! | [`remote`] | commands to runs that another process drives |
-//! | [`command`], [`hub`] | commands in |
-//! | [`publish`], [`event`] | events out |
+//! | [`command`], [`hub`] | commands to runs, and the hub that takes them |
+//! | [`publish`], [`event`] | the events of runs, made from facts |
 //! | [`question`] | the matching of answers to questions |
 //! | [`inputs`] | the inputs of attempts |
 //! | [`paging`] | pages of lists |
 //! | [`export`](mod@export) | whole runs as documents |
 //! | [`live`] | permits for the runs that a process drives, and for their child runs |
-//! | [`world`] | the services that runs share |
+//! | [`world`] | what the runs of a tenant share: stores, clock, capabilities, library |
 //! | [`run`], [`result`] | starting runs, and their results |
-//! | turn | divides long computations of expressions into turns of their tenant |
+//! | turn | limits the time that expressions take in one poll of a driver |
 //! | sabotage | switches that break guarantees, for tests that must detect it |
 
 mod agents;

@@ -14,15 +14,15 @@ pub const MAX_KEPT_EVENT_BYTES: usize = 4 << 20;
 pub const DEFAULT_FAN_OUT: u32 = 8;
 /// Maximum depth of runs that call runs.
 pub const MAX_DEPTH: u32 = 16;
-/// Maximum number of concurrent runs below a root run, on all levels: sub-flows, tools and other calls.
+/// Maximum number of concurrent runs below a top run, on all levels: sub-flows, tools and other calls.
 pub const MAX_TREE_CHILDREN: u64 = 256;
-/// Maximum number of runs that may begin below a root run while a process drives it.
+/// Maximum number of runs that may begin below a top run while a process drives it.
 pub const MAX_TREE_RUNS: u64 = 100_000;
-/// Maximum number of concurrent runs below root runs in a process, shared by its tenants. A tenant with 16 or more
-/// such runs gets another one only if afterwards more than its number remain free.
+/// Maximum number of concurrent runs below top runs in a process, shared by its tenants. A tenant that has 16 or more
+/// such runs gets another one only if more permits than the tenant has remain free afterwards.
 pub const MAX_LIVE_CHILDREN: u64 = 1_024;
-/// Maximum length of a chain of retries, each of which repeats the run before. A driver looks no further back for the
-/// flow that a task had called.
+/// Maximum number of runs in a chain in which each run repeats the one before. A driver looks no further back for the
+/// flow that a task called in an earlier run.
 pub const MAX_REPEATS: u32 = 16;
 /// Maximum number of commands that wait for a run's driver. Beyond this senders wait.
 pub const COMMAND_QUEUE: usize = 1_024;
@@ -40,7 +40,7 @@ pub const MAX_RUN_EVENTS: u64 = 5_000_000;
 /// Approximate maximum bytes of the events of a run as JSON text. A run with more ends with `run_too_large`.
 pub const MAX_RUN_BYTES: u64 = 1 << 30;
 /// Work of expressions in one turn of a driver, in the unit of [`flowcell_expr::limits::WORK`]. Beyond this the
-/// expressions wait for their tenant's next turn.
+/// expressions wait until the scheduler gives computing time to their tenant.
 pub const TURN_WORK: u64 = 4 << 20;
 /// Maximum work of all expressions of one place in a flow together: a node's input, its config, a condition, or the
 /// outputs.
@@ -63,8 +63,8 @@ pub const MAX_INBOX_BYTES: usize = 4 << 20;
 pub const REMEMBERED_MESSAGES: usize = 1_024;
 /// Maximum bytes, as JSON text, of one report of a component on an agent run.
 pub const MAX_TOLD_BYTES: usize = 64 << 10;
-/// Milliseconds that a waiting attempt keeps its instance. Then the driver drops the instance, and repeats the
-/// attempt when an event arrives.
+/// Milliseconds that a waiting attempt keeps its sandbox. Then the driver evicts the attempt, and repeats it when an
+/// event arrives.
 pub const EVICT_MS: u64 = 5_000;
 /// Maximum bytes, as JSON text, of the inputs in the exported document of a run.
 pub const EXPORTED_INPUT_BYTES: u64 = 16 << 20;
@@ -75,7 +75,7 @@ pub const FLUSH_MS: u64 = 50;
 /// Approximate maximum bytes, as JSON text, of the item that a failure inside a body shows. A larger item is replaced
 /// with a remark.
 pub const FAILED_ITEM_BYTES: u64 = 1_024;
-/// Milliseconds after which a waiting timer reads the wall clock again. A clock that was set ahead, or a suspended
+/// Milliseconds after which a wait for a timer reads the wall clock again. A clock that was set ahead, or a suspended
 /// machine, delays the timer by at most this time.
 pub const CLOCK_LOOK_MS: u64 = 1_000;
 /// Number of waiting facts at which the store writes them before [`FLUSH_MS`] have passed.
@@ -104,5 +104,5 @@ pub const INBOX_POLL_MS: u64 = 200;
 pub const INBOX_PATIENCE_MS: u64 = 30_000;
 /// Approximate maximum bytes of the values that one statement writes to a shared store.
 pub const STATEMENT_BYTES: usize = 4 << 20;
-/// Milliseconds for which the store keeps a new blob of this process although no text names it yet.
+/// Milliseconds for which the store keeps a new blob of this process although no text refers to it yet.
 pub const SPARED_MS: u64 = 24 * 3_600 * 1_000;

@@ -56,7 +56,7 @@ pub(crate) fn read_failure(error: Option<&Json>) -> Failure {
     }
 }
 
-/// Returns `{ "index", "wake", "value" | "error" }`.
+/// Returns the wake in the form in which the resumed node gets it: `{ "index", "wake", "value" | "error" }`.
 pub(crate) fn woken(index: u32, wake: &str, outcome: &Result<Value, Box<Failure>>) -> Json {
     let (key, value) = match outcome {
         Ok(value) => ("value", value.json().clone()),

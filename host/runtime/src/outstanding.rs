@@ -1,7 +1,7 @@
-//! The items that were begun, or are due, and have not been answered yet.
+//! What a run waits for: attempts, timers, child runs, calls, questions and events that have no answer yet.
 //!
-//! Recovery applies all facts and then calls [`RunState::outstanding`]. A property test checks at every fact that the
-//! result equals the set of items in the driver.
+//! Recovery applies all facts and then calls [`RunState::outstanding`]. A property test checks after every fact that
+//! the result equals what was begun and has not ended.
 
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ pub enum Outstanding {
         name: Arc<str>,
         /// The input of the child run.
         input: Value,
-        /// True if the caller no longer wants the child.
+        /// True if the task is closing and no longer needs the child run.
         cancelled: bool,
     },
     /// An answer of a person.

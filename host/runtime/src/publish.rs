@@ -70,7 +70,7 @@ impl Projector {
         numbered.map(|(seq, fact)| self.event(seq, unit.ts, fact)).collect()
     }
 
-    /// Projects a unit without publishing its events, because later events depend on it.
+    /// Updates the projector with a unit without returning its events. Later events depend on the unit.
     pub fn pass_over(&mut self, unit: &Unit) {
         for fact in &unit.facts {
             match fact {
@@ -265,7 +265,7 @@ impl Projector {
         }
     }
 
-    /// Returns true for a call of a service, which is kept until its end.
+    /// Returns true for a call of a service, and remembers this call until its end.
     fn service_called(&mut self, task: TaskKey, call: &CallRecord) -> bool {
         let served = &*call.interface == SERVICES;
         if served {
@@ -338,7 +338,7 @@ impl Projector {
         members
     }
 
-    /// Describes a gate's question, with the members that tie an answer to this question.
+    /// Describes a gate's question, with the attempt and the digest by which an answer refers to this question.
     fn question(&self, task: TaskKey, question: &Question) -> Members {
         let choice = |choice: &Choice| Json::from(choice.value.as_str());
         let Attempts { begun, resumes, .. } = self.tasks.get(&task).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The identity of a question: an answer that names it counts for no other question.
+//! The identity of a question. An answer that names a question counts for no other question.
 //!
 //! A gate's address and a call's number stay the same when an attempt is repeated, or a pass or child run begins
 //! again. The attempt and the digest distinguish such questions.
@@ -151,7 +151,8 @@ impl RunState {
         })
     }
 
-    /// Returns the question whether a call of a task may leave, by the call's number.
+    /// Returns the open question whether a call of a task may leave: the attempt and ordinal of the call, and the
+    /// reference to the question. `None`: no such question is open.
     pub(crate) fn permission(&self, key: TaskKey, ordinal: u32) -> Option<((u32, u32), QuestionRef)> {
         let calls = self.find(key)?.calls.as_ref()?;
         let (call, ..) = calls.asked().find(|(call, ..)| call.1 == ordinal)?;

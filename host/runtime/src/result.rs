@@ -18,7 +18,7 @@ pub enum RunStatus {
     Succeeded,
     /// The run has ended with a failure.
     Failed,
-    /// A person or a program cancelled it.
+    /// A person or a program cancelled the run.
     Cancelled,
     /// A person has to decide about a blocked task.
     NeedsAttention,
@@ -63,7 +63,7 @@ pub enum Waiting {
         address: String,
         /// The question that is open.
         question: Box<Question>,
-        /// The members that tie an answer to this question.
+        /// The reference to the question. An answer with this reference counts for no other question.
         asked: QuestionRef,
     },
     /// A person has to decide about a blocked task.
@@ -89,7 +89,7 @@ pub enum Waiting {
     },
 }
 
-/// The idle state of a run: the run does not continue by itself.
+/// What an idle run waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Idle {
     /// The people and events that the run waits for.

@@ -1,4 +1,5 @@
-//! The common part of the stores that keep rows: checks of rows, large values, the flush queue, and copies.
+//! What the stores with tables (SQLite and database servers) have in common: checks of rows, large values, the flush
+//! queue, and copies.
 //!
 //! | module | content |
 //! |---|---|
@@ -84,7 +85,7 @@ impl UnitRow {
     }
 }
 
-/// Returns the error of a journal that was changed outside of the store.
+/// Returns the error of a run whose journal is damaged.
 pub(crate) fn damaged(run: &RunId, why: &dyn Display) -> StoreError {
     StoreError(format!("the journal of run `{run}` is damaged: {why}").into())
 }
@@ -94,7 +95,7 @@ pub(crate) fn removed(run: &RunId) -> StoreError {
     StoreError(format!("the run `{run}` was removed, and its id cannot be used again").into())
 }
 
-/// Computes the checksum of a row. Through the checksum of the previous row, it covers all earlier rows.
+/// Computes the checksum of a row. It includes the checksum of the previous row, and so covers all earlier rows.
 pub(crate) fn checksum(before: u32, first_seq: u64, ts: u64, body: &str, cuts: Option<&str>) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
     hasher.update(&first_seq.to_le_bytes());

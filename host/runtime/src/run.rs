@@ -49,14 +49,14 @@ pub struct RunOptions {
     /// True if the driver stays while only people or events from outside can continue the run. Otherwise it parks the
     /// run.
     pub wait_for_answers: bool,
-    /// The time to wait for timers when only they continue the run. If none is due within it, the driver parks the
-    /// run. `None`: no limit.
+    /// The time to wait for timers when only they continue the run. If no timer is due within this time, the driver
+    /// parks the run. `None`: no limit.
     pub patience: Option<Duration>,
     /// True if a person requests to continue an existing run. The run is then tried again although its process has
     /// died repeatedly.
     pub by_hand: bool,
-    /// The run that this one is made for; it must exist. The store keeps this run as long as the parent, and lists it
-    /// below the parent.
+    /// The run that this one is made for, which must exist. The store keeps this run as long as it keeps the parent,
+    /// and lists this run below the parent.
     pub parent: Option<RunId>,
     /// Rows beside the journal that a new run changes with its first unit.
     pub rows: Vec<Change>,
@@ -105,7 +105,7 @@ pub enum OpenError {
     /// A run with this id exists, and began with another request.
     #[error("the run `{0}` exists, and began with another request")]
     OtherRequest(RunId),
-    /// A run with this id exists, and does not repeat this part of this run.
+    /// A run with this id exists, and does not repeat the same part of the same run.
     #[error("the run `{0}` exists, and does not repeat this")]
     OtherRepeat(RunId),
     /// Another driver already drives the run.
@@ -380,7 +380,7 @@ impl FlowRunner {
         self.identity.parent.is_some()
     }
 
-    /// Counts a new run with a tenant's live runs until the store lists it.
+    /// Keeps `starting` until the store lists the new run, so that the run counts as started until then.
     pub fn count_as(&mut self, starting: Starting) {
         self.driver.count_as(starting);
     }
@@ -420,8 +420,8 @@ impl FlowRunner {
         result
     }
 
-    /// Returns the live runs that were made for this one, if it has ended. The caller ends them: nothing else ends
-    /// the runs that an abandoned call or a dead process leaves.
+    /// Returns the live runs that were made for this run, if this run has ended. The caller ends them: nothing else
+    /// ends the runs that an abandoned call or a dead process leaves.
     fn what_is_left(&self) -> Vec<RunId> {
         if self.driver.state.end().is_none() || self.driver.is_refused() || !self.driver.has_called() {
             return Vec::new();

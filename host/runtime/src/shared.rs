@@ -22,11 +22,11 @@ pub struct Offer {
 
 /// A store that several processes share.
 pub trait SharedRuns: Runs {
-    /// Claims at most `limit` runs without a driver, the longest waiting first. These are active runs, and parked
+    /// Claims at most `limit` top runs without a driver, the longest waiting first. These are active runs, and parked
     /// ones with a timer that is due at `now`.
     ///
-    /// An earlier claim without progress is no evidence against a run. Its driver parks it only after the process has
-    /// died while the run was alone there.
+    /// A run that made no progress after earlier claims is offered again. Its driver parks it only after processes have
+    /// died while they drove only this run.
     fn work(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<Offer>, StoreError>;
 
     /// Returns the number of commits of this process.
@@ -35,14 +35,14 @@ pub trait SharedRuns: Runs {
     /// Waits until all earlier writes are durable or refused.
     fn settle(&self) -> Result<(), StoreError>;
 
-    /// Stores a blob. The caller passes the SHA-256 of its bytes, in hexadecimal.
+    /// Stores a blob. `hash` is the SHA-256 of the bytes, in hexadecimal.
     fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str);
 
     /// Writes all queued items, and releases all runs of this process. A process calls this when it ends without
     /// dropping the store.
     fn retire(&self);
 
-    /// Delivers messages of other processes to the runs of this one. Records messages to runs without a driver in
-    /// their journals. Continues as long as the world exists.
+    /// Delivers messages of other processes to the runs of this one. Records messages to runs without a driver in their
+    /// journals. Continues until `world` is dropped.
     fn serve(&self, world: &Arc<World>) -> Result<(), StoreError>;
 }

@@ -9,22 +9,22 @@
 //! | `inbox` | messages to runs that another process drives |
 //! | `documents` | the documents of operators |
 //! | `sessions` | sessions and the states of steps |
-//! | `sweep` | the removal of runs, and of blobs that nothing names |
+//! | `sweep` | the removal of runs, and of blobs that nothing refers to |
 //! | `cache` | the cache |
 //! | `claims`, `leases`, `work` | the runs that this process may write to, and how it claims them |
 //! | `connection`, `sql_error`, `values` | statements, rows, and the meaning of errors |
 //! | `copy_and_check` | checks of the whole store, and copies |
 //! | `dialect` | the differences between the servers |
 //! | `heartbeat` | the lease of this process |
-//! | `options` | the options of a process |
-//! | `queue`, `writer` | the items for the writer, and the task that writes |
+//! | `options` | how this process uses the store |
+//! | `queue`, `writer` | the items for the writer, and the tokio task that writes |
 //! | `commit`, `side_writes` | one commit: units, and the writes beside them |
 //! | `schema`, `settings` | the tables, and the checks of the server's settings |
 //! | `worker` | the jobs for the thread that uses the server |
 //!
-//! Each process writes in the order of its appends, and a commit is all or nothing, as in the embedded store. A
-//! process writes only to runs that no other process has taken. Every commit locks the rows of its runs, and compares
-//! the epochs of its claims.
+//! Each process writes in the order of its appends, and a commit is all or nothing, as in the embedded store. A process
+//! writes only to runs that it has claimed, unless another process has claimed them since. Every commit locks the rows
+//! of its runs, and compares the epochs of its claims.
 //!
 //! A commit writes state if the versions are the expected ones. If not, the runs of that flow continue from the
 //! durable state, as after a crash. While the server is unreachable, the writer repeats commits. After a lost
@@ -127,14 +127,14 @@ impl From<SqlError> for OpenSharedStoreError {
     }
 }
 
-/// The data that the tasks of a store share.
+/// The data that the tokio tasks of a store share.
 struct Shared {
     connections: Connections,
     claims: Claims,
     queue: Queue,
     visible: Mutex<Visible>,
-    /// Held by a task that has found the lease expired, until this process is an owner again. A second task that has
-    /// found the same then sees the new lease, and keeps the claims made under it.
+    /// The lock of a tokio task that has found the lease expired, held until this process is an owner again. A second
+    /// task that has found the same then sees the new lease, and keeps the claims that were made under the new lease.
     entering: tokio::sync::Mutex<()>,
     options: Options,
 }

@@ -9,7 +9,7 @@
 //! | `inbox` | none: one process drives all runs |
 //! | `documents` | the documents of operators |
 //! | `sessions` | sessions and the states of steps |
-//! | `sweep` | the removal of runs, and of blobs that nothing names |
+//! | `sweep` | the removal of runs, and of blobs that nothing refers to |
 //! | `copy_and_check` | checks of the whole store, and copies |
 //! | `epoch` | the detection of a database that was restored from an older copy |
 //! | `unit_index` | the index of units by run |
@@ -18,7 +18,7 @@
 //! | `reader` | the connection that reads |
 //! | `schema` | the tables, and upgrades of older files |
 //!
-//! The writer takes entries in the order of the appends, and a commit is all or nothing. So the durable part is a
+//! The writer writes entries in the order of the appends, and a commit is all or nothing. So the durable part is a
 //! prefix of the appends, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit
 //! fails, the content of the disk is unknown: the process stops, and the next one reads the file.
 
@@ -93,7 +93,7 @@ pub enum OpenStoreError {
     Unusable {
         /// The folder of the store.
         path: PathBuf,
-        /// The reason of the system.
+        /// The message of the system or of SQLite.
         error: String,
     },
 }
@@ -114,7 +114,7 @@ pub struct SqliteStore {
     _owner: File,
 }
 
-/// The values that this process sees before they are durable, and the blobs that it may name.
+/// The values that this process sees before they are durable, and the blobs that its texts may soon refer to.
 #[derive(Default)]
 struct Visible {
     state: HashMap<StateKey, (Value, u64)>,
@@ -173,13 +173,13 @@ impl SqliteStore {
         })
     }
 
-    /// Keeps entries in memory until a driver waits for them, so that a killed process loses as much as it may lose.
-    /// For tests.
+    /// Keeps entries in memory until a driver waits for them, so that a killed process loses all entries that no driver
+    /// waited for. For tests.
     pub fn hold_back(&self) {
         self.queue.hold_back();
     }
 
-    /// Stores a blob. The caller passes the SHA-256 of its bytes, in hexadecimal.
+    /// Stores a blob. `hash` is the SHA-256 of the bytes, in hexadecimal.
     pub fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
         let mut visible = self.visible.lock();
         visible.recent.add(Instant::now(), tenant, hash);
@@ -217,7 +217,7 @@ impl SqliteStore {
     }
 }
 
-/// Locks the owner's file, and writes the owner into it.
+/// Locks the owner's file, and writes the id of this process into it.
 fn own(folder: &Path) -> Result<File, OpenStoreError> {
     let path = folder.join(LOCK);
     let unusable =

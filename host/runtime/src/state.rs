@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Deaths {
     /// Number of automatic resumptions of the run while it had work to do.
     pub(crate) resumed: u32,
-    /// Number of these resumptions before which the process that died had driven no other run.
+    /// Number of these resumptions that followed the death of a process which drove no other run.
     pub(crate) lone: u32,
     /// Number of resumptions in a process without other runs, including those of an idle run.
     pub(crate) tried: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Deaths {
 pub struct RunState {
     /// The flow that the run has pinned.
     pub graph: Arc<Graph>,
-    /// The flow's policies with the changes of the caller.
+    /// The flow's policy with the overrides from the options of the run.
     pub policy: FlowPolicy,
     /// The root `flow` of expressions: `{ "input": … }`.
     pub(crate) flow_root: Json,
@@ -106,7 +106,7 @@ pub(crate) struct Task {
     pub(crate) pending: u32,
     /// Number of incoming edges that fired.
     pub(crate) fired: u32,
-    /// The edge that fired first.
+    /// The incoming edge that fired first. A join `any` takes its value from this edge.
     pub(crate) opened: Option<EdgeIx>,
     /// Number of attempts begun.
     pub(crate) attempt: u32,
@@ -128,7 +128,8 @@ pub(crate) struct Task {
     pub(crate) details: Option<Box<TaskDetails>>,
     /// The task's calls that leave the host.
     pub(crate) calls: Option<Box<CallLog>>,
-    /// The outcome of the task's last question: true with an answer, false without.
+    /// True if a person answered the task's last question; false if another wake ended its pause. `None`: no question
+    /// of the task has ended since its last pause or attempt began.
     pub(crate) answered: Option<bool>,
     /// True if the task waits only for people.
     pub(crate) idle: bool,
@@ -296,7 +297,8 @@ impl RunState {
         &self.scopes[&key.scope].tasks[self.graph.node(key.node).slot as usize]
     }
 
-    /// Returns true if the task still runs this attempt. The driver ignores answers of a withdrawn attempt.
+    /// Returns true if the task still runs this attempt (its number and its number of resumes). The driver ignores
+    /// answers of a withdrawn attempt.
     pub(crate) fn is_running(&self, key: TaskKey, attempt: (u32, u32)) -> bool {
         let running = |task: &Task| task.phase == Phase::Running && (task.attempt, task.resumes) == attempt;
         self.find(key).is_some_and(running)
@@ -363,7 +365,7 @@ impl RunState {
     }
 }
 
-/// Two states are equal if they have the same graph and result from equivalent facts.
+/// Two states are equal if all their fields are equal. The limits of events and bytes do not count.
 impl PartialEq for RunState {
     fn eq(&self, other: &RunState) -> bool {
         let Self {

@@ -1,4 +1,4 @@
-//! The driver's timers: a heap. Withdrawn timers stay in it and are skipped.
+//! The driver's timers: a heap. Withdrawn timers stay in the heap and are skipped.
 
 use std::{
     cmp::Reverse,

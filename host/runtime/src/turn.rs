@@ -1,8 +1,8 @@
 //! Limits the time for which the expressions of one driver occupy a thread of the runtime.
 //!
 //! A turn is one poll of a driver, between two times at which it waits. Small evaluations happen at once, on the
-//! driver's thread. If an evaluation exceeds the work of its turn, [`Compute`] repeats it. It does so at a place
-//! where no other run is delayed, when the scheduler gives computing time to the tenant.
+//! driver's thread. If an evaluation exceeds the work of its turn, [`Compute`] repeats it. It does so where the
+//! evaluation delays no other run, when the scheduler gives computing time to the tenant.
 
 use std::{cell::Cell, future::poll_fn, pin::pin, sync::Arc};
 
@@ -11,7 +11,7 @@ use flowcell_expr::{ExprError, metered};
 
 use crate::limits::{PLACE_WORK, STEP_WORK, TURN_WORK};
 
-/// Runs a long computation at a place where it delays no other run. Fails without running it if too many are in
+/// Runs a long computation where it delays no other run. Fails without running it if too many such computations are in
 /// progress.
 pub(crate) type Compute = Arc<dyn Fn(&mut dyn FnMut()) -> Result<(), Failure> + Send + Sync>;
 

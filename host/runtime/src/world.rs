@@ -1,4 +1,4 @@
-//! The services that runs share: the ports, and the library of flows.
+//! What the runs of a tenant share: the ports, the capabilities, and the library of flows.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -49,8 +49,8 @@ impl Pinned {
 
 /// A library of flows.
 pub trait Flows: Send + Sync {
-    /// Returns the checked flow that a run calls by this name. If the caller's flow has pinned it, returns the pinned
-    /// version, found by the pin of the caller. Otherwise returns the present version.
+    /// Returns the checked flow that a run calls by this name. `caller` is the pin of the calling flow. If it fixes a
+    /// version of the called flow, returns this version. Otherwise returns the present version.
     fn resolve(&self, name: &str, caller: &Pin) -> Result<Pinned, Failure>;
 
     /// Checks the whole input of a run of this flow.
@@ -94,7 +94,7 @@ impl Flows for NoFlows {
     }
 }
 
-/// The services that runs share: the ports, and the library of flows.
+/// What the runs of a tenant share: the ports, the capabilities, and the library of flows.
 pub struct World {
     /// The tenant of the runs.
     pub tenant: Tenant,
@@ -177,8 +177,8 @@ impl World {
     }
 }
 
-/// Returns a random number from the system: the standard library seeds its hashers with it. All randomness of the
-/// crate comes from here.
+/// Returns a random number from the system: the standard library seeds its hashers with it. All randomness of the crate
+/// comes from this function.
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()

@@ -1,4 +1,6 @@
-//! Several processes on one store, and what can happen to them: stopped for too long, cut off, in doubt, all at once.
+//! Several processes on one shared store: a process is stopped for longer than its lease, loses its connection, does
+//! not know whether a commit arrived, or does the same as others at the same time. Ids such as R14 are cases in
+//! `tests/README.md`.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -67,7 +69,8 @@ fn on(dialect: Dialect, test: fn(&Backend)) {
     }
 }
 
-/// Waits for something that will come.
+/// Calls `look` until it returns a value, and returns that value. Fails after 60 s; `what` names the value in the
+/// error.
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {

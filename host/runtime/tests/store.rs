@@ -1,4 +1,4 @@
-//! The embedded store: the data that it keeps, the data that it refuses, and its reaction to damage.
+//! The SQLite store: the data that it stores, the writes that it refuses, and its reaction to damage.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -38,7 +38,7 @@ use futures_util::future::BoxFuture;
 
 use flows::{ASKS, COUNTS, FlowMap, Nodes, answered, graph, options, tenant};
 
-/// A clock that shows another time whenever it is looked at, so that no two decisions are of one moment.
+/// A clock that advances by a millisecond with each reading, so that no two decisions have the same time.
 struct Ticking(AtomicU64);
 
 impl Timers for Ticking {
@@ -63,7 +63,7 @@ fn open(folder: &Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(folder, stop_process).unwrap())
 }
 
-/// The store's database, past the store.
+/// Opens the database of a store directly.
 fn database(folder: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(folder.join("flowcell.db")).unwrap()
 }
@@ -136,7 +136,8 @@ fn a_store_of_a_later_version_and_one_that_is_none_are_refused() {
     assert!(refused.to_string().ends_with("file is not a database"), "{refused}");
 }
 
-/// Every byte of a journal's row is covered: the damaged run is reported, and others stay unchanged.
+/// A changed byte anywhere in a row of a journal is detected: every seventh byte is tried. The damage is reported for
+/// its run, and other runs stay readable.
 #[test]
 fn r6_damage_is_noticed_and_harms_no_other_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,8 +172,8 @@ fn r6_damage_is_noticed_and_harms_no_other_run() {
     assert!(told.contains("damaged") || told.contains("does not fit"), "{told}");
 }
 
-/// A lost end of a journal is noticed, for any length of the end: on reading from any place, on resuming the run, and
-/// after an append to the rest.
+/// If the last units of a journal are lost, however many, this is detected: on reading from any position, on resuming
+/// the run, and after an append to the rest.
 #[test]
 fn a_journal_that_has_lost_its_end_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,7 +208,8 @@ fn a_journal_that_has_lost_its_end_is_noticed() {
     assert_eq!(run(&open(folder.path()), ASKS, answered("b")).status, RunStatus::Succeeded);
 }
 
-/// The log of the database is cut at every byte of its end. The rest is a prefix of the original.
+/// The write-ahead log of the database is cut at many positions near its end. The journals then have a prefix of their
+/// units.
 #[test]
 fn r5_a_torn_log_leaves_a_prefix() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,7 +247,7 @@ fn r5_a_torn_log_leaves_a_prefix() {
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// A disk that refuses a commit: nothing is acknowledged, and the process gets the order to stop.
+/// The disk refuses a commit: nothing is acknowledged, and the store stops the process.
 #[test]
 fn a_failed_commit_acknowledges_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
-//! Every store by the same measure: what all keep, refuse and notice alike.
+//! One suite of tests for all stores: memory, SQLite, MariaDB and PostgreSQL store and refuse the same data, and detect
+//! the same damage.
 //!
-//! The servers are real: installed programs, started for these tests. `FLOWCELL_TEST_SERVERS=1` makes a missing one a
-//! failure; else its tests say by name that they are skipped.
+//! The database servers are installed programs that these tests start. If one is missing, its tests print their names
+//! and are skipped; with `FLOWCELL_TEST_SERVERS=1` they fail.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

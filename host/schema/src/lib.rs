@@ -76,7 +76,8 @@ pub enum SchemaError {
     /// The schema, or compiling it, exceeds a limit.
     #[error(transparent)]
     TooCostly(#[from] TooCostly),
-    /// A reference has no target that can be measured. New flows must not contain such a schema.
+    /// A reference has no target in the schema, so the schema cannot be measured. New flows must not contain such a
+    /// schema.
     #[error("the reference `{0}` has no target in the schema; write it as `#/$defs/NAME`")]
     LostReference(String),
     /// The value is not a valid JSON Schema.

@@ -122,8 +122,8 @@ impl<'s> Document<'s> {
         if self.weight > WEIGHT { Err(TooCostly::Patterns) } else { Ok(size.positions) }
     }
 
-    /// Returns the schemas that a reference may mean; empty if there is none. `root` is the nearest enclosing schema
-    /// with an id, `whole` is the outermost schema.
+    /// Returns the possible targets of a reference; empty if there is none. `root` is the nearest enclosing schema with
+    /// an id, `whole` is the outermost schema.
     fn targets(&self, reference: &str, root: &'s Value, whole: &'s Value) -> Vec<&'s Value> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = percent_decode_str(fragment).decode_utf8_lossy();
@@ -140,8 +140,8 @@ impl<'s> Document<'s> {
     }
 }
 
-/// Returns true if the base of a reference may mean an id. It compares only the last segments of the two paths,
-/// because one of them may be relative and the other absolute.
+/// Returns true if the base URI of a reference may denote the schema with this id. Only the last segments of the two
+/// paths are compared, because one path may be relative and the other absolute.
 fn is_same(id: &str, base: &str) -> bool {
     let last = |text: &str| text.trim_end_matches('#').rsplit('/').next().map(str::to_owned);
     last(id) == last(base)

@@ -1,4 +1,5 @@
-//! Tests expensive schemas and values, and schemas whose results must not depend on the budget.
+//! Tests expensive schemas and values, and schemas whose results must not depend on the budget. Tests with `y3` or `y4`
+//! in their names are attacks in the table of `tests/README.md`.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -42,7 +43,7 @@ fn outcome_here(schema: &Value, value: &Json, budget: Budget) -> Outcome {
     outcome
 }
 
-/// Compiles and checks on a thread with a small stack, like a server.
+/// Compiles a schema and checks a value, on a thread with a small stack, as a server has.
 fn outcome(schema: Value, value: Value) -> Outcome {
     let begin = Instant::now();
     let work = move || outcome_here(&schema, &Json::from(value), Budget::FULL);
@@ -58,7 +59,8 @@ fn costly(schema: Value, value: Value) -> TooCostly {
     }
 }
 
-/// Creates `$defs` with `count` parts and then `last`. Each part gets the reference to the next one.
+/// Creates a schema that refers to the first of `count` schemas in `$defs`. `part` creates each of them from the
+/// reference to the next one. The last one is `last`.
 fn chain(count: usize, part: impl Fn(String) -> Value, last: Value) -> Value {
     let name = |index: usize| format!("a{index}");
     let defs = (0..count).map(|index| (name(index), part(format!("#/$defs/{}", name(index + 1)))));

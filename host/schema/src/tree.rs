@@ -38,7 +38,7 @@ fn text_visits(text: &str) -> u64 {
     1 + text.len() as u64 / BYTES
 }
 
-/// Copies a whole value, for `const`, `enum` and `uniqueItems`.
+/// Copies a whole value, for the keywords `const`, `enum` and `uniqueItems`, which compare values.
 fn copy(value: &Json) -> Value {
     meter::spend(visits(value).saturating_mul(2));
     value.to_serde()
@@ -150,7 +150,8 @@ impl<'a> Node<'a, Tree> for &'a Json {
         cmp::equal(&copy(self), expected)
     }
 
-    /// Returns the excerpt for an error. It is short, because one large value may have thousands of errors.
+    /// Returns the beginning of the value, for an error message. It is short, because one large value may have
+    /// thousands of errors.
     fn to_value(&self) -> Cow<'a, Value> {
         meter::spend(ERROR);
         Cow::Owned(excerpt(self, &mut { EXCERPT }))

@@ -1,6 +1,6 @@
 //! The HTTP routes, under `/v1` and for operators, and the limits and formats that they share.
 //!
-//! | room | content |
+//! | module | content |
 //! |---|---|
 //! | connection, seats | limits of connections and of idle time; the choice of the connection to close |
 //! | proxies, auth_rate_limiter | trusted proxies; the rate limit for unknown tokens |

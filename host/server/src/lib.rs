@@ -3,7 +3,7 @@
 //! A server owns its store, as `flowcell drive` does. It drives new runs and every stored run that is ready. The
 //! server does not know how tokens are stored: an [`Identify`] identifies the caller of each request.
 //!
-//! | room | content |
+//! | module | content |
 //! |---|---|
 //! | [`identity`] | the callers and their permissions |
 //! | [`route`] | the table of routes and the access that each needs |
@@ -92,7 +92,7 @@ pub enum ServeError {
     /// The export to the operator's telemetry collector cannot start.
     #[error(transparent)]
     Telemetry(#[from] Error),
-    /// The server cannot receive the messages of other processes.
+    /// The server cannot receive the commands of other processes.
     #[error(transparent)]
     Start(#[from] StartError),
 }
@@ -159,7 +159,7 @@ impl Server {
 
     /// Serves requests and drives runs until `stop` is ready.
     ///
-    /// Then the server refuses new runs and parks those that it drives, so that another driver can continue them.
+    /// Then the server refuses new runs and parks those that it drives, so that another process can continue them.
     /// Answers in progress have 5 s to finish. Returns an error if the store cannot be read.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
         let Server { listener, router, limits, proxies, app, drive, .. } = self;
@@ -193,8 +193,8 @@ impl Server {
 
 /// Drives runs until the sender of `halted` is dropped or the store cannot be read.
 ///
-/// On a runtime with many threads the driver is a task of its own, like those of the requests. So a request that
-/// starts a run need not wake another thread.
+/// On a runtime with many threads the supervisor runs in a tokio task, as the requests do. So a request that starts a
+/// run need not wake another thread.
 fn driving(
     mut drive: Supervisor,
     mut halted: oneshot::Receiver<()>,
@@ -252,8 +252,8 @@ struct Driven {
     directory: Arc<TenantDirectory>,
     broadcasts: Arc<Broadcasts>,
     triggers: Arc<Triggers>,
-    /// The world of each tenant. While it is kept, the server receives the commands of other processes for the
-    /// tenant's runs.
+    /// The world of each tenant, as [`Host::serve`] returns it. While a world is stored, the server receives the
+    /// commands of other processes for the tenant's runs.
     worlds: Mutex<HashMap<Tenant, Arc<World>>>,
 }
 

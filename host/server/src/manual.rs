@@ -32,7 +32,7 @@ impl Group {
 /// One page of the manual.
 #[derive(Debug)]
 pub struct Page {
-    /// The unique name of the page, as `flowcell help TOPIC` takes it.
+    /// The unique name of the page, as `flowcell help TOPIC` accepts it.
     pub topic: &'static str,
     /// The part of the manual that the page belongs to.
     pub group: Group,

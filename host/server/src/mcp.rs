@@ -4,7 +4,7 @@
 //! Every flow of the tenant is a tool, and a call of it is a durable run. The caller's token is checked with every
 //! request. Each tenant has its own sessions, so the session id of another tenant is unknown.
 //!
-//! | room | content |
+//! | module | content |
 //! |---|---|
 //! | handler | the handler of one client |
 //! | tools | the list of tools that a token may use, and their calls |

@@ -55,7 +55,7 @@ pub enum Access {
     Open,
     /// A token with this scope.
     Needs(Scope),
-    /// A body that is signed with a key of the trigger in the path. A token has no effect.
+    /// A body that is signed with a secret of the trigger in the path. A token has no effect.
     Signed,
 }
 
@@ -251,7 +251,7 @@ struct Deed {
 
 impl Deed {
     /// Returns the action of a request to a route with the scope `flow:write`. Returns `None` for all other routes,
-    /// which are not logged here.
+    /// whose actions this middleware does not log.
     fn of(caller: &Caller, scope: Scope, request: &Request) -> Option<Deed> {
         let route = request.extensions().get::<MatchedPath>().filter(|_| scope == Scope::FlowWrite)?;
         let action = format!("{} {}", request.method(), route.as_str());

@@ -1,12 +1,12 @@
 //! HTTP/1.1 over guarded connections.
 //!
-//! [`Client::send`] makes one exchange: a request and its answer. It takes a [`Destination`], which only the egress
+//! [`Client::send`] makes one exchange: a request and its answer. It needs a [`Destination`], which only the egress
 //! guard ([`egress`](crate::egress)) creates. It returns once the head of the answer has arrived; the caller reads
 //! the body piece by piece. The client follows no redirects, decodes nothing, and neither retries nor caches. It
 //! limits only the time for connecting; the caller sets all other time limits.
 //!
 //! A connection is reused for the same tenant and the same origin, for one exchange at a time. Its address was
-//! validated when it was opened. Later changes of the name's addresses do not affect it.
+//! validated when the connection was opened. If the addresses of the name change later, open connections stay.
 //!
 //! | subject | limit |
 //! |---|---|
@@ -190,7 +190,8 @@ impl Body {
     }
 }
 
-/// Returns the encodings of an answer's body except `identity`, as its headers name them: `gzip`, or `gzip, br`.
+/// Returns the encodings of an answer's body that its headers name, such as `gzip` or `gzip, br`. Leaves out the
+/// content encoding `identity` and the transfer encoding `chunked`. Empty: the body is not encoded.
 pub(crate) fn encodings(headers: &HeaderMap) -> String {
     let named = |name, plain: &'static str| {
         let lines = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
@@ -201,7 +202,7 @@ pub(crate) fn encodings(headers: &HeaderMap) -> String {
     [named(CONTENT_ENCODING, "identity"), named(TRANSFER_ENCODING, "chunked")].concat().join(", ")
 }
 
-/// Headers about the transfer, which only the host sets. [`is_of_the_host`] includes `proxy-*` too.
+/// Headers about the transfer, which only the host sets. [`is_of_the_host`] also covers `proxy-*`.
 const FORBIDDEN: [&str; 10] = [
     "connection",
     "content-length",

@@ -12,9 +12,9 @@ pub const TLS: &str = "http_tls";
 /// The answer is not HTTP, or broke off. Only the second case is retryable.
 pub const PROTOCOL: &str = "http_protocol";
 
-/// The key is missing, or the provider rejected it.
+/// The API key is missing, or the provider rejected it.
 pub const MODEL_AUTH: &str = "model_auth";
-/// The key may not use this model or this function.
+/// The API key does not permit this model or this function.
 pub const MODEL_PERMISSION: &str = "model_permission";
 /// The provider rejected the request as invalid.
 pub const MODEL_INVALID_REQUEST: &str = "model_invalid_request";
@@ -73,7 +73,7 @@ pub const FILE_FAILED: &str = "file_failed";
 pub const REGISTRY_DENIED: &str = "registry_denied";
 /// The registry does not have the requested item.
 pub const REGISTRY_NOT_FOUND: &str = "registry_not_found";
-/// A registry, or another server, gives an unexpected answer.
+/// A registry, or another server that packs are downloaded from, sent an unexpected answer.
 pub const REGISTRY_REFUSED: &str = "registry_refused";
 /// The digest of the received content differs from the announced digest.
 pub const PACK_CHANGED: &str = "pack_changed";

@@ -1,4 +1,4 @@
-//! The egress guard: the only place that opens connections to the outside.
+//! The egress guard: the only code of the host that opens connections to HTTP servers.
 //!
 //! [`Egress::admit`] checks a URL against the grants, without any I/O, and returns a [`Destination`]. Only a
 //! destination can be connected to. [`Egress::connect`] resolves its host once, and refuses unless **every** address is
@@ -19,11 +19,10 @@
 //! Failures: `denied`, `invalid_input` (not a URL), `http_connect`, `http_timeout`, `http_tls`. After each of them it
 //! is certain that nothing was sent.
 //!
-//! Only global unicast addresses are public. All others are private: loopback, private, link-local and shared
-//! networks, multicast, reserved and documentation addresses, and service addresses of clouds. An IPv6 address that
-//! contains an IPv4 address is judged by the IPv4 address. The operator lists exceptions in
-//! [`EgressPolicy::allow_private`]. The app decides who the operator is: on the command line, only the person at the
-//! terminal can list exceptions.
+//! Only global unicast addresses are public. All others are private: loopback, private, link-local and shared networks,
+//! multicast, reserved and documentation addresses, and service addresses of clouds. An IPv6 address that contains an
+//! IPv4 address is judged by the IPv4 address. The operator lists exceptions in [`EgressPolicy::allow_private`]. The
+//! application decides who the operator is: on the command line, only the person at the terminal can list exceptions.
 
 mod address;
 mod connect;
@@ -115,8 +114,7 @@ impl Egress {
         Egress { allow_private: self.allow_private.iter().chain(ranges).copied().collect(), ..self }
     }
 
-    /// Checks a URL against the grants, without I/O. [`Egress::connect`] later checks that its name has public
-    /// addresses.
+    /// Checks a URL against the grants, without I/O. [`Egress::connect`] later checks the addresses of its host.
     pub fn admit(&self, url: &str, grants: &OriginGrants) -> Result<Destination, Failure> {
         if url.len() > MAX_URL {
             return Err(Failure::new(code::INVALID_INPUT, format!("the URL is longer than {MAX_URL} bytes")));
@@ -133,8 +131,8 @@ impl Egress {
         Ok(Destination { url: parsed, origin })
     }
 
-    /// Returns true if secrets may be sent to a destination: over TLS, or to a private address in the URL that the
-    /// operator has listed.
+    /// Returns true if secrets may be sent to a destination: over TLS, or without TLS if the host in the URL is a
+    /// private address. [`Egress::connect`] refuses such an address unless the operator has listed it.
     pub(crate) fn keeps_secrets(&self, to: &Destination) -> bool {
         to.origin.scheme == Scheme::Https
             || literal(&to.origin.host).is_some_and(|address| address::not_public(address).is_some())
@@ -205,7 +203,7 @@ fn refused(message: String) -> Failure {
     Failure::new(code::DENIED, message)
 }
 
-/// Returns the failure for a malformed URL. The message omits the URL because it may hold a password.
+/// Returns the failure for a malformed URL. The message omits the URL, because the URL may contain a password.
 fn unusable(why: &str) -> Failure {
     Failure::new(code::INVALID_INPUT, format!("this URL is refused: {why}"))
 }
@@ -221,8 +219,8 @@ fn not_granted(origin: &Origin, grants: &OriginGrants) -> Failure {
     refused(format!("this node has no grant for {origin}; to allow it, add `grants: {{ http: [\"{origin}\"] }}`"))
 }
 
-/// Returns the failure for a private address. It names the address only if that reveals nothing about the operator's
-/// network, because the node reads the message.
+/// Returns the failure for a private address. The node reads the message, so it names the address only if that reveals
+/// nothing about the operator's network.
 fn not_public(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
     tracing::warn!(%origin, %address, kind, "refused to connect to a private address");
     let host = &origin.host;

@@ -1,4 +1,5 @@
-//! The members of a profile about the provider's address and key. The profiles of models and of images share them.
+//! The members of an operator's profile about a provider's address and API key. The profiles of model providers and of
+//! image endpoints share them.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +14,7 @@ use crate::{
     secret::{Key, KeySource},
 };
 
-/// Headers about the transfer or the sender of a request, which a profile may not set.
+/// Headers about the transfer or the sender of a request. A profile must not set them.
 const OWN_HEADERS: [&str; 9] = [
     "accept-encoding",
     "authorization",
@@ -28,7 +29,7 @@ const OWN_HEADERS: [&str; 9] = [
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The way that a request carries the key.
+/// The way that a request carries the API key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Auth {
@@ -37,7 +38,7 @@ pub enum Auth {
     Bearer,
     /// `x-api-key: KEY`.
     XApiKey,
-    /// In this header, as the whole value.
+    /// The key is the whole value of this header.
     Header(String),
     /// No key is read or sent.
     None,

@@ -68,7 +68,8 @@ pub struct FilesCapability {
 }
 
 impl FilesCapability {
-    /// Creates the capability for an existing folder; without one every call is denied. `blobs` keeps copies of files.
+    /// Creates the capability for an existing folder. With `None`, every call is denied. `blobs` stores the contents
+    /// that calls read and write as files.
     pub fn new(folder: Option<PathBuf>, blobs: Arc<dyn Blobs>) -> FilesCapability {
         let root = folder.map(|folder| Arc::new(Root::new(folder)));
         FilesCapability { root, blobs: AsyncBlobs::new(blobs), quotas: Quotas::default(), limits: Limits::default() }
@@ -79,7 +80,7 @@ impl FilesCapability {
         FilesCapability { limits, ..self }
     }
 
-    /// Reads the request of a call. Fails with `denied` if the node's grants do not cover it.
+    /// Parses the request of a call. Fails with `denied` if the node's grants do not cover it.
     fn request(&self, call: &Call, caller: &Caller) -> Result<(Request, FileGrants), Failure> {
         let request = Request::read(call)?;
         let grants = match caller.grants.0.get(INTERFACE) {

@@ -107,7 +107,7 @@ pub struct HttpCapability {
 }
 
 impl HttpCapability {
-    /// Creates the capability. Requests leave through `client`; `blobs` keeps large and binary bodies.
+    /// Creates the capability. It sends requests through `client`, and stores large and binary bodies in `blobs`.
     pub fn new(client: Client, blobs: Arc<dyn Blobs>) -> HttpCapability {
         let (files, secrets) = (AsyncBlobs::new(blobs), Secrets::default());
         HttpCapability { client, files, secrets, limits: Limits::default() }
@@ -263,8 +263,8 @@ impl Capability for HttpCapability {
     }
 }
 
-/// Returns the summary of a request for people: its method, its URL and the names of its secrets. It omits the query,
-/// since queries may carry keys.
+/// Returns the summary of a request for people: its method, its URL and the names of its secrets. It omits the query of
+/// the URL, since queries may contain secrets.
 fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
     let mut url = format!("{}{}", to.origin(), to.url().path());
     if url.len() > SHOWN_URL {
@@ -280,7 +280,7 @@ fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
 }
 
 /// Returns the preview of a request: its query and its body, or null without both. It omits headers, since headers
-/// may carry keys.
+/// may contain secrets.
 fn preview(request: &Request, to: &Destination) -> Json {
     let query = to.url().query().map(|query| ("query", Json::from(cut(query, SHOWN_QUERY).as_ref())));
     let body = match &request.content {

@@ -1,5 +1,5 @@
-//! Images from an endpoint with OpenAI's image interface. A prompt alone goes to `POST {baseUrl}/images/generations` as
-//! JSON. A prompt with images goes to `POST {baseUrl}/images/edits` as a form.
+//! Makes images through an endpoint that has the image API of OpenAI. A prompt alone is sent as JSON:
+//! `POST {baseUrl}/images/generations`. A prompt with images is sent as a form: `POST {baseUrl}/images/edits`.
 //!
 //! The answer contains each image as base64, or a URL to load it from. The host stores each image as a file. It loads
 //! a URL through the egress guard, without the key: over `https`, or from the endpoint itself.
@@ -45,7 +45,8 @@ use crate::{
     secret,
 };
 
-/// The member with a cost in USD: of an image, in its `meta`; of failed attempts, in the details of a failure.
+/// The member with a cost in USD: in the `meta` of an image the cost of the image, in the details of a failure the cost
+/// of the failed attempts.
 const COST_USD: &str = "costUsd";
 
 /// An endpoint that makes images. Clones share their connections.
@@ -60,7 +61,7 @@ pub struct Images {
 }
 
 impl Images {
-    /// Creates the endpoint. Requests pass the egress guard of `client`; images are files of `blobs`.
+    /// Creates the endpoint. Requests pass the egress guard of `client`. Images are read from and stored in `blobs`.
     pub fn new(profile: Profile, client: &Client, blobs: Arc<dyn Blobs>) -> Images {
         let endpoint = profile.endpoint.clone();
         Images {
@@ -78,7 +79,7 @@ impl Images {
         Images { clock, ..self }
     }
 
-    /// Returns the same endpoint, which looks up its key in `environment`.
+    /// Returns the same endpoint, for which `environment` replaces the environment of this process.
     pub fn with_environment(self, environment: Environment) -> Images {
         Images { environment, ..self }
     }

@@ -1,4 +1,4 @@
-//! The services of a host that reach the outside world.
+//! The parts of the host that reach other servers, files and programs.
 //!
 //! * [`egress`] is the egress guard, which every outgoing connection passes.
 //! * [`client`] speaks HTTP/1.1 over guarded connections.
@@ -24,9 +24,9 @@
 //! # }
 //! ```
 //!
-//! All services run on the caller's tokio runtime, which needs its I/O driver and its timer (`enable_all`). The runtime
-//! should live as long as the client. The client ignores proxies of the environment. It always verifies certificates,
-//! against the public roots in this binary and those that the operator adds.
+//! All async functions run on the caller's tokio runtime, which needs its I/O driver and its timer (`enable_all`). The
+//! runtime should live as long as the client. The client ignores proxies of the environment. It always verifies
+//! certificates, against the public roots in this binary and those that the operator adds.
 
 pub mod client;
 pub mod code;

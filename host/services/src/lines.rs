@@ -1,4 +1,4 @@
-//! Lines of bytes with a limited length.
+//! Reads lines of bytes, up to a maximum length.
 
 use std::{io, mem};
 

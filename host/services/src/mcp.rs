@@ -112,14 +112,14 @@ pub struct McpTools {
 }
 
 impl McpTools {
-    /// Creates the tools, without connecting. Connections pass the egress guard of `client`; `blobs` keeps files of
-    /// answers.
+    /// Creates the tools, without connecting. Connections pass the egress guard of `client`; `blobs` stores the files
+    /// in answers.
     pub fn new(client: &Client, blobs: Arc<dyn Blobs>, servers: &Servers) -> McpTools {
         let links = servers.iter().map(|server| (server.name.clone(), Link::new(server.clone(), client)));
         McpTools { links: Arc::new(links.collect()), files: AsyncBlobs::new(blobs), environment: secret::environment() }
     }
 
-    /// Returns the same tools, which look up environment variables in `environment`.
+    /// Returns the same tools, for which `environment` replaces the environment of this process.
     pub fn with_environment(self, environment: Environment) -> McpTools {
         McpTools { environment, ..self }
     }
@@ -144,8 +144,8 @@ impl McpTools {
         listed.map(|tools| tools.to_vec()).map_err(|failure| told(server, failure))
     }
 
-    /// Returns true if the server's last list of tools declares that repeated calls of a tool are harmless. False if
-    /// it does not, or if the host has no list yet.
+    /// Returns true if the server's last list of tools declares that repeated calls of a tool are harmless. Returns
+    /// false if the list does not, or if the host has no list yet.
     pub fn may_be_repeated(&self, server: &str, tool: &str) -> bool {
         let listed = self.links.get(server).and_then(|link| link.made()?.listed());
         let hint = |tool: &Tool, hint: &str| tool.annotations.get(hint).and_then(Json::as_bool) == Some(true);

@@ -2,11 +2,11 @@
 //! and its complete reply. The host makes attempts at a turn until one succeeds.
 //!
 //! Functions: `generate` and `start-generate`. `generate` returns the reply. `start-generate` returns the id of the
-//! call at once, and the reply arrives as an event of the node's queue. The arguments are the request, the reply is
-//! the turn; the interface `model` that nodes see describes both. Every turn is streamed: `agent:text` and
-//! `agent:thinking` report `{ delta }`, the first piece at once and later ones at most every 50 ms. A turn that
-//! breaks off is retried. `agent:retry` with `{ attempt, reason, delayMs }` then says that the deltas so far do not
-//! count; `attempt` is the number of the next attempt, from 2.
+//! call at once, and the reply arrives as an event of the node's queue. The WIT interface `model` describes the
+//! request, which is the argument of both functions, and the reply. Every turn is streamed: the events `agent:text` and
+//! `agent:thinking` report `{ delta }`, the first piece at once and later ones at most every 50 ms. A turn that breaks
+//! off is retried. The event `agent:retry` with `{ attempt, reason, delayMs }` then reports that the deltas so far do
+//! not count; `attempt` is the number of the next attempt, from 2.
 //!
 //! The operator configures the providers: see [`Providers`]. A flow grants models by patterns of `provider/model`. The
 //! host reads keys when it makes a turn. Keys never appear in failures, events or logs.
@@ -32,9 +32,9 @@
 //! if the provider reports more than 1,000,000 USD, or 0 for a model that has a price. A turn that was running when its
 //! process ended is requested again. Its `usage` includes an estimate of the lost request.
 //!
-//! Hints that a provider does not know (`seed`) are left out; `stop` is refused if the provider does not know it.
-//! Blocks of type `raw`, and `raw` beside a block, go back only to the provider that wrote them. Tool arguments that
-//! are not JSON are a string in `input`, not an object.
+//! If a provider does not support a hint such as `seed`, the host leaves the hint out. If a provider does not support
+//! `stop`, the host refuses the request. Blocks of type `raw`, and the member `raw` of a block, are sent only to the
+//! provider that wrote them. Tool arguments that are not JSON become a string in `input`, not an object.
 //!
 //! A turn is made at least once, unless the node type says that its calls are idempotent or made once. A turn with
 //! effect `once` is repeated only if it certainly was not made. Otherwise it is `ambiguous`.
@@ -117,7 +117,7 @@ pub struct ModelCapability {
 }
 
 impl ModelCapability {
-    /// Creates the capability. Turns pass the egress guard of `client`; images are files of `blobs`.
+    /// Creates the capability. Requests pass the egress guard of `client`. Images in requests are read from `blobs`.
     pub fn new(client: &Client, blobs: Arc<dyn Blobs>, providers: Providers) -> ModelCapability {
         let clients = providers.iter().map(|provider| {
             let egress = client.egress().clone().also_private(&provider.private);
@@ -137,7 +137,7 @@ impl ModelCapability {
         ModelCapability { clock, ..self }
     }
 
-    /// Returns the same capability, which looks up environment variables in `environment`.
+    /// Returns the same capability, for which `environment` replaces the environment of this process.
     pub fn with_environment(self, environment: Environment) -> ModelCapability {
         ModelCapability { environment, ..self }
     }
@@ -163,8 +163,8 @@ impl ModelCapability {
         Ok(RequestedTurn { request: Arc::new(request), provider, model })
     }
 
-    /// Returns the turn that a call requests. [`Capability::admit`] stores it in the call. For a call that was not
-    /// admitted, this method reads and checks the request, and stores the turn.
+    /// Returns the turn that a call requests. [`Capability::admit`] has stored it in the call. If the call was not
+    /// admitted, this method reads and checks the request, and stores the turn in `outgoing`.
     pub fn turn(&self, outgoing: &mut Outgoing) -> Result<Arc<RequestedTurn>, Failure> {
         if let Some(turn) = outgoing.prepared.get() {
             return Ok(turn);
@@ -217,16 +217,15 @@ impl RequestedTurn {
         Some(price.most(outgoing.call.args.text().len() as u64, images, output) * attempts)
     }
 
-    /// Returns the estimated cost in USD of earlier requests for this turn, whose process ended before the reply; 0
-    /// if the price is unknown.
+    /// Returns the estimated cost in USD of earlier requests for this turn, if the host process ended before their
+    /// replies; 0 if the price is unknown.
     pub fn lost_usd(&self, outgoing: &Outgoing) -> f64 {
         let usage = Usage::unanswered(outgoing.call.args.text().len(), outgoing.lost);
         self.profile().price_of(&self.model).map_or(0.0, |price| price.of(&usage))
     }
 }
 
-/// Returns the parts that a turn adds to its conversation: the system text, and the messages since the model's last
-/// one.
+/// Returns the preview of a request: the system text, and the messages since the model's last one.
 fn preview(args: &Value) -> Json {
     let shown = |json: &Json| {
         let text = json.as_str().map_or_else(|| json.to_text().into(), Cow::Borrowed);

@@ -1,4 +1,4 @@
-//! Patterns with `*` for any letters, including none.
+//! Matches texts against patterns in which `*` stands for any letters, including none.
 
 /// Returns true if a pattern matches the whole text. The time is at most the product of both lengths.
 pub fn matches(pattern: &str, text: &str) -> bool {

@@ -25,10 +25,10 @@ pub struct Program {
     pub life: Life,
 }
 
-/// The standard input of a program. Dropping it closes the stream.
+/// The standard input of a program. Dropping this value closes the stream.
 pub struct Input(ChildStdin);
 
-/// The processes of a program. Dropping it kills them.
+/// The processes of a program. Dropping this value kills them.
 pub struct Life {
     child: Child,
     _group: ProcessGroup,

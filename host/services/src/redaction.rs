@@ -1,6 +1,6 @@
-//! Removes keys from the answers of a peer, in all encodings that the search knows.
+//! Replaces secrets, which this module calls keys, in the answers of a peer, in all encodings that the search knows.
 //!
-//! A [`Redaction`] holds the keys that were sent to one peer. All answers of the peer pass it before their bytes become
+//! A [`Redaction`] has the keys that were sent to one peer. All answers of the peer pass it before their bytes become
 //! values: bodies, headers, JSON values, error texts, replies of models, results of tools, answers of registries. The
 //! search finds a key in plain text, in another case, as UTF-16, and in these encodings, also nested:
 //!
@@ -9,11 +9,11 @@
 //! * hexadecimal and base64 at every offset, in both alphabets, with line ends and with escaped characters;
 //! * gzip and zlib.
 //!
-//! A key is also found if line breaks split it, and if the items of a JSON list are its parts.
+//! A key is also found if line breaks split it, or if its parts are the items of a JSON list.
 //!
 //! `[key]` replaces the encoded key, or the whole compressed stream. The time of a search is limited in proportion to
 //! the number of bytes. If a search would take longer, `[key]` replaces all bytes that it searches. A search
-//! decompresses at most 64 MiB. If there is more compressed data, the host does not search it, and logs a warning.
+//! decompresses at most 64 MiB. The host does not search the rest of the compressed data, and logs a warning.
 
 mod blocks;
 mod escapes;
@@ -36,10 +36,10 @@ use crate::{code, secret::Key};
 /// The replacement of a key.
 const HIDDEN: &str = "[key]";
 
-/// Maximum bytes that are searched on the current thread; larger inputs use a thread for blocking work.
+/// Maximum bytes that are searched on the current thread. Larger inputs are searched on a thread for blocking work.
 const AT_ONCE: usize = 16 * 1024;
 
-/// The keys that a peer received, and that must not appear in its answers.
+/// The keys that a peer received, and that must not appear in the peer's answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Redaction {
     keys: Arc<[Key]>,
@@ -52,29 +52,29 @@ impl FromIterator<Key> for Redaction {
 }
 
 impl Redaction {
-    /// Returns true if no key has to be hidden.
+    /// Returns true if there is no key to redact.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Returns a text without keys.
+    /// Returns a text with keys redacted.
     pub(crate) fn text(&self, text: &str) -> String {
         self.hidden(text.as_bytes()).map_or_else(|| text.to_owned(), |bytes| readable(&bytes))
     }
 
-    /// Returns bytes without keys.
+    /// Returns bytes with keys redacted.
     pub(crate) fn bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
         self.hidden(&bytes).unwrap_or(bytes)
     }
 
-    /// Returns bytes without keys. More than [`AT_ONCE`] bytes are searched on a thread for blocking work.
+    /// Returns bytes with keys redacted. More than [`AT_ONCE`] bytes are searched on a thread for blocking work.
     pub(crate) async fn many_bytes(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let large = bytes.len() > AT_ONCE;
         self.aside(large, move |redaction| redaction.bytes(bytes)).await
     }
 
-    /// Returns bytes without keys. Bytes that are JSON stay JSON, and their values are searched once more after
-    /// parsing.
+    /// Returns bytes with keys redacted. Bytes that are JSON stay JSON: their values are searched after parsing, and
+    /// the result is searched once more as text.
     pub(crate) async fn document(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let large = bytes.len() > AT_ONCE;
         self.aside(large, move |redaction| {
@@ -87,17 +87,17 @@ impl Redaction {
         .await
     }
 
-    /// Returns a value without keys in its texts, its numbers and the names of its members.
+    /// Returns a value with keys redacted in its texts, its numbers and the names of its members.
     pub(crate) fn json(&self, json: Json) -> Json {
         if self.is_empty() { json } else { self.changed(&json).unwrap_or(json) }
     }
 
-    /// Returns a value without keys. The search runs on a thread for blocking work.
+    /// Returns a value with keys redacted. The search runs on a thread for blocking work.
     pub(crate) async fn many_values(&self, json: Json) -> Result<Json, Failure> {
         self.aside(true, move |redaction| redaction.json(json)).await
     }
 
-    /// Returns a failure without keys in its message and its details.
+    /// Returns a failure with keys redacted in its message and its details.
     pub(crate) fn failure(&self, failure: Failure) -> Failure {
         if self.is_empty() {
             return failure;
@@ -106,7 +106,7 @@ impl Redaction {
         Failure { message: self.text(&failure.message), details, ..failure }
     }
 
-    /// Removes keys from the values of headers, and headers that have a key in their name.
+    /// Redacts keys in the values of headers. Removes headers whose name contains a key.
     pub(crate) fn headers(&self, headers: &mut HeaderMap) {
         if self.is_empty() {
             return;
@@ -123,7 +123,7 @@ impl Redaction {
         }
     }
 
-    /// Runs a search, on a thread for blocking work if it is large.
+    /// Runs the search `work`, on a thread for blocking work if `large` is true.
     async fn aside<T: Send + 'static>(
         &self,
         large: bool,
@@ -138,7 +138,7 @@ impl Redaction {
         tokio::task::spawn_blocking(move || work(&redaction)).await.map_err(lost)
     }
 
-    /// Returns the value without keys, or `None` if it has no key.
+    /// Returns the value with keys redacted, or `None` if it contains no key.
     fn changed(&self, json: &Json) -> Option<Json> {
         match json {
             Json::Null | Json::Bool(_) => None,
@@ -174,7 +174,7 @@ impl Redaction {
         if keys.is_empty() { Found::nothing(bytes.len()) } else { Search::new(&keys, bytes.len()).everywhere(bytes) }
     }
 
-    /// Returns the bytes without keys, or `None` if they have no key.
+    /// Returns the bytes with keys redacted, or `None` if they contain no key.
     fn hidden(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let spans = self.search(bytes).spans;
         (!spans.is_empty()).then(|| replaced(bytes, &spans))

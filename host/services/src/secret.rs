@@ -1,4 +1,4 @@
-//! Keys for the operator's servers: their sources, and their use in headers.
+//! Keys (secrets such as API keys) for the operator's servers: where they come from, and their use in headers.
 
 use std::{env, fmt, fs, path::PathBuf, sync::Arc};
 
@@ -9,10 +9,10 @@ use zeroize::Zeroizing;
 /// Maximum bytes of a file with a key.
 const MAX_KEY: usize = 16 * 1024;
 
-/// Minimum length in bytes of a key that is searched for in texts. A shorter one would match everywhere.
+/// Minimum length in bytes of a key that is searched for in texts. A shorter key would match too often.
 const MIN_HIDDEN: usize = 4;
 
-/// Looks up an environment variable.
+/// Looks up an environment variable by its name. Returns `None` if it is not set.
 pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Returns the environment of this process.
@@ -29,7 +29,7 @@ pub(crate) enum KeySource {
     File(PathBuf),
 }
 
-/// A key. It has no text form. Its memory is cleared when it is dropped.
+/// A key: a secret. Its `Debug` form does not contain it, and its memory is cleared when the value is dropped.
 #[derive(Clone)]
 pub(crate) struct Key(Zeroizing<String>);
 
@@ -80,14 +80,15 @@ impl Key {
         }
     }
 
-    /// Returns a header value with the key, marked as sensitive. `None` if the key does not fit into a header.
+    /// Returns a header value of `prefix` and the key, marked as sensitive. `None` if the key does not fit into a
+    /// header.
     pub(crate) fn header(&self, prefix: &str) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&self.text(prefix)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// Returns the key itself after `prefix`.
+    /// Returns a text of `prefix` and the key itself.
     pub(crate) fn text(&self, prefix: &str) -> String {
         format!("{prefix}{}", *self.0)
     }
@@ -97,12 +98,12 @@ impl Key {
         self.0.len()
     }
 
-    /// Wraps a password or another key that a peer may send back; it need not fit into a header.
+    /// Wraps a password or another secret that a peer may send back. Unlike other keys, it need not fit into a header.
     pub(crate) fn unchecked(text: Zeroizing<String>) -> Key {
         Key(text)
     }
 
-    /// Returns the bytes to search for in answers, or `None` if the key is so short that it would match everywhere.
+    /// Returns the bytes to search for in answers, or `None` if the key is so short that it would match too often.
     pub(crate) fn searchable(&self) -> Option<&[u8]> {
         Some(self.0.as_bytes()).filter(|key| key.len() >= MIN_HIDDEN)
     }

@@ -1,5 +1,5 @@
-//! Secrets that flows name and never see. The host puts them into a header of a request, for the server they are meant
-//! for.
+//! Secrets, which flows refer to by name and never see. The host puts a secret into a header of a request, if the
+//! secret is meant for the server that receives the request.
 //!
 //! A tenant's secrets are in a [`SecretStore`]. The operator of the tenant `local` may also list sources and permitted
 //! origins in a YAML file ([`OperatorSecrets`]). The store has priority:
@@ -10,9 +10,10 @@
 //! github: { keyEnv: GITHUB_HOOK, for: webhook }                  # signs posts to triggers
 //! ```
 //!
-//! A flow names a secret in the grants of a node that sends requests ([`SecretGrants`]). The host reads it when the
-//! request leaves, and puts it only into that header. The host redacts it in everything that comes back, in all
-//! encodings that it knows. It sends secrets only over TLS, or to a private address that the operator has listed.
+//! A flow names a secret in the grants of a node that sends requests ([`SecretGrants`]). The host reads the secret when
+//! it sends a request, and puts the secret only into the header that the grant names. The host redacts the secret in
+//! the answer, in all encodings that the redaction knows. It sends secrets only over TLS, or to a private address that
+//! the operator has listed.
 
 mod grant;
 mod operator;
@@ -35,10 +36,10 @@ use crate::{
 /// The name of the grant of secrets.
 pub const GRANT: &str = flowcell_contract::SECRETS;
 
-/// The purpose of a secret that signs posts to triggers; it is never sent to a server.
+/// The purpose of a secret that signs posts to triggers. Such a secret is never sent to a server.
 pub const WEBHOOK: &str = "webhook";
 
-/// Minimum characters of a secret: a shorter one would match everywhere in searched texts.
+/// Minimum characters of a secret: redaction would find a shorter one in too many texts.
 const MIN_SECRET: usize = 8;
 
 /// A store of the tenants' secrets.
@@ -49,7 +50,7 @@ pub trait SecretStore: Send + Sync {
     /// Returns the secret itself, or `None` if the tenant has no secret of this name.
     fn open(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, Failure>;
 
-    /// Records that a run was refused a secret which its tenant does not have.
+    /// Records that the host refused a run a secret, because the tenant of the run has no secret of this name.
     fn refused(&self, tenant: &Tenant, name: &str);
 }
 
@@ -67,12 +68,13 @@ impl From<OperatorSecrets> for Secrets {
 }
 
 impl Secrets {
-    /// Returns the same secrets and those of a store, which have priority.
+    /// Returns these secrets together with those of a store. The secrets of the store have priority.
     pub fn and_kept(self, store: Arc<dyn SecretStore>) -> Secrets {
         Secrets { store: Some(store), ..self }
     }
 
-    /// Checks if a grant is usable; the error says how to correct it. It reads names and permitted origins only.
+    /// Checks if a grant is usable; the error says how to correct it. Reads only names and permitted origins, and no
+    /// secret.
     pub fn check(&self, tenant: &Tenant, grant: &SecretGrant) -> Result<(), String> {
         let name = &grant.name;
         let known = self.meant_for(tenant, name).map_err(|failure| failure.message)?;
@@ -83,8 +85,8 @@ impl Secrets {
         }
     }
 
-    /// Returns the grants that apply to this destination. Skips a grant for other origins. Fails if the tenant has no
-    /// such secret, or if `for` covers this destination but the secret is not meant for it.
+    /// Returns the grants that apply to this destination. Skips grants for other origins. Fails if the tenant has no
+    /// secret of a grant's name, or if a grant's `for` covers this destination but the secret is not meant for it.
     pub(crate) fn for_destination(
         &self,
         tenant: &Tenant,
@@ -114,7 +116,7 @@ impl Secrets {
         SigningKey::new(&self.read(tenant, name).await?.text("")).map_err(denied)
     }
 
-    /// Checks if a secret may sign posts; the error says how to correct it. It reads the name and the purpose only.
+    /// Checks if a secret may sign posts; the error says what to do if not. Reads only the name and the purpose.
     pub fn check_signing(&self, tenant: &Tenant, name: &str) -> Result<(), String> {
         let known = self.meant_for(tenant, name).map_err(|failure| failure.message)?;
         if known.is_some_and(|origins| origins.is_nowhere()) {

@@ -1,6 +1,6 @@
 //! Server-sent events, read piece by piece, with limits on all sizes that a peer controls.
 //!
-//! A piece may end anywhere: inside a letter, or between the two bytes of a line end. Lines end with `\n`, `\r\n` or
+//! A piece may end anywhere: inside a character, or between the two bytes of a line end. Lines end with `\n`, `\r\n` or
 //! `\r`. Comments and unknown fields are skipped. An event without its final empty line is incomplete, and is
 //! dropped.
 
@@ -15,9 +15,9 @@ pub(crate) struct Event {
     pub(crate) name: String,
     /// The event's data, with several lines joined.
     pub(crate) data: String,
-    /// The position to resume the stream after this event; `None` if the event has none.
+    /// The id from which a client can resume the stream after this event; `None` if the event has none.
     pub(crate) id: Option<String>,
-    /// Milliseconds before a new request for the stream; `None` if the event has none.
+    /// Milliseconds that a client should wait before it requests the stream again; `None` if the event has none.
     pub(crate) retry: Option<u64>,
 }
 

@@ -71,7 +71,7 @@ pub struct Webhook {
     clock: Arc<dyn Clock>,
 }
 
-/// The reason that an attempt failed.
+/// The reason why an attempt failed, and whether another attempt makes sense.
 struct AttemptError {
     why: String,
     /// Outer `None`: another attempt is pointless. Inner `None`: the server requests no wait before another attempt.

@@ -1,5 +1,5 @@
-//! Tests of the capability `files`: its functions, and that no path leads out of a tenant's folder. Test names with N17
-//! to N19 are cases of the attack catalogue.
+//! Tests of the capability `files`: its functions, and that no path leads out of a tenant's folder. Tests with `n17` to
+//! `n19` in their names are attacks in the table of `tests/README.md`.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
@@ -94,7 +94,7 @@ impl Kit {
         self.place.path().join("root")
     }
 
-    /// Admits a call and performs it, as the gate does.
+    /// Admits a call and performs it, as the runtime does.
     fn call(&self, function: &str, args: serde_json::Value) -> Result<serde_json::Value, Failure> {
         let args = Value::parse(args.to_string()).unwrap();
         let call = Call { interface: "files".into(), function: function.into(), args };
@@ -242,7 +242,8 @@ fn n17_a_hard_link_leads_nowhere() {
     kit.canary_is_whole();
 }
 
-/// A folder is swapped with a link to the outside again and again, while calls read from it and write to it.
+/// A folder is swapped again and again with a link to a folder outside of the tenant's folder, while calls read and
+/// write through the name.
 #[test]
 fn n17_swapping_a_folder_and_a_link_wins_nothing() {
     let kit = Kit::open();

@@ -65,7 +65,7 @@ struct AgentRun {
     structured: Option<Value>,
 }
 
-/// The end of a turn or of the whole run, with its reason.
+/// The end of a turn or of the whole agent run, with the reason.
 enum End {
     Turn(&'static str),
     Run(&'static str),
@@ -93,7 +93,7 @@ impl AgentRun {
         Ok(outcome)
     }
 
-    /// Asks the model until its turn or the run ends.
+    /// Asks the model until its turn or the agent run ends.
     fn turn(&mut self) -> Result<End> {
         self.text.clear();
         self.structured = None;
@@ -134,8 +134,8 @@ impl AgentRun {
         }
     }
 
-    /// Decides whether the run goes on after a turn. Returns `None` for another turn, else the reason why the run
-    /// ends.
+    /// Decides whether the agent run continues after a turn. Returns `None` for another turn, otherwise the reason why
+    /// the agent run ends.
     fn go_on(&mut self, end: &End) -> Result<Option<&'static str>> {
         let reason = match end {
             End::Run(reason) => return Ok(Some(reason)),
@@ -158,7 +158,7 @@ impl AgentRun {
         Ok(None)
     }
 
-    /// Waits for a message. Returns `None` once a message has arrived, else the reason why the run ends.
+    /// Waits for a message. Returns `None` once a message has arrived, otherwise the reason why the agent run ends.
     fn wait(&mut self) -> Result<Option<&'static str>> {
         if self.inbox.is_closing() {
             return Ok(Some("closed"));

@@ -1,4 +1,4 @@
-//! Conversations that outlive a run, kept as durable state and written together with the task's outcome.
+//! Conversations that outlive a run. They are stored as durable state, together with the task's outcome.
 
 use flowcell_sdk::{Result, model::Message, state};
 

@@ -80,7 +80,7 @@ pub(crate) struct Listening {
     mode: Mode,
 }
 
-/// The moment at which a message that comes during a turn is applied.
+/// The moment at which a message that arrives during a turn is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
@@ -105,7 +105,7 @@ pub(crate) struct Session {
     /// The steps whose history may be copied.
     #[serde(default)]
     pub(crate) same_agent: Vec<String>,
-    /// The name that people give the session. Without it no history is kept.
+    /// The name that people choose for the session. Without a name, no history is stored.
     pub(crate) prefix: Option<String>,
 }
 
@@ -226,7 +226,7 @@ fn beginning(input: &Input) -> Result<Vec<Message>> {
 }
 
 impl Settings {
-    /// Returns when to apply messages that come during a turn.
+    /// Returns the moment at which messages that arrive during a turn are applied.
     pub(crate) fn mode(&self) -> Mode {
         self.inbox.as_ref().map_or(Mode::Steer, |inbox| inbox.mode)
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::settings::Structure;
 
-/// Maximum number of errors that the model is told.
+/// Maximum number of errors in a message to the model.
 const MAX_ERRORS: usize = 10;
 const MAX_ERROR_CHARS: usize = 300;
 
@@ -28,8 +28,8 @@ impl Shape {
         Ok(Shape { schema: structure.schema.clone(), max_repairs: structure.max_repairs, validator })
     }
 
-    /// Parses an answer and checks it against the schema. Returns its errors, at most [`MAX_ERRORS`], if it does not
-    /// fit.
+    /// Parses an answer and checks it against the schema. If the answer does not fit, returns the errors, at most
+    /// [`MAX_ERRORS`].
     pub(crate) fn read(&self, text: &str) -> Result<Value, Vec<String>> {
         let value = parse(text).map_err(|error| vec![format!("this is not JSON: {error}")])?;
         let errors: Vec<_> = self.validator.iter_errors(&value).take(MAX_ERRORS).map(|error| told(&error)).collect();

@@ -1,10 +1,10 @@
-//! Fields that the manifest marks as conditions.
+//! Evaluates fields that the manifest marks as conditions.
 
 use flowcell_expr::{Captured, Condition, ExprError, Json};
 use flowcell_sdk::prelude::*;
 
-/// Evaluates a captured condition: the host has added the values that it reads to the field. The condition can also
-/// read the members of `locals` by name.
+/// Evaluates a captured condition: a field to which the host has added the values that the condition reads. The
+/// condition can also read the members of `locals` by name.
 pub(crate) fn holds(field: &Json, locals: Json) -> Result<bool> {
     let captured = Captured::parse(field);
     let condition = Condition::compile(captured.raw()).map_err(|errors| refuse(errors.first()))?;

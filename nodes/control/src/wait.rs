@@ -8,7 +8,7 @@ pub(crate) struct Input {
     until: Option<String>,
 }
 
-/// The state that the pause keeps: the time at which it began.
+/// The state of the pause: the time at which the wait began.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Began {

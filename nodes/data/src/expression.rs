@@ -1,4 +1,4 @@
-//! Fields that the manifest marks as conditions or templates.
+//! Compiles fields that the manifest marks as conditions or templates, and converts their errors to failures.
 
 use flowcell_expr::{Binding, Condition, ExprError};
 use flowcell_sdk::prelude::*;

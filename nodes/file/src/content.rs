@@ -15,7 +15,8 @@ const LIMIT: u64 = 10_000;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
-    /// The value as JSON text. It is not parsed here, because a body may be as large as an output.
+    /// The member `file` as JSON text. It is not parsed to a tree, because a value such as the content of an HTTP
+    /// response may be as large as an output.
     #[serde(default, deserialize_with = "given")]
     file: Option<Box<RawValue>>,
     #[serde(default, rename = "as")]
@@ -35,7 +36,8 @@ enum Form {
     Lines,
 }
 
-/// Reads a file value. Also accepts other values, such as a body that was small enough to stay a value.
+/// Reads a file value. Also accepts other values, because a node returns small content, such as that of an HTTP
+/// response, as a value.
 pub(crate) fn read(task: &Task, input: Input) -> Result<Step> {
     let file = input.file.as_ref().ok_or_else(|| Failure::invalid_input("input: `file` is missing"))?;
     let paged = input.from.is_some() || input.limit.is_some();

@@ -118,7 +118,7 @@ fn too_large(pointer: &str, window: Option<Window>) -> Failure {
     Failure::new("output_too_large", message)
 }
 
-/// Follows `steps` to the part, and puts it into `found`.
+/// Follows `steps` to the part, and stores the part in `found`.
 struct Part<'a> {
     steps: &'a [String],
     window: Option<Window>,

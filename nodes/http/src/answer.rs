@@ -1,4 +1,4 @@
-//! A response as an output or as a failure.
+//! Converts a response to an output or to a failure.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Members of an object as the query of a URL.
+//! Adds the members of an object to the query of a URL.
 
 use flowcell_sdk::prelude::*;
 use serde_json::Map;

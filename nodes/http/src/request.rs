@@ -1,4 +1,4 @@
-//! The input of a node as an HTTP request.
+//! Reads the input of `http.request` and builds the HTTP request.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ use flowcell::{
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use serde_json::json;
 
-/// As in the command line.
+/// The same allocator as in the command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -6,7 +6,7 @@
 //! | script | loads a script and calls its functions, each until its promise has settled |
 //! | text | the text of a script, limited in depth by the sandbox's stack |
 //! | syntax | places of syntax errors and of uses of a name |
-//! | session | the state of a script that the functions of the host share |
+//! | session | the state of a script that the functions of `flow` and `services` share |
 //! | outline | the declarations of a script |
 //! | declare | the object `flow` of `setup(flow)` |
 //! | services | the object `services`: inputs, outputs, and a function for every service |

@@ -51,8 +51,7 @@ impl Script {
         Ok(script)
     }
 
-    /// Runs the script's top-level statements. If they change `Promise` or its methods, this still notices when they
-    /// have ended.
+    /// Runs the script's top-level statements and waits for their end, even if they change `Promise` or its methods.
     fn evaluate(&mut self) -> Result<()> {
         let module = self.module.clone();
         let loaded = module.load(&mut self.context);

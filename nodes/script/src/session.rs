@@ -1,4 +1,4 @@
-//! The state of a running script that the functions of the host share.
+//! The state of a running script, which the functions of the objects `flow` and `services` share.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{calls::Calls, outline::Outline, thrown::error};
 
-/// The state that the functions available to scripts use. A script cannot reach it.
+/// The state that the functions of `flow` and `services` use. A script cannot access this state.
 #[derive(Default)]
 pub(crate) struct Session {
     /// The declarations of the script.

@@ -65,7 +65,7 @@ pub(crate) fn object_to_js(members: &Map<String, Value>, context: &mut Context) 
     Ok(object)
 }
 
-/// A walk through a value.
+/// A walk through a JavaScript value that converts it to JSON.
 struct Walk<'a> {
     what: &'a str,
     /// The path to the current value.

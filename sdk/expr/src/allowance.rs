@@ -9,18 +9,18 @@ thread_local! {
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The result of a function whose evaluations were counted.
+/// The result of [`metered`]: the value that the function returned, and the work of the evaluations in it.
 pub struct Metered<T> {
     /// The value that the function returned.
     pub result: T,
-    /// The work of its evaluations, in the unit of [`crate::limits::WORK`]. At most the limit.
+    /// The work of the evaluations, in the unit of [`crate::limits::WORK`]. At most the limit.
     pub done: u64,
     /// True if an evaluation failed because the evaluations exceeded the limit.
     pub is_exhausted: bool,
 }
 
-/// Calls `work` and counts the work of its evaluations. Together they may do at most `most`. An evaluation that would
-/// exceed this limit fails.
+/// Calls `work` and counts the work of the evaluations in it. Together the evaluations may do at most `most`. An
+/// evaluation that would exceed this limit fails.
 pub fn metered<T>(most: u64, work: impl FnOnce() -> T) -> Metered<T> {
     /// Restores the earlier counter on drop, even if `work` panics.
     struct Before(Option<u64>);

@@ -1,4 +1,5 @@
-//! Keeps the meaning of stored expressions. Earlier versions ignored invalid text after a quoted text.
+//! Removes invalid text from stored expressions so that their meaning does not change. Earlier versions ignored such
+//! text after a quoted text.
 
 use crate::{
     captured::CapturedKind,

@@ -48,8 +48,8 @@ impl Json {
         digits::check(text).map(|()| value)
     }
 
-    /// Parses a JSON text that this program has written. The number of values is not limited: because parts are
-    /// shared, a stored value may have more values than a text from outside.
+    /// Parses a JSON text that this program has written. The number of values is not limited: because parts are shared,
+    /// such a text may have more values than [`Json::parse`] accepts.
     pub fn restore(text: &str) -> Result<Json, serde_json::Error> {
         serde_json::from_str(text)
     }

@@ -1,4 +1,4 @@
-//! Equality and order of values. Expressions and conditions share these rules.
+//! The order of values, for `<`, `<=`, `>` and `>=`. Expressions and conditions share this rule.
 
 use std::cmp::Ordering;
 

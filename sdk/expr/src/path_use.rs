@@ -1,4 +1,4 @@
-//! The uses of paths in expressions.
+//! The paths that an expression contains, with their positions.
 
 use std::ops::Range;
 
@@ -30,8 +30,9 @@ impl PathUse {
 pub struct Reads {
     /// Every path, as far as it is known before evaluation.
     pub paths: Vec<PathUse>,
-    /// Longer paths that lead into the items of lists: the attribute of a filter, as in `list | sort(attribute='x')`, and
-    /// a member after a filter or a computed index. Index 0 represents any item. Evaluation does not use these paths.
+    /// Longer forms of paths, which lead into the items of lists: a member after a filter or a computed index, and the
+    /// attribute of a filter, as in `list | sort(attribute='x')`. Index 0 represents any item. Evaluation does not use
+    /// these paths.
     pub item_paths: Vec<PathUse>,
 }
 

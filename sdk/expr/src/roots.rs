@@ -1,4 +1,4 @@
-//! The sources of root values.
+//! Sources of root values: the values of the names with which paths start.
 
 use crate::json::Json;
 

@@ -32,8 +32,8 @@ pub fn is_file(value: &Value) -> bool {
     value["kind"] == "file" && value["fileId"].is_string()
 }
 
-/// Returns the failure of [`not_here`] if `value` is a file value or contains one at any depth. For fields whose
-/// content the node needs. `name` is the name of the field in the input.
+/// Returns the failure of [`not_here`] if `value` is a file value or contains one at any depth. Use this function for
+/// fields whose content the node needs. `name` is the name of the field in the input.
 pub fn refuse_file(name: &str, value: &Value) -> Result<()> {
     match value {
         value if is_file(value) => Err(not_here(name)),
@@ -61,7 +61,7 @@ impl Reader {
         Reader { file: file.to_string(), piece: Vec::new(), used: 0, offset: 0, failure: None }
     }
 
-    /// Returns the host's failure that ended reading, and forgets it; none if the host has not failed.
+    /// Removes and returns the host's failure that ended reading; none if the host has not failed.
     pub fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::{failure::Result, source::Source, wit::flowcell::node::types as wit};
 
-/// The events that wake a node, and the state that the node keeps. The first event ends the pause; the host then
-/// cancels the other wakes.
+/// The events that wake a node, and the state that the node receives when it is woken. The first event ends the pause;
+/// the host then cancels the other wakes.
 ///
 /// ```
 /// use flowcell_sdk::{Pause, Question};
@@ -111,7 +111,7 @@ pub struct FlowCall {
 }
 
 impl Pause {
-    /// Creates a pause that one event ends, without state.
+    /// Creates a pause without state that ends with this event.
     pub fn until(wake: Wake) -> Pause {
         Pause { until: vec![wake], state: Value::Null }
     }
@@ -126,12 +126,12 @@ impl Pause {
         Pause::until(Wake::After(ms))
     }
 
-    /// Creates a pause that a named event ends, which is sent to the run.
+    /// Creates a pause that ends when an event with this name is sent to the run.
     pub fn event(name: impl Into<String>) -> Pause {
         Pause::until(Wake::Event(name.into()))
     }
 
-    /// Creates a pause that the answer of a person ends.
+    /// Creates a pause that ends with the answer of a person.
     pub fn answer(question: Question) -> Pause {
         Pause::until(Wake::Answer(question))
     }

@@ -63,7 +63,7 @@ pub struct Made {
     pub args: Value,
 }
 
-/// An act of the script. It is the answer or the event for which the node waits.
+/// An act of the script: the answer or the event for which the node waits.
 #[derive(Debug)]
 pub(crate) enum Act {
     Reply(Result<Value>),

@@ -1,4 +1,4 @@
-//! Sources of values.
+//! Where a value of an output comes from: it is new, or a part of the input or of the wake.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The parts of a task. The sandbox copies a part from the host only when the node reads it. To read one field of a
+//! The parts of a task. The sandbox copies a part from the host only when the node reads it. Reading one field of a
 //! large input copies only that field.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
@@ -15,22 +15,22 @@ use crate::{
 #[derive(Debug)]
 pub struct Task(Parts);
 
-/// The origin of the parts: the host, or the values that a test gives.
+/// Where the parts come from: the host, or the values of a test.
 #[derive(Debug)]
 enum Parts {
     Host,
     Given(Box<Given>),
 }
 
-/// The parts of a task for a test. By default input, config and task are empty objects, as for a node that the flow
-/// gives no input and no config.
+/// The parts of a task for a test. By default input, config and task are empty objects, as for a node without input and
+/// config in the flow.
 #[derive(Clone, Debug)]
 pub struct Given {
     /// The input.
     pub input: Value,
     /// The config.
     pub config: Value,
-    /// The state that the last pause kept. None in the first run.
+    /// The state of the last pause. None in the first run.
     pub state: Option<Value>,
     /// The wake that ended the last pause. None in the first run.
     pub woken: Option<Value>,
@@ -55,7 +55,7 @@ pub struct Info {
     pub node_id: String,
     /// The node type, without its version.
     pub node_type: String,
-    /// The body pass of the node. Empty outside of a body.
+    /// The pass of the body that contains the node. Empty outside of a body.
     pub scope: Value,
     /// The number of the attempt, from 1.
     pub attempt: u32,
@@ -175,7 +175,7 @@ impl Task {
         read(&text).map_err(|problem| Failure::new("invalid_config", format!("config{problem}")))
     }
 
-    /// Reads the state that the last pause kept. None in the first run.
+    /// Reads the state of the last pause. None in the first run.
     pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let text = self.json(Part::State, "");
         Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)

@@ -13,8 +13,8 @@
 //! | `refuse` | answers a protocol error with the `code` of its input |
 //! | `change` | adds a tool to the list, sends a notification, and answers |
 //! | `cancelled` | answers the numbers of the cancelled calls |
-//! | `ask` | asks for folders, a model and a person, and answers the replies (standard input and output only) |
-//! | `questions` | asks 100,000 questions, then answers |
+//! | `ask` | requests folders, a model and a person, and answers the replies (standard input and output only) |
+//! | `questions` | sends 100,000 requests to the client, then answers |
 //! | `environment` | answers its environment variables |
 //! | `slow` | never answers |
 //! | `crash` | ends the process, or breaks the connection |
@@ -36,15 +36,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Plan {
-    /// True if it speaks the protocol version without a handshake.
+    /// True if the server speaks the protocol version without a handshake.
     pub modern: bool,
     /// The number of tools on one page of the list. 0: all tools.
     pub page: usize,
     /// The fault of the tool list.
     pub list: List,
-    /// True if it ends before it sends anything.
+    /// True if the server ends before it sends anything.
     pub stillborn: bool,
-    /// True if it never sends anything.
+    /// True if the server never sends anything.
     pub mute: bool,
     /// HTTP: true if answers are JSON instead of streams.
     pub json: bool,

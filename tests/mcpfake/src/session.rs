@@ -35,9 +35,10 @@ pub(crate) struct Session {
     pub(crate) listed: usize,
     /// The called tools, in order.
     pub(crate) called: Vec<String>,
-    /// The call that waits for answers to its questions, and the answers so far.
+    /// The call of the tool `ask`, which waits until the client has answered the server's requests, and the answers so
+    /// far.
     pub(crate) asking: Option<(Value, Vec<Value>)>,
-    /// True once the server has asked more questions than a client answers.
+    /// True once the server has sent more requests than a client answers.
     pub(crate) flooded: bool,
 }
 
@@ -122,7 +123,7 @@ impl Session {
         Vec::new()
     }
 
-    /// Handles an answer to a question of the server.
+    /// Handles an answer to a request of the server.
     fn answered(&mut self, message: &Value) -> Vec<Doing> {
         let Some((id, answers)) = &mut self.asking else {
             return if self.flooded { Vec::new() } else { vec![Doing::Crash] };
@@ -138,7 +139,8 @@ impl Session {
     }
 }
 
-/// Checks the client's greeting: it must name its version and itself, and offer no capabilities.
+/// Checks the parameters of `initialize`: they must contain the protocol version and the client's name, and offer no
+/// capabilities.
 fn greeting(params: &Value) -> Result<(), (i64, &'static str)> {
     if params["protocolVersion"] != LEGACY {
         return Err((INVALID_PARAMS, "the version is not known"));
@@ -146,7 +148,7 @@ fn greeting(params: &Value) -> Result<(), (i64, &'static str)> {
     offers_nothing(&params["capabilities"], &params["clientInfo"])
 }
 
-/// Checks the same data without a handshake, where each request carries it.
+/// Checks the same data in the protocol version without a handshake, where each request contains the data.
 fn context(params: &Value) -> Result<(), (i64, &'static str)> {
     let meta = |name: &str| params["_meta"][format!("io.modelcontextprotocol/{name}")].clone();
     if meta("protocolVersion") != MODERN {

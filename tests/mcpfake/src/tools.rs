@@ -8,7 +8,7 @@ use crate::{
     session::{Session, error, send},
 };
 
-/// The methods that a server may call on a client, each with the id of its question.
+/// The methods that a server may call on its client, each with the id of the request that this server sends.
 pub(crate) const QUESTIONS: [(&str, &str); 3] =
     [("roots/list", "q1"), ("sampling/createMessage", "q2"), ("elicitation/create", "q3")];
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The headers that hold secrets.
+/// The headers that contain secrets.
 const SECRET: [&str; 4] = ["authorization", "x-api-key", "api-key", "cookie"];
 
 /// One received request.

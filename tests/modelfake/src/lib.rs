@@ -37,7 +37,7 @@ pub use self::{
     scenario::{Call, Fault, Reply, Scenario, Tokens, Turn},
 };
 
-/// The provider interfaces that the server speaks.
+/// A dialect: one of the providers' APIs that the server imitates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Messages,

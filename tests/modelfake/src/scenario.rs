@@ -115,7 +115,7 @@ pub enum Fault {
         /// The type of the error, instead of the usual one for the status.
         #[serde(rename = "type")]
         kind: Option<String>,
-        /// The code of the error, if the dialect has one.
+        /// The code of the error, if the provider's API has one.
         code: Option<String>,
         /// The message of the error.
         message: Option<String>,

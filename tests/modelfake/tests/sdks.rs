@@ -67,7 +67,7 @@ async fn the_official_sdks_understand_every_answer() {
     assert_eq!(fake.failures(), Vec::<String>::new());
 }
 
-/// Checks the SDK's view of an answer.
+/// Checks what the SDK reports about an answer.
 fn check(told: &Value) {
     let dialect = told["dialect"].as_str().unwrap();
     let (ends, calls) = match dialect {

@@ -104,7 +104,7 @@ async fn run(host: &Host, flow: &LoadedFlow) {
     assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
 }
 
-/// A bare database with the settings of the store's.
+/// A bare database with the settings of the store's database.
 struct BareStore(Connection);
 
 impl BareStore {
@@ -200,7 +200,7 @@ fn each(lap: Duration) -> f64 {
     lap.as_secs_f64() * 1e6 / CHAIN as f64
 }
 
-/// Compares many such chains at once with one, and with as many on a store in memory.
+/// Compares many chains of calls at once with one chain, and with as many chains on a store in memory.
 pub(super) fn together(folder: &Path) {
     let packs = packs(folder);
     let runtime = runtime();

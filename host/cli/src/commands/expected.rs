@@ -11,7 +11,7 @@ const SHOWN: usize = 200;
 
 /// The matchers, each an object with one member.
 const MATCHERS: [&str; 5] = ["$any", "$type", "$regex", "$contains", "$equals"];
-/// The names that `$type` takes.
+/// The names of types that `$type` accepts.
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "list", "null"];
 
 /// Returns a sentence for each place where the value `came` differs from the expected one. After [`TOLD`] sentences,

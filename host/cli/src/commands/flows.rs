@@ -1,4 +1,4 @@
-//! `flowcell flows`: keeps, lists and runs the flows of a folder by their names.
+//! `flowcell flows`: stores, lists and runs the flows of a folder by their names.
 
 use std::{
     fs,

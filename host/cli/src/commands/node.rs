@@ -1,6 +1,6 @@
 //! `flowcell node`: creates, builds, tests, runs, inspects, publishes and installs packs of node types.
 //!
-//! | room | content |
+//! | module | content |
 //! |---|---|
 //! | `scaffold` | creates projects |
 //! | `project` | the folder, the language and the manifest of a project |

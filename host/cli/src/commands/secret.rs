@@ -1,4 +1,4 @@
-//! `flowcell secret`: manages the encrypted secrets that the store keeps for tenants.
+//! `flowcell secret`: manages the encrypted secrets of tenants in the store.
 
 use std::{env, io::Read as _};
 

@@ -33,7 +33,7 @@ pub(crate) enum TriggerCommand {
     Fire(OneTrigger),
 }
 
-/// The tenant that owns the triggers, and their place.
+/// The tenant that owns the triggers, the folder of its flows, and the store.
 #[derive(Args)]
 pub(crate) struct Household {
     /// The tenant that owns the flows
@@ -72,7 +72,7 @@ pub(crate) struct NewTrigger {
     /// The starts to make up for when no server ran: skip, latest or all [default: latest]
     #[arg(long, value_name = "POLICY", requires = "cron")]
     missed: Option<String>,
-    /// Start by a post that is signed with this secret; may be repeated, to change keys
+    /// Start by a post that is signed with this secret; may be repeated, to change the secret
     #[arg(long, value_name = "SECRET")]
     webhook: Vec<String>,
     /// Start after each run of this flow

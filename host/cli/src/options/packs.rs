@@ -1,4 +1,5 @@
-//! The arguments that configure a host: more node types, and the services that they may reach.
+//! The arguments that configure a host: packs with more node types, and the addresses, files, models, secrets and
+//! services that nodes may reach.
 
 use std::{
     env,
@@ -21,7 +22,7 @@ use crate::{cli_error::CliError, terminal::Terminal};
 /// matters more than capacity. A flow runs 16 tasks at a time by default.
 const INSTANCES: u32 = 64;
 
-/// Node types besides the built-in catalog, and the services that nodes may reach.
+/// Node types besides the built-in catalog, and everything outside the sandbox that nodes may reach.
 #[derive(Args, Default)]
 pub(crate) struct PackArgs {
     /// Use the packs (*.wasm) in this folder, too; may be repeated
@@ -66,7 +67,7 @@ pub(crate) struct KeyArgs {
     pub(crate) secret_key: Vec<KeySource>,
 }
 
-/// The store whose secrets the checks of flows know.
+/// The store whose secrets a flow may name, for commands that only check flows.
 #[derive(Args, Default)]
 pub(crate) struct BesideArgs {
     /// The folder of the store with the secrets that flows may name
@@ -110,7 +111,7 @@ impl PackArgs {
         Ok(self.host_at(store.place()?)?)
     }
 
-    /// Returns a host with this store that exports telemetry, if a collector is set.
+    /// Returns a host with this store. The host exports telemetry if a collector is set.
     pub(crate) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, CliError> {
         Ok(told(store.place()?.hold(watch.told(self.builder())).build()?))
     }

@@ -44,7 +44,8 @@ impl Asker {
         Asker { screen, given: given.to_vec(), answering, state, deserted }
     }
 
-    /// Drives the run to its end. If the input of the terminal ends, stops driving it, and returns it as parked.
+    /// Drives the run to its end. If the input of the terminal ends, stops driving the run, and returns a result with
+    /// the status parked.
     pub(crate) async fn until_deserted(&self, runner: FlowRunner, flow: &str) -> RunResult {
         let run_id = runner.hub().run_id().clone();
         let began = Instant::now();
@@ -97,7 +98,7 @@ impl Asker {
         self.state.lock()
     }
 
-    /// Withdraws the question at an address. If it was open, tells the person why it has closed.
+    /// Withdraws the question at an address. If the question was open, shows the person why it has closed.
     fn close(&self, address: String, why: &'static str) {
         let mut state = self.state();
         let before = state.open.len();

@@ -136,7 +136,7 @@ fn done(folder: &Path, ask: &Ask) -> Result<RunId, CliError> {
     crate::owner::ask_owner(folder, ask)
 }
 
-/// Asks the owner to start or resume the run. Returns `None` if it already drives the run.
+/// Asks the owner to start or resume the run. Returns `None` if the owner already drives the run.
 fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, CliError> {
     match control::ask_owner(folder, ask).map_err(|error| unreachable(&error))? {
         OwnerReply::Done { run } => Ok(Some(run)),
@@ -149,7 +149,8 @@ fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, CliError> {
     }
 }
 
-/// Opens the store after its owner has ended. Returns `None` if after [`GIVING_BACK`] a process still owns it.
+/// Opens the store after its owner has ended. Returns `None` if another process still owns the store after
+/// [`GIVING_BACK`].
 fn take_over(plan: &Plan) -> Result<Option<Host>, CliError> {
     let began = Instant::now();
     loop {
@@ -310,8 +311,8 @@ impl<'a> Follower<'a> {
         Ok(waiting::list(&self.plan.packs.reading_host(&self.plan.store)?, &self.run)?)
     }
 
-    /// Forwards an event to the front ends. If it says that the run has ended or is parked, returns the status and the
-    /// time of the next timer. Returns `None` for all other events.
+    /// Forwards an event to the front ends. If the event reports that the run has ended or is parked, returns the
+    /// status and the time of the next timer. Returns `None` for all other events.
     fn hear(&mut self, json: &Json) -> Option<(RunStatus, Option<u64>)> {
         let Some(event) = event_of(json) else {
             if let Some(live) = live_of(json) {

@@ -105,8 +105,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen. From now on SIGTERM does not end the process. SIGINT does not either from the first call of
-    /// `next` on.
+    /// Starts to listen. From now on SIGTERM does not end the process. From the first call of `next` on, SIGINT does
+    /// not end it either.
     pub(crate) fn listen() -> std::io::Result<Signals> {
         #[cfg(unix)]
         let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;

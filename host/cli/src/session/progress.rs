@@ -19,7 +19,7 @@ use crate::duration;
 const MAX_INNER_LINES: usize = 200;
 /// Maximum number of names of running tasks, and of waiting tasks, in the status line.
 const NAMED: usize = 4;
-/// The shortest time for compiling the components that is shown.
+/// The shortest compile time of the components that is shown.
 const TOLD: Duration = Duration::from_secs(1);
 
 /// A channel that writes a line when a task waits, ends or logs, and keeps the status line current.
@@ -49,7 +49,7 @@ impl Progress {
         Progress { screen, asked_elsewhere: false, flow: flow.to_owned(), tally: Mutex::default() }
     }
 
-    /// Does not show questions, because the channel that asks them shows them.
+    /// Hides questions, because the channel that asks them shows them.
     pub(crate) fn without_questions(self) -> Progress {
         Progress { asked_elsewhere: true, ..self }
     }

@@ -27,7 +27,7 @@ pub(crate) const REACTION: Duration = Duration::from_millis(200);
 pub(crate) struct Asked {
     pub(crate) address: String,
     pub(crate) question: Question,
-    /// The reference to the question, which its answer carries.
+    /// The reference to the question, which the answer has to contain.
     pub(crate) asked: QuestionRef,
 }
 
@@ -135,7 +135,8 @@ impl QuestionQueue {
         self.queue.contains(asked) || self.shown.as_ref().is_some_and(|shown| shown.asked == *asked)
     }
 
-    /// Removes a closed question. If it was on the screen, tells the person, and shows the next question at once.
+    /// Removes a closed question. If it was on the screen, prints that it is closed, and shows the next question at
+    /// once.
     fn close(&mut self, address: &str, why: &str) {
         self.queue.retain(|asked| asked.address != address);
         if self.shown.as_ref().is_none_or(|shown| shown.asked.address != address) {

@@ -226,8 +226,8 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
     hints
 }
 
-/// Prints the open questions of a resumed run if no person can be asked at the terminal. It is needed because no event
-/// repeats these questions.
+/// Prints the open questions of a resumed run if no person can be asked at the terminal. No event repeats these
+/// questions.
 pub(crate) fn say_open(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), CliError> {
     if plan.quiet || terminal.interactive {
         return Ok(());

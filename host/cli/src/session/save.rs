@@ -14,8 +14,8 @@ use crate::cli_error::CliError;
 /// Maximum number of characters of a file name, without its number and extension.
 const NAME_CHARS: usize = 100;
 
-/// Writes every file among the outputs to a folder. Its name is its place in the outputs, such as `result.png` or
-/// `pages-1.pdf`. Returns the paths. Links never lead a write outside the folder.
+/// Writes every file among the outputs to a folder. The name of a file is its place in the outputs, such as
+/// `result.png` or `pages-1.pdf`. Returns the paths. Links never lead a write outside the folder.
 pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut found = Vec::new();
     find(outputs, "", &mut found);

@@ -1,5 +1,5 @@
-//! Tests the flows that runs call after another process has taken them over, on each kind of store. That process works
-//! in another folder, whose flows have the same names and say something else.
+//! Tests which flows a run calls after another process has taken the run over, on each kind of store. The other process
+//! works in another folder, whose flows have the same names but output other texts.
 
 use std::{
     fs,
@@ -59,7 +59,7 @@ impl Folders {
         Some(folders)
     }
 
-    /// Writes all flows of a folder. Those that are called say this word.
+    /// Writes all flows of a folder. The flows that other flows call output the text `says`.
     fn write(&self, folder: &Path, says: &str) {
         let flows = folder.join("flows");
         fs::create_dir_all(&flows).unwrap();
@@ -124,7 +124,8 @@ impl Folders {
         self.command(self.other.path(), arguments).output().unwrap()
     }
 
-    /// Checks the outputs of a run, and that it has the texts of no other flows than those that it was to call.
+    /// Checks the outputs of a run, and that its export contains the expected text of the called flow and no text of
+    /// another version.
     #[track_caller]
     fn called(&self, run: &str, outputs: &Value, expected: &str) {
         assert_eq!(outputs["said"], if run.contains("agent") { "done" } else { expected }, "{run}");
@@ -143,7 +144,7 @@ fn outputs(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A server that reports each request, and answers none before the test says so.
+/// A server that reports each request to the test, and answers no request until the test calls `answer`.
 struct Bell {
     address: String,
     origin: String,
@@ -175,7 +176,7 @@ impl Bell {
         Bell { origin: format!("http://{address}/"), address, rings, held }
     }
 
-    /// Answers all requests from now on. Those before get no answer.
+    /// Answers all requests from now on. The connections of earlier requests are closed without an answer.
     fn answer(&self) {
         drop(self.held.lock().unwrap().take());
     }
@@ -231,7 +232,8 @@ impl Drop for Serving {
     }
 }
 
-/// The runs that a server drives when it dies, and their outputs afterwards.
+/// The runs that a server drives when it is killed, each with the text that the run outputs after another server has
+/// continued it.
 const KILLED: [(&str, &str); 5] = [
     ("literal", "pinned"),
     ("computed", "pinned"),
@@ -275,7 +277,8 @@ fn a_killed_servers_runs_go_on_elsewhere(kind: Kind) {
     }
 }
 
-/// The runs that rest at a question when another process goes on with them, its address and the answer.
+/// The runs that wait for an answer when another process continues them: the run, the address of the question, the
+/// answer, and the expected text.
 const RESTING: [(&str, &str, &str, &str); 3] = [
     ("asks-literal", "ask", "yes", "pinned"),
     ("asks-computed", "ask", "yes", "changed"),

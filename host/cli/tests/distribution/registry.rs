@@ -20,8 +20,8 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Starts a registry that is open, or private with one user. Returns `None` if it is not installed, and prints the
-    /// name of the skipped test.
+    /// Starts a registry that is open, or private with one user. If `docker-registry` is not installed, prints the name
+    /// of the skipped test and returns `None`.
     pub(crate) fn start(private: bool) -> Option<Registry> {
         let paths = env::var_os("PATH").unwrap_or_default();
         let Some(program) =

@@ -42,9 +42,9 @@ fn cancel(project: &Project) -> Result<bool, String> {
     }
 }
 
-/// The result of one cancelled run.
+/// The result of one run that was to be cancelled.
 struct Told {
-    /// Set if the run reached the cancel point.
+    /// True if the run reached the cancel point.
     came: bool,
     cancelled: bool,
     wrong: Vec<String>,

@@ -1,5 +1,6 @@
-//! Checks the invariants of a store and of the outside world after any fault. The checker only knows the tables: it
-//! reads them with SQLite, and parses the records as JSON.
+//! Checks the invariants of a store and of the called server after any fault. The checker only knows the tables: it
+//! reads them with SQLite, and parses the records as JSON. A violation begins with the number of its invariant, such as
+//! I5.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -19,7 +20,7 @@ const RELYING: [&str; 1] = ["send"];
 
 const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
 
-/// The reports of all processes to the outside.
+/// Everything that the processes have acknowledged or reported to the test.
 #[derive(Clone, Default)]
 pub(crate) struct Claims {
     /// Accepted runs.
@@ -44,7 +45,7 @@ impl Claims {
     }
 }
 
-/// A run, as the tables hold it.
+/// A run, as the tables store it.
 #[derive(Debug)]
 pub(crate) struct Run {
     id: i64,
@@ -53,7 +54,7 @@ pub(crate) struct Run {
     pub(crate) parent: Option<String>,
     pub(crate) standing: String,
     pub(crate) attention: bool,
-    /// The end of its journal when it parked or ended.
+    /// The length of the journal when the run parked or ended.
     next_seq: u64,
     units: Vec<Unit>,
 }
@@ -222,7 +223,7 @@ impl Calls {
         Calls(calls)
     }
 
-    /// Returns the key of the ambiguous call that a task asks about.
+    /// Returns the idempotency key of the ambiguous call that a task asks about.
     pub(crate) fn ambiguous(&self, task: &Value, attempt: u64, ordinal: u64) -> Option<&str> {
         let same = |call: &&Call| call.task == *task && (call.attempt, call.ordinal) == (attempt, ordinal);
         self.0.iter().find(same).map(|call| call.key.as_str())

@@ -18,8 +18,8 @@ const HOUR: i64 = 3_600;
 const YEARS: i64 = 10 * 365 * 24 * HOUR;
 /// Limit of a wait in milliseconds: the largest error of the clock.
 const LONGEST_MS: u64 = 11 * 365 * 24 * 3_600_000;
-/// Errors of the clock in seconds, one for each process. Before the last process, the clock is never ahead of the last
-/// one's. A timer that a fast clock has set fires only when that time comes.
+/// Errors of the clock in seconds, one for each process. No clock is ahead of the last process's clock: a timer that a
+/// faster clock has set would fire only much later.
 const CLOCKS: [&[i64]; 5] =
     [&[0, HOUR, HOUR], &[0, -HOUR, 0], &[0, YEARS, YEARS], &[0, -HOUR, 0, -HOUR, 0], &[-HOUR, HOUR, -HOUR, HOUR]];
 

@@ -10,8 +10,8 @@ use crate::{
     process::{PACKS, Project, told},
 };
 
-/// The other flows in each process. An accepted run that makes no progress is driven twice with others, twice alone,
-/// and then parked.
+/// The flow that each process drives besides the run that kills it. An accepted run that makes no progress is driven
+/// twice with others, twice alone, and then parked.
 const LIVES: [&str; 4] = ["each", "send", "wait", "each"];
 /// The first process that drives the run alone.
 const ALONE: usize = 2;
@@ -105,7 +105,8 @@ fn r25_a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_proce
     assert_eq!(project.check(), Vec::<String>::new());
 }
 
-/// R25: runs that were resumed in vain begin 16 in a second. A process that dies at once makes few of them suspects.
+/// R25: of the runs that were resumed without progress before, a process begins at most 16 in a second. So a process
+/// that dies at once makes only few of them suspects.
 #[test]
 fn r25_a_process_that_dies_at_once_suspects_few_of_its_runs() {
     // On a machine that stands still for a second, more begin before the process is killed.
@@ -113,11 +114,11 @@ fn r25_a_process_that_dies_at_once_suspects_few_of_its_runs() {
     assert!(rounds.any(|suspects| (AT_ONCE..RUNS).contains(&suspects)), "all runs became suspects");
 }
 
-/// The runs of the process, and those of them that begin at once.
+/// The number of runs of the process, and the number of these that begin at once.
 const RUNS: usize = 30;
 const AT_ONCE: usize = 16;
 
-/// Kills a process before its runs have made progress, and the next ones too. Returns the number of suspects.
+/// Kills a process before its runs have made progress, and then the next two processes. Returns the number of suspects.
 fn suspects_of_a_process_that_dies() -> usize {
     let mut project = Project::new(1, 0);
     project.ledger.hold(Some(""));

@@ -52,7 +52,8 @@ fn used(project: &Project, case: &Case) -> BTreeSet<String> {
     types.filter(|name| name.contains('.')).map(str::to_owned).collect()
 }
 
-/// Runs a flow until its process dies at this commit, and then completes it. Returns whether the process died.
+/// Runs a flow until its process dies at the commit `number`, and then completes the run. Returns whether the process
+/// died.
 fn tell(case: &Case, library: &Path, number: usize, wrong: &mut Vec<String>) -> bool {
     let mut project = Project::new(1, 0);
     let mut arguments = Project::watched(&case.flow, RUN);

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::process::{Project, told};
 
-/// Each caller's form of the flow's name, and the expected text after the called flow's file has changed.
+/// The flows that call another one: the name of the caller, the name that it calls, and the text expected after the
+/// file of the called flow has changed.
 const CALLERS: [(&str, &str, &str); 3] = [
     // A literal name is pinned when the run is accepted.
     ("literal", "kid", "pinned"),
@@ -70,7 +71,7 @@ impl Homes {
     }
 }
 
-/// Returns a flow that asks and then calls a flow. The one named `made` first calls and then asks.
+/// Returns a flow that asks a question and then calls a flow. The flow with the name `made` calls first and asks then.
 fn caller(name: &str, called: &str) -> Value {
     let call = |id: &str| json!({ "id": id, "type": "control.subflow", "input": { "name": called, "input": {} } });
     let ask = json!({ "id": "ask", "type": "control.gate", "input": { "prompt": "Now?", "choices": ["yes"] } });
@@ -242,7 +243,8 @@ fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
     }
 }
 
-/// A run of an older version, which recorded no home folder, has the texts of the called flows.
+/// A run that an older version accepted has no recorded home folder. It calls the flows as they were stored with the
+/// run.
 #[test]
 fn y16_a_run_that_an_older_version_accepted_goes_on() {
     let homes = Homes::new();
@@ -255,7 +257,7 @@ fn y16_a_run_that_an_older_version_accepted_goes_on() {
     assert_eq!(homes.said(&ended), "pinned");
 }
 
-/// Removes the data from a store that older versions did not pin.
+/// Removes from a store the data that older versions did not pin.
 fn age(store: &Path) {
     let database = rusqlite::Connection::open(store.join("flowcell.db")).unwrap();
     let (hash, bytes): (String, Vec<u8>) = database

@@ -57,7 +57,7 @@ pub(crate) fn post(address: &str, body: &str) -> bool {
     !answer.is_empty()
 }
 
-/// Returns the arguments of a server.
+/// Returns the arguments that start a server.
 pub(crate) fn serves() -> [&'static str; 5] {
     ["serve", "--listen", "127.0.0.1:0", "--packs", PACKS.to_str().unwrap()]
 }
@@ -75,7 +75,7 @@ pub(crate) fn address(life: &Life) -> String {
     }
 }
 
-/// R25: a run that was only present when the process died is not suspected for good.
+/// R25: a run that was only present when the process died does not stay a suspect.
 #[test]
 fn r25_no_healthy_run_is_parked_however_often_the_process_is_killed() {
     let mut project = Project::new(1, 0);

@@ -119,7 +119,7 @@ impl Story {
         }
     }
 
-    /// Drives all runs while other processes start, answer and resolve runs. Then the driver dies.
+    /// Drives all runs while other processes start, answer and resolve runs. Then the process that drives is killed.
     fn drive(&mut self) {
         let moment = self.moment(4);
         let life = self.project.start(&["drive", "--packs", PACKS.to_str().unwrap()]);
@@ -169,7 +169,7 @@ impl Story {
         }
     }
 
-    /// Ends all trouble, and completes all runs.
+    /// Lets the server answer all requests from now on, and completes all runs.
     fn end(&mut self) {
         self.project.ledger.end_trouble();
         while !self.open.is_empty() {

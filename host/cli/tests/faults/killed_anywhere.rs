@@ -92,7 +92,8 @@ pub(crate) fn end(project: &mut Project, case: &Case) -> Result<Value, String> {
     Err("it asks again and again".into())
 }
 
-/// Kills a run at a point, and its next process soon after the start. Then checks the store.
+/// Kills the process of a run at the point `after`, and the next process at the point `again`. Then completes the run
+/// and checks the store. Returns whether the first process reached its point, and the number of kills.
 fn tell(case: &Case, after: After, again: After, wrong: &mut Vec<String>) -> (bool, usize) {
     let mut project = Project::new(1, 0);
     let came = live(&mut project, case, after);

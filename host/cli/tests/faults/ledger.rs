@@ -1,4 +1,5 @@
-//! The outside world: a server that records every request, and deduplicates requests by their keys.
+//! The server that the flows of these tests call. It records every request, and executes requests with the same
+//! idempotency key once.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -40,9 +41,9 @@ pub(crate) struct Arrival {
 #[derive(Clone, Default)]
 pub(crate) struct Book {
     pub(crate) arrivals: Vec<Arrival>,
-    /// Responses to executed requests, by key.
+    /// Responses to executed requests, by idempotency key.
     pub(crate) answers: HashMap<String, Value>,
-    /// The number of times that a person has allowed to repeat a request, by key.
+    /// The number of times that a person has allowed to repeat a request, by idempotency key.
     pub(crate) repeats: HashMap<String, usize>,
     /// Violations at the time of an arrival.
     pub(crate) wrong: Vec<String>,
@@ -141,13 +142,13 @@ impl Ledger {
         assert!(!waited.1.timed_out(), "a connection outlives whoever opened it");
     }
 
-    /// Withholds the responses to errands with this prefix. `None` ends that.
+    /// Withholds the responses to errands with this prefix. With `None`, no responses are withheld any more.
     pub(crate) fn hold(&self, errand: Option<&'static str>) {
         self.serving().held = errand;
         self.0.changed.notify_all();
     }
 
-    /// Answers all requests from now on.
+    /// Refuses no requests from now on, and answers all of them.
     pub(crate) fn end_trouble(&self) {
         self.serving().trouble = 0;
     }

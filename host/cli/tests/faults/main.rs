@@ -1,6 +1,6 @@
 //! Tests the real program and its store under faults: dying processes, a full or failing disk, and a server that closes
-//! connections. After each test, a checker that only knows the tables reads the store. A ledger outside the processes
-//! has recorded all requests.
+//! connections. After each test, a checker that only knows the tables reads the store. A server in the test process,
+//! the ledger, records all requests. Ids such as R25 are cases in `tests/README.md`.
 //!
 //! `cargo test -p flowcell --test faults -- --nocapture` prints the numbers of killed processes. `FLOWCELL_TEST_SCALE`
 //! multiplies the work, and `FLOWCELL_TEST_SEED` changes the random choices.

@@ -19,7 +19,7 @@ use crate::{
     ledger::Ledger,
 };
 
-/// The folder of the packs `courier`.
+/// The folder with the pack `courier`.
 pub(crate) static PACKS: LazyLock<PathBuf> = LazyLock::new(|| guests::build("courier", ""));
 
 pub(crate) fn scale() -> usize {
@@ -102,14 +102,14 @@ impl Project {
         events
     }
 
-    /// Returns the unfinished top-level runs.
+    /// Returns the unfinished top runs.
     pub(crate) fn unfinished(&self) -> Vec<Run> {
         let mut runs = checker::runs(&self.store());
         runs.retain(|run| run.parent.is_none() && !run.has_ended());
         runs
     }
 
-    /// Resolves ambiguous calls by the server's records. Returns their number.
+    /// Resolves ambiguous calls as the records of the server require. Returns the number of calls.
     pub(crate) fn resolve(&self) -> usize {
         let runs = checker::runs(&self.store());
         let mut resolved = 0;
@@ -202,7 +202,7 @@ fn blocked(project: &Project, run: &Run) -> Vec<(String, String)> {
     open.filter_map(|key| Some((address(&key)?, key))).collect()
 }
 
-/// Returns the top-level run, and the address of a task in it.
+/// Returns the top run above `run`, and the address of the task in that run.
 fn from_the_top<'a>(runs: &'a [Run], run: &'a Run, mut address: String) -> (&'a str, String) {
     let mut run = run;
     while let Some(parent) = &run.parent {
@@ -214,7 +214,7 @@ fn from_the_top<'a>(runs: &'a [Run], run: &'a Run, mut address: String) -> (&'a 
     (&run.name, address)
 }
 
-/// Returns the result of the capability for a response.
+/// Converts a response of the server to the result of the capability `http`.
 fn response(answer: &Value) -> String {
     let headers = [["content-type", "application/json"]];
     serde_json::json!({ "status": 200, "headers": headers, "body": { "text": answer.to_string() } }).to_string()

@@ -33,7 +33,8 @@ fn post_all(address: &str, runs: &[(String, Value)]) {
     });
 }
 
-/// R28 in short. Other tests cover random faults.
+/// R28, for a short time: the memory and the open files of a server stay bounded under load. Other tests cover random
+/// faults.
 #[cfg(target_os = "linux")]
 #[test]
 fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
@@ -91,8 +92,8 @@ fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
     assert_eq!(project.check(), Vec::<String>::new());
 }
 
-/// R11: a server with 512 MiB for its data accepts each run or answers 429. `RLIMIT_DATA` suits here. A limit of the
-/// address space does not, because sandboxes reserve more addresses than there is memory.
+/// R11: a server with 512 MiB for its data accepts each run or answers 429. `RLIMIT_DATA` sets the limit. A limit of
+/// the address space would not work, because sandboxes reserve more addresses than there is memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn r11_a_server_with_little_memory_survives_thousands_of_runs() {

@@ -16,7 +16,8 @@ fn case(flow: &str) -> Case {
     cases().into_iter().find(|case| case.flow == flow).unwrap()
 }
 
-/// Ends a process that met a fault. Returns whether the fault occurred, and all violations.
+/// Waits for the end of a process on a faulty disk, and then completes its run. `hit` returns whether the fault
+/// occurred. Returns that, and all violations.
 fn look(project: &mut Project, case: &Case, life: Life, hit: impl Fn(&Project) -> bool) -> (bool, Vec<String>) {
     let (code, lines, said) = life.end();
     project.note(&lines);
@@ -95,8 +96,8 @@ fn r8_a_disk_that_cannot_be_read_loses_nothing() {
     assert!(faults > 20);
 }
 
-/// Runs a flow on a disk whose reads fail from read `number` on, for numbers in steps of `step`. Returns the number of
-/// faults and all violations.
+/// Runs a flow on a disk whose reads fail from read `number` on, for numbers in steps of `step`. If `left` is true, an
+/// earlier process has begun the run. Returns the number of faults and all violations.
 #[cfg(target_os = "linux")]
 fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
     let library = crate::guests::bad_machine();

@@ -1,4 +1,4 @@
-//! Tests that secrets reach only their own server. N24 is a case of the catalogue of attacks.
+//! Tests that secrets reach only their own server. N24 is a case in `tests/README.md`.
 
 use std::{
     fs,
@@ -68,7 +68,7 @@ fn echo(seen: &Seen) -> String {
     }
 }
 
-/// Returns a folder with the operator's file, and a flow of one node for each of these lines.
+/// Returns a folder with the operator's secret, and with a flow that has one node for each of these lines.
 fn place(server: &Server, nodes: &[String]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("key"), format!("{CANARY}\n")).unwrap();
@@ -89,7 +89,7 @@ fn run_with(folder: &Path, servers: &[&Server], more: &[&str]) -> Output {
     flowcell(folder).args(arguments).args(["--allow-private", &addresses.join(",")]).args(more).output().unwrap()
 }
 
-/// Puts the secret into the store of a folder, and removes the operator's file. Returns the output of the command.
+/// Stores the secret in the store of a folder, and removes the operator's files. Returns the output of the command.
 fn keep(folder: &Path, server: &Server) -> Output {
     fs::remove_file(folder.join("secrets.yaml")).unwrap();
     fs::remove_file(folder.join("key")).unwrap();
@@ -103,7 +103,7 @@ fn node(id: &str, url: &str, grants: &str) -> String {
     format!("{{ id: {id}, type: http.request, input: {{ url: '{url}', expect: [2xx, 3xx] }}, grants: {{ {grants} }} }}")
 }
 
-/// Returns every file below a folder except the operator's key.
+/// Returns every file below a folder, except the file with the operator's secret.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };

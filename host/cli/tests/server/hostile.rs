@@ -1,4 +1,4 @@
-//! Attacks on the program. The name of each test begins with the id of its case in the catalogue.
+//! Attacks on the program. The name of each test begins with the id of its case in `tests/README.md`.
 
 mod bodies;
 mod crowd;

@@ -6,7 +6,7 @@ use crate::{
     process::{serve, stop},
 };
 
-/// Tokens of an address that may fail in a minute.
+/// Maximum number of unknown tokens from one address in a minute.
 const FAILURES: usize = 100;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests runs under a used prefix, for each result of the previous run.
+//! Tests runs with a session prefix that an earlier run has used, for each result of that run.
 
 use serde_json::{Value, json};
 

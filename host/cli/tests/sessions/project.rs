@@ -78,7 +78,7 @@ impl Project {
         self.command(arguments).output().unwrap()
     }
 
-    /// Runs the flow `matrix` under the prefix `p`. Returns the exit code and the printed JSON.
+    /// Runs the flow `matrix` with the session prefix `p` and a prompt. Returns the exit code and the printed JSON.
     pub(crate) fn run(&self, prompt: &str, more: &[&str]) -> (i32, Value) {
         let arguments = [&["-F", "matrix", "-s", "p", "-q", "-p", prompt], more].concat();
         let output = self.done(&arguments);

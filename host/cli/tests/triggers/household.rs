@@ -60,7 +60,7 @@ pub(crate) async fn process(folder: &Path) -> (Arc<Household>, Triggers) {
     }
 }
 
-/// Creates triggers on another host.
+/// Returns the tenant and its triggers for a host, with the flows of a folder.
 pub(crate) fn over(host: Host, folder: &Path) -> (Arc<Household>, Triggers) {
     let household = Arc::new(Household { host, flows: folder.join("flows") });
     (household.clone(), Triggers::new(household))

@@ -1,4 +1,4 @@
-//! The minimal host for the same component, with the same settings.
+//! A minimal host for the comparison: it calls the component through wasmtime, with the settings of the engine.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ impl Bare {
         Bare::link(engine, component, node_type, input)
     }
 
-    /// Loads code from a file that [`Bare::precompile`] wrote.
+    /// Loads compiled code from a file that [`Bare::precompile`] wrote.
     #[allow(unsafe_code, reason = "the benchmark has written the file itself")]
     pub(crate) fn precompiled(code: &Path, node_type: &str, input: &str) -> Bare {
         let engine = engine();

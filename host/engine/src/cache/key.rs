@@ -1,4 +1,4 @@
-//! The key of a cache folder, and writes that complete or leave no file.
+//! The key for the keyed hashes of a cache folder, and writes that complete or leave no file.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,7 +13,7 @@ use rand::Rng;
 /// The name of the file that holds the key.
 pub(super) const NAME: &str = "key";
 
-/// Makes the folder, with access for its owner only.
+/// Creates the folder, with access for its owner only.
 pub(super) fn make_private_dir(dir: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -22,7 +22,7 @@ pub(super) fn make_private_dir(dir: &Path) -> io::Result<()> {
     builder.create(dir)
 }
 
-/// Reads the key, or makes one. If several processes make one at the same time, all get the same key.
+/// Reads the key, or creates one. If several processes create a key at the same time, all get the same one.
 pub(super) fn load(dir: &Path) -> io::Result<[u8; 32]> {
     let path = dir.join(NAME);
     let mut key = [0; 32];

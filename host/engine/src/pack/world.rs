@@ -10,9 +10,9 @@ pub(super) const NODE: &str = "flowcell:node/node@0.1.0";
 /// The interfaces of `flowcell:host` that are not capabilities.
 const HOST: [&str; 2] = ["calls", "queue"];
 
-/// The packages that a pack may import: name, leading parts of the version, and interfaces. [`is_of_host`] knows those
-/// of `flowcell:host`. The interfaces of `wasi` give no access to the world. The exceptions are `wasi:http`, through
-/// the capability `http`, and `wasi:filesystem`, through the capability `files`.
+/// The packages that a pack may import, without `flowcell:host` (see [`is_of_host`]): name, leading parts of the
+/// version, and interfaces. The interfaces of `wasi` reach nothing outside the sandbox, except `wasi:http` (capability
+/// `http`) and `wasi:filesystem` (capability `files`).
 const KNOWN: &[(&str, &str, &[&str])] = &[
     ("flowcell:node", "0.1.", &["types", "context"]),
     ("wasi:io", "0.2.", &["error", "poll", "streams"]),

@@ -1,4 +1,5 @@
-//! `flowcell:host`: turns each function into one call through the runtime's gate.
+//! The interfaces `log`, `metrics`, `state` and `cache` of `flowcell:host`: each function makes one call through the
+//! runtime.
 
 use flowcell_contract::{BuiltIn, Failure, Json, Value, code};
 
@@ -150,7 +151,7 @@ fn entry(reply: &Value) -> Result<Option<state::Entry>, Failure> {
     }
 }
 
-/// Parses a JSON text of the guest. Fails with `invalid_input`.
+/// Parses a JSON text of the guest. Fails with `invalid_input` if it is not JSON.
 pub(super) fn parsed(text: String) -> Result<Json, Failure> {
     Json::parse(&text).map_err(|error| Failure::new(code::INVALID_INPUT, format!("the value is not JSON: {error}")))
 }

@@ -1,4 +1,4 @@
-//! `flowcell:node/context`: reads the parts of a task by path.
+//! `flowcell:node/context`: lets the guest read parts of its task, such as values in the input, by their paths.
 
 use flowcell_contract::{Failure, Json, VALUE_BYTES, Value, code};
 

@@ -1,4 +1,4 @@
-//! Denied interfaces: if a node type did not ask for a capability, each of its functions answers `denied`.
+//! Denied interfaces: if a node type did not ask for a capability, every call of the capability is `denied`.
 
 use flowcell_contract::{BuiltIn, Failure, code};
 use wasmtime::component::HasData;

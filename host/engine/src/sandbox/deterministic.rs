@@ -1,5 +1,5 @@
-//! WASI without access to the world. It inherits nothing from the process, its time changes only with events, and its
-//! random numbers follow from a seed.
+//! The WASI context of a guest. It gives no access to anything outside the sandbox, and inherits nothing from the host
+//! process. Its time changes only with events, and its random numbers follow from a seed.
 
 use std::{
     convert::Infallible,
@@ -37,7 +37,8 @@ pub(super) fn context(attempt: &Attempt, clock: &Clock, stdio: &Stdio, limits: &
         .build()
 }
 
-/// A clock that shows the time of the last event, in milliseconds. A repeated attempt sees the same times.
+/// A clock that shows the time of the last event that the attempt received, in milliseconds. A repeated attempt sees
+/// the same times.
 #[derive(Clone)]
 pub(super) struct Clock {
     began_ms: u64,

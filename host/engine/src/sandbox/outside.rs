@@ -109,8 +109,8 @@ impl queue::Host for Sandbox {
 }
 
 impl Sandbox {
-    /// Returns the text that announces a reply to the guest. For an HTTP answer the text has only the status; the
-    /// guest reads the headers and the body later.
+    /// Returns the text with which `next-event` announces a reply to the guest. For an HTTP answer the text has only
+    /// the status; the guest reads the headers and the body later.
     fn announce(&mut self, id: u32, reply: Value) -> String {
         if !self.sent.remove(&id) {
             return reply.text().to_owned();

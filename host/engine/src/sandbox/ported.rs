@@ -1,4 +1,4 @@
-//! WASI interfaces for ported code that does not know Flowcell. They lead to the same capabilities.
+//! WASI interfaces for ported code that does not know Flowcell. Their functions make calls of the usual capabilities.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,15 +1,15 @@
-//! Reads the answers of the capability `http`, for all interfaces that hand them to guests.
+//! Reads the replies of the capability `http`, for all interfaces that pass them to guests.
 
 use flowcell_contract::{BlobRef, Failure, Json, Value, code};
 
-/// An answer over HTTP.
+/// The reply of a call of `http`: an HTTP response.
 pub(super) struct Reply<'a> {
     pub(super) status: u16,
     pub(super) headers: Vec<(&'a str, &'a str)>,
     pub(super) body: Body<'a>,
 }
 
-/// The body of an answer.
+/// The body of an HTTP response.
 pub(super) enum Body<'a> {
     Empty,
     Text(&'a str),
@@ -39,7 +39,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Returns the failure of an answer that has the wrong form.
+/// Returns the failure for a reply that has the wrong form.
 pub(super) fn odd() -> Failure {
     Failure::retryable(code::LOST_WORKER, "`http.send` has an unexpected reply")
 }

@@ -1,5 +1,5 @@
-//! `flowcell:host/services`: checks the guest's calls of services. Each call gets an answer in the form of the
-//! interface, even if it fails.
+//! `flowcell:host/services`: checks the guest's calls of services. The guest gets the answer to each call as JSON, even
+//! if the call fails.
 
 use flowcell_contract::{BuiltIn, Call, Failure, Json, Value, code};
 

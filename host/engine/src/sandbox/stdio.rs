@@ -1,4 +1,4 @@
-//! The standard output and standard error of a guest: kept within limits, and split into lines.
+//! The standard output and standard error of a guest: limited in size, and split into lines.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Stdio {
         lines
     }
 
-    /// Returns the end of standard error as one harmless line, or `None` if the guest wrote nothing there.
+    /// Returns the end of standard error as one harmless line, or `None` if the guest wrote nothing to it.
     pub(crate) fn last_words(&self) -> Option<String> {
         let buffer = self.err.0.lock();
         let words = single_line(&String::from_utf8_lossy(&buffer.tail));

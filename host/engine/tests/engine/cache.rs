@@ -1,4 +1,5 @@
-//! The cache of compiled code: the engine uses entries that are complete and its own, and makes all others again.
+//! The cache of compiled code: the engine uses an entry only if it is complete and this user's engine wrote it.
+//! Otherwise it compiles the code again.
 
 use std::{fs, path::Path};
 

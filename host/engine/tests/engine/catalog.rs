@@ -10,7 +10,8 @@ use crate::{
     support::{Memory, attempt},
 };
 
-/// Runs one example. Captured fields may arrive uncaptured if they read nothing from outside the node.
+/// Runs one example, with its input as written. A run would capture the conditions and templates in the input before;
+/// without that, they can read only what the node itself provides.
 async fn run(engine: &Engine, pack: &Pack, node: &NodeType, example: &Example) -> StepResult {
     let pauses_for = |wake| example.pause.iter().flatten().any(|name| name == wake);
     // A type that needs a body gets one, except in the example about a missing body.

@@ -1,4 +1,5 @@
-//! The world that a guest sees: it is empty, and the same in each run.
+//! What a guest sees through WASI: no files, network, variables or arguments, and a time and random numbers that depend
+//! only on the attempt.
 
 use flowcell_contract::{Attempt, Json, Step};
 use flowcell_engine::{Config, Engine, Pack};

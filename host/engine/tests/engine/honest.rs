@@ -21,7 +21,7 @@ fn value(text: &str) -> Value {
     Value::parse(text).unwrap()
 }
 
-/// Returns the answer of the attempt after `round` pauses.
+/// Returns the answer of the node type `hostile.rest` after `round` pauses.
 async fn rest(engine: &Engine, pack: &Pack, round: u32) -> Step {
     let attempt = Attempt {
         resumes: round,

@@ -211,7 +211,7 @@ async fn values_are_held_to_their_schemas() {
     }
 }
 
-/// Returns a value that such a schema looks at in very many ways.
+/// Returns a value for schemas that refer to themselves: the deeper the value, the more alternatives a check must try.
 fn many_ways(depth: usize) -> Value {
     (0..depth).fold(Json::from("s"), |inner, _| Json::object([("x", inner), ("y", Json::from(1u32))])).into()
 }

@@ -1,4 +1,4 @@
-//! Accepted and refused component files.
+//! Which component files the engine accepts as packs, and which it refuses.
 
 use flowcell_engine::{Config, Engine, Limits, PackError, digest, inspect};
 

@@ -7,7 +7,7 @@ use flowcell_engine::{Config, Limits};
 
 use crate::support::{attempt, engine, run};
 
-/// The variable that is set in the process of the measurement.
+/// The environment variable that is set in the process that measures.
 const ALONE: &str = "FLOWCELL_TEST_ALONE";
 /// The memory that the host may take in addition to the guest's own, in bytes.
 const BESIDE: u64 = 32 << 20;

@@ -1,4 +1,4 @@
-//! Agents: Markdown files. The front matter holds the agent's settings and permissions; the text below is its system
+//! Agents: Markdown files. The front matter contains the agent's settings and permissions; the text below is its system
 //! prompt.
 
 use flowcell_contract::Json;
@@ -45,7 +45,7 @@ pub struct AgentDefinition {
     /// Permissions for tool calls. The last matching rule decides.
     #[serde(default)]
     pub permissions: Vec<Permission>,
-    /// JSON Schema of its structured output.
+    /// JSON Schema of the agent's structured output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<serde_json::Value>,
     /// Maximum number of user messages in one run.
@@ -137,8 +137,9 @@ pub(crate) fn agent_in_mode(source: &Source, mode: CheckMode) -> CheckedAgent {
     CheckedAgent { agent: sound.then_some(agent), diagnostics: diagnostics.finish() }
 }
 
-/// Splits a file into its front matter, with every byte at its original offset, and the text after it. A file without
-/// front matter consists only of the system prompt. Returns an error if no line ends the front matter.
+/// Splits a file into its front matter and the text after it. Every byte of the front matter keeps its offset in the
+/// file. A file without front matter consists only of the system prompt. Returns an error if no line ends the front
+/// matter.
 fn split(text: &str) -> Result<(String, &str), ()> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
@@ -234,7 +235,7 @@ pub(crate) fn read_output<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>)
     Some(schema)
 }
 
-/// Checks that a schema describes an object.
+/// Checks a schema that must describe an object. `what` names the described value in the message.
 pub(crate) fn check_object(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) {
     if let Some(kind) = schema.member("type").filter(|kind| kind.text() != Some("object")) {
         let message = format!("{what} must be an object, because its members become arguments");
@@ -243,7 +244,7 @@ pub(crate) fn check_object(schema: &Tree, what: &str, diagnostics: &mut Diagnost
     schema_check::check_schema(schema, "the schema", diagnostics);
 }
 
-/// Converts a definition to a JSON object with the same fields. It is null if that fails.
+/// Converts a definition to a JSON object with the same fields. The result is null if the conversion fails.
 impl From<&AgentDefinition> for Json {
     fn from(agent: &AgentDefinition) -> Json {
         serde_json::to_value(agent).map(Json::from).unwrap_or_default()

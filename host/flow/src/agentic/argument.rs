@@ -4,7 +4,7 @@ use std::fmt;
 
 use flowcell_contract::Json;
 
-/// `args`, `args.key` or `args.key.of.a.member`.
+/// An argument or all arguments: `args`, `args.key` or `args.key.of.a.member`, stored as the keys after `args`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Argument(Vec<String>);
 

@@ -10,7 +10,7 @@ use crate::{
     diagnostic::{Diagnostic, Location, Severity},
 };
 
-/// The scope of a folder. A project wins over the user's home.
+/// Whether a folder belongs to a project or to the user. Files of the project take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The project's folder.
@@ -22,7 +22,7 @@ pub enum Level {
 /// A folder that is searched for flows or agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folder {
-    /// Scope of the folder.
+    /// Level of the folder.
     pub level: Level,
     /// Path relative to the project's root or to the user's home.
     pub path: &'static str,
@@ -92,12 +92,12 @@ pub struct DiscoveredFile {
 pub struct Discovery {
     /// The files by id.
     pub entries: BTreeMap<String, DiscoveredFile>,
-    /// Files with invalid names, and files of one scope that have the same name.
+    /// Files with invalid names, and files of one level that have the same name.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Finds flows or agents in a listing. The listing has the files in the order of the folders. If several files have
-/// the same id, a project file wins over a global one. Within one scope, an earlier file wins over a later one.
+/// Finds flows or agents in a listing. The listing has the files in the order of the folders. If several files have the
+/// same id, a project file wins over a global one. Within one level, an earlier file wins over a later one.
 pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
     let mut found = Discovery::default();
     let mut listing: Vec<_> = listing.iter().filter(|file| is_meant(kind, &file.path)).collect();
@@ -124,8 +124,7 @@ pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
     found
 }
 
-/// Returns true if the file has the extension of this kind. Hidden files and test case files (`*.test.yaml`) do not
-/// count.
+/// Returns true if the file has an extension of this kind; false for hidden files and test case files (`*.test.yaml`).
 fn is_meant(kind: FileKind, path: &str) -> bool {
     let endings: &[&str] = match kind {
         FileKind::Flows => &["yaml", "yml", "json"],

@@ -8,7 +8,7 @@ use crate::graph::{Graph, Node};
 
 /// The label's name on graphs and nodes.
 pub(crate) const LABEL: &str = "agentic";
-/// The name of the label that holds a node's step id. The events of the node's agent runs include it.
+/// The name of the label that contains a node's step id. The events of the node's agent runs include it.
 pub(crate) const STEP_ID: &str = "flowStepId";
 /// If the preceding step failed, the next step receives this text and the reason of the failure in place of the
 /// output.
@@ -57,8 +57,7 @@ pub struct SessionLabel {
     pub flow: String,
     /// Id of the step.
     pub step: String,
-    /// If true, the session starts with a copy of the preceding step's history, provided that this step had the same
-    /// agent.
+    /// If true, and if the preceding step had the same agent, the session starts with a copy of that step's history.
     pub fork: bool,
     /// The steps that lead to this step and have the same agent.
     pub same_agent: Vec<String>,
@@ -124,7 +123,7 @@ pub fn session_id(prefix: &str, flow: &str, step: &str) -> String {
     format!("{prefix}-{flow}-{step}")
 }
 
-/// Returns the key of the flow state that holds the messages of a step's session.
+/// Returns the key of the flow state that contains the messages of a step's session.
 pub fn state_key(prefix: &str, flow: &str, step: &str) -> String {
     format!("session/{flow}/{step}/{prefix}")
 }

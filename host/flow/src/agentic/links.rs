@@ -1,4 +1,5 @@
-//! The links between steps: their targets, the steps that they reach, and the steps where several links meet.
+//! The links between steps. Finds the target of each link, the steps that a run can reach, and links and steps that are
+//! probably mistakes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,7 +11,7 @@ use crate::{
     yaml::Span,
 };
 
-/// The part of a step that a link comes from.
+/// What makes a link: a rule of the step, or the step's fallback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkKind {
     /// The rule with this index.

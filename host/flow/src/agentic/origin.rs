@@ -7,7 +7,8 @@ use crate::agentic::{argument::quoted, label::FAILED_BEFORE};
 pub(crate) enum Origin {
     /// The run starts at the step with the flow's arguments.
     First,
-    /// The run starts at the step with data that an earlier run postponed: `flow.input.steps[id]`.
+    /// An earlier run postponed the step with this id. The run starts at the step with the data in
+    /// `flow.input.steps[id]`.
     Left(String),
     /// Edges lead to the step. `success` is true if one fires after a success, `error` if one fires after a failure.
     Edges { success: bool, error: bool },

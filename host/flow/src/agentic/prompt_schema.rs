@@ -114,7 +114,8 @@ fn at_mut<'t>(schema: &'t mut Tree, path: &SchemaPath) -> Option<&'t mut Tree> {
     })
 }
 
-/// Changes one schema so that an additional `prompt` makes no difference to it.
+/// Changes one schema so that an additional `prompt` makes no difference to it. If `is_declared` is true, limits of the
+/// number of members still count `prompt`.
 fn admit(schema: &mut Tree, is_declared: bool) {
     let span = schema.span;
     let Kind::Map(entries) = &mut schema.kind else { return };

@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// Returns the full name of a tool's node type: the tool itself, or the type with this short name. Reports an unknown
-/// tool. A type in another version is reported later, by the check of the graph.
+/// tool, and a short name that several packs have. A type in another version is reported later, by the check of the
+/// graph.
 pub(super) fn type_name(
     tool: &str,
     span: Span,

@@ -27,7 +27,7 @@ fn catalog() -> Catalog {
     golden::catalog(&[folder("pack.yaml")])
 }
 
-/// The agents in the test folder.
+/// A context with the agents in the test folder.
 struct Agents;
 
 impl CheckContext for Agents {
@@ -255,8 +255,8 @@ proptest! {
     }
 }
 
-/// The built-in agents match the presets of the pack `agent` exactly. There they are part of a component; here they are
-/// files that a user's file can override.
+/// The built-in agents equal the presets of the pack `agent`. The pack has the presets in its component. This crate has
+/// them as agent files, which a user's file can override.
 #[test]
 fn built_in_agents_are_the_presets_of_the_pack() {
     let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nodes/agent/src/presets");

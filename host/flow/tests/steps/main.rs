@@ -33,7 +33,7 @@ fn load_text(text: String) -> Checked {
     flowcell_flow::load(&Source { name: "flow.json".into(), text }, &catalog(), &NoContext)
 }
 
-/// Returns results of all steps by id, and an input.
+/// Returns the roots for an evaluation: an output for each step by id, and an input.
 fn roots(graph: &Graph) -> Json {
     let result =
         |id: &str| Json::parse(&format!(r#"{{ "text": "of {id}", "rows": [{{ "text": "row of {id}" }}] }}"#)).unwrap();

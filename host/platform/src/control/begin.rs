@@ -24,7 +24,7 @@ use crate::{
 
 /// The part of the store's owner that drives runs.
 pub trait Driver: Send + Sync {
-    /// Signals that an idle run may have become ready.
+    /// Signals that a run that is not driven may have become ready.
     fn moved(&self);
 
     /// Admits a handed-over run and returns once it is on stable storage. If the caller follows the run, the driver
@@ -133,8 +133,8 @@ fn options() -> RunOptions {
     RunOptions { without_events: true, ..RunOptions::default() }
 }
 
-/// A driver for a process that exists to drive one run of its own. In addition, it drives the runs that other
-/// processes hand over to it.
+/// A driver for a process whose purpose is one run of its own. In addition, this driver drives the handed-over runs
+/// that their callers follow. It stores other handed-over runs and does not drive them.
 pub struct Guests {
     host: Host,
     runs: Mutex<State>,
@@ -143,8 +143,9 @@ pub struct Guests {
 #[derive(Default)]
 struct State {
     closed: bool,
-    /// The handed-over runs that have not ended, each with the thread that drives it. `None`: the run could not be
-    /// resumed. [`Driver::moved`] tries again.
+    /// The handed-over runs, each with the thread that drives it. The thread returns whether the run has ended.
+    /// `None`: the run could not be resumed. [`Driver::moved`] removes ended runs, and resumes parked runs and those
+    /// with `None`.
     threads: HashMap<RunId, Option<JoinHandle<bool>>>,
 }
 

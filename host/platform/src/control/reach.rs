@@ -1,5 +1,5 @@
-//! The access of a process's runs, as the command-line options that decide it. A process that hands over a run
-//! compares its own options with those of the store's owner.
+//! The access of a process's runs, as the command-line options that decide it. Before the owner of a store accepts a
+//! handed-over run, it compares the options of the other process with its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -26,8 +26,9 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Maximum number of lines, and of bytes, in one write.
 const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 
-/// Watches a run of the process that owns the store in a folder. It yields the events of the run and its child runs,
-/// from the first to the run's end. A `watch:now` line separates the past events from the new ones.
+/// Watches a run through the process that owns the store in a folder. Returns the owner's reply, and the events of the
+/// run and its child runs, from the first to the run's end. A `watch:now` line separates the past events from the new
+/// ones.
 pub fn watch_owner(folder: &Path, run: &RunId) -> io::Result<(OwnerReply, Events)> {
     let mut stream = socket::connect(folder)?;
     let line = serde_json::to_string(&Ask::Watch { run: run.clone() }).map_err(io::Error::other)?;
@@ -87,8 +88,8 @@ impl Watcher<'_> {
         self.next.get(run).copied().unwrap_or(0)
     }
 
-    /// Sends the new events of a run and its child runs from the journal. All events of a child come before the event
-    /// with which its caller continues.
+    /// Sends the new events of a run and its child runs from the journal. All events of a child run come before the
+    /// event with which the task that called it continues.
     fn catch_up(&mut self, host: &Host, run: &RunId) -> io::Result<()> {
         let from = self.next(run);
         let mut below = None;
@@ -121,7 +122,7 @@ impl Watcher<'_> {
         self.write(&serde_json::to_vec(event)?)
     }
 
-    /// Sends the events that a relay receives until the run parks or ends.
+    /// Sends the events that `relay` receives until the run parks or ends.
     fn relay(&mut self, host: &Host, relay: &EventReceiver, runtime: &Runtime) -> io::Result<()> {
         let (most, bytes) = AT_ONCE;
         let mut is_first = true;
@@ -184,7 +185,7 @@ fn runs_below(host: &Host, run: &RunId) -> io::Result<BTreeMap<String, Vec<RunId
     Ok(below)
 }
 
-/// Removes and returns the child runs from `below` whose caller continues with this event.
+/// Removes and returns the child runs in `below` whose calling task continues with this event.
 fn moved_on(event: &Event, below: &mut BTreeMap<String, Vec<RunId>>) -> Vec<RunId> {
     let text = |key: &str| event.data.get(key).and_then(Json::as_str);
     match event.kind {

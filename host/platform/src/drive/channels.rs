@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`JsonLines`] | every event as a line of JSON, when it happens |
 //! | [`WebhookChannel`] | events in order, many in a body: `{ "v": 1, "runId", "events": [...] }` |
-//! | [`ProgramChannel`] | events as lines of JSON; its lines are commands, see [`verb`] |
+//! | [`ProgramChannel`] | events as lines of JSON; the lines that the program writes are commands, see [`verb`] |
 //!
 //! All of them also receive live events, such as text while a model writes it. A live event has no `seq` and is not
 //! repeated.

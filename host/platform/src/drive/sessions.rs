@@ -2,14 +2,14 @@
 //!
 //! | state of the earlier run under this prefix | next run |
 //! |---|---|
-//! | it is being driven | none: the caller gets its step states |
+//! | it is being driven | none: the caller can read the states of the steps |
 //! | it has not ended | continues the earlier run |
 //! | it left failed steps without a handler, or postponed steps | a new run begins with those steps |
 //! | all steps have completed | a new run begins with the first step; the agents keep their sessions |
 //!
 //! | module | contents |
 //! |---|---|
-//! | envelope | the result of a flow, as one object |
+//! | envelope | the steps of a flow with their results, grouped by status |
 
 mod envelope;
 
@@ -66,7 +66,7 @@ pub enum SessionError {
     Taken {
         /// The id of the session.
         session: String,
-        /// The root of the session's tree.
+        /// The root of the tree of sessions that has this session.
         root: String,
     },
     /// The run to delete is being driven.
@@ -95,7 +95,7 @@ pub struct FlowSession {
 pub enum Opened {
     /// A run that starts or continues.
     Run(Box<FlowRunner>),
-    /// The prefix's run is already driven, so no run begins.
+    /// The earlier run under the prefix is being driven, so no run begins.
     Busy,
 }
 
@@ -146,8 +146,9 @@ impl FlowSession {
         Ok(Envelope::new(self.flow.name(), &self.root, &self.label, states))
     }
 
-    /// Begins a run with these arguments, or continues with the steps that the last run left. `delete` first cancels
-    /// an unfinished run. The new run's first write then removes the sessions and states of the prefix.
+    /// Begins a run with these arguments, or continues with the unfinished run or with the steps that the last run
+    /// left. With `delete`, an unfinished run is cancelled, and the new run's first write removes the sessions and
+    /// states of the flow under the prefix.
     pub async fn open(&self, args: Json, delete: bool, options: RunOptions) -> Result<Opened, SessionError> {
         self.check_ids()?;
         let begun = match self.earlier()? {

@@ -54,7 +54,7 @@ use crate::{Host, StartError};
 pub const DRIVEN: usize = 128;
 /// Maximum number of admitted runs that wait for their turn. The permits are shared fairly between tenants.
 pub const WAITING: usize = 2_048;
-/// A driven run that waits only for timers is unloaded if none is due within this time.
+/// A driven run that waits only for timers is parked if no timer is due within this time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// Interval between looks in a shared store, since other processes send no signals.
 const LOOK: Duration = Duration::from_millis(200);
@@ -70,27 +70,28 @@ const OPEN_AGAIN: Duration = Duration::from_secs(60);
 /// A run of a tenant.
 type Key = (Tenant, RunId);
 
-/// Chooses the runs of a supervisor, drives them with their front ends, and learns of their ends.
+/// Decides which tenants' runs a supervisor drives, drives the runs with their front ends, and is notified of their
+/// ends.
 pub trait RunObserver: Send + Sync {
     /// Returns the tenants whose runs are driven.
     fn tenants(&self) -> Vec<Tenant> {
         vec![Tenant::local()]
     }
 
-    /// Returns the host of a tenant, with its policy. It is `None` if the tenant's runs cannot continue now.
+    /// Returns a host for a tenant, with the tenant's policy. Returns `None` if the tenant's runs cannot continue now.
     fn host(&self, all: &Host, tenant: &Tenant) -> Option<Host> {
         Some(all.for_tenant(tenant.clone()))
     }
 
-    /// Drives a run with its front ends. It returns `None` if the run cannot be driven now.
+    /// Returns a future that drives a run with its front ends, or `None` if the run cannot be driven now.
     fn attend(&self, _tenant: &Tenant, runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
         Some(Box::pin(runner.run()))
     }
 
-    /// Reports that a run has ended, or that its driver has stopped before its end.
+    /// Is called when a run has ended, or when its driver has stopped before the run's end.
     fn ended(&self, _result: &RunResult) {}
 
-    /// Reports that a ready run cannot be opened.
+    /// Is called when a ready run cannot be opened.
     fn refused(&self, _error: StartError) {}
 }
 
@@ -113,7 +114,7 @@ impl AdmissionReceiver {
     }
 }
 
-/// Drives runs while its owner polls it.
+/// Drives runs while its owner calls [`Supervisor::refresh`] and [`Supervisor::wait`] in turn.
 pub struct Supervisor {
     host: Host,
     observer: Arc<dyn RunObserver>,
@@ -155,7 +156,7 @@ struct Found {
 struct Held {
     key: Key,
     permit: Permit,
-    /// The claim on a run of a shared store. Dropping it gives the run back.
+    /// The claim on a run of a shared store. Dropping the offer releases the claim.
     _offer: Option<Offer>,
 }
 
@@ -208,8 +209,8 @@ impl Supervisor {
 
     /// Looks for ready runs and begins them, if anything has happened since the last call.
     ///
-    /// A shared store may be away while its database restarts, so it is tried again after [`AWAY`]. Until it can be
-    /// read, [`Supervisor::unreadable`] returns the error. The error of any other store is returned.
+    /// A shared store cannot be read while its database restarts, so the next look follows after [`AWAY`]. Until the
+    /// store can be read, [`Supervisor::unreadable`] returns the error. The error of any other store is returned.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
         if !self.stale {
             return Ok(());
@@ -244,7 +245,8 @@ impl Supervisor {
         self.pause()
     }
 
-    /// Waits until something has happened. It is safe to cancel.
+    /// Waits for the end of a driven run, a new run, a signal or the time of the next look, and handles it. The future
+    /// is cancellation-safe.
     pub async fn wait(&mut self) {
         tokio::select! {
             Some(result) = self.driving.join_next() => self.ended(result),
@@ -403,7 +405,7 @@ impl Supervisor {
         });
     }
 
-    /// Admits a new run, which begins now or after others have ended.
+    /// Handles an arrival: the run begins now, waits until others have ended, or is refused.
     fn arrived(&mut self, arrival: Arrival) {
         let Arrival { tenant, runner, answer } = arrival;
         let key = (tenant, runner.run_id().clone());

@@ -8,11 +8,11 @@
 //! | [`live`] | the triggers of a tenant: declared in the flows' files, or bound to flows by users |
 //! | [`record`] | the documents of triggers: settings, and the progress of each trigger |
 //! | [`start`] | one start: its run's id and input |
-//! | [`times`] | due times |
+//! | [`times`] | starts at due times, and starts by hand |
 //! | [`ends`] | runs that have ended |
 //! | [`rate`] | the rate limit of chained starts |
 //! | `lanes` | the work queue of each tenant |
-//! | [`hook`] | incoming posts |
+//! | [`webhook`] | incoming posts |
 //! | [`operation`] | users' operations on triggers |
 //!
 //! **No start happens twice.** The id of a triggered run is a function of its cause: the flow, the trigger, and the
@@ -56,7 +56,7 @@ use self::{
 };
 use crate::{FlowLibrary, Host, drive::supervisor::AdmitError};
 
-/// Interval between looks at folders and the document store.
+/// Maximum interval between looks at folders and the document store.
 pub const LOOK: Duration = Duration::from_secs(5);
 /// Maximum number of reported ends of runs in the queue. Scans find further ends in the store.
 const ENDS: usize = 1_024;
@@ -67,7 +67,7 @@ pub trait TriggerTenants: Send + Sync {
     /// Returns the tenants whose triggers are active.
     fn tenants(&self) -> Vec<Tenant>;
 
-    /// Returns the host of a tenant, with its policy. It is `None` if the policy is unavailable.
+    /// Returns a host for a tenant, with the tenant's policy. Returns `None` if the policy is unavailable.
     fn host(&self, tenant: &Tenant) -> Option<Host>;
 
     /// Returns the library with a tenant's flows.
@@ -106,7 +106,7 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// Creates the triggers of some tenants' flows.
+    /// Creates the triggers of the flows of `owners`.
     pub fn new(owners: Arc<dyn TriggerTenants>) -> Triggers {
         let (ends, ended) = mpsc::channel(ENDS);
         Triggers {
@@ -128,7 +128,7 @@ impl Triggers {
         }
     }
 
-    /// Starts due runs while this is polled. No tenant waits for another.
+    /// Starts due runs until the caller drops the future. No tenant waits for another.
     pub async fn attend(&self) {
         let mut ended = self.ended.lock().await;
         let (mut lanes, mut working) = (Lanes::default(), FuturesUnordered::new());
@@ -164,7 +164,7 @@ impl Triggers {
         (tenant, next)
     }
 
-    /// Reports that a run of this process has ended, so that the triggers that wait for its end start at once.
+    /// Reports that a run of this process has ended, so that the flows that wait for its end start at once.
     pub fn tell(&self, tenant: &Tenant, end: Ended) {
         // If the queue is full, a look finds the end in the store.
         _ = self.ends.try_send((tenant.clone(), end));

@@ -1,5 +1,5 @@
-//! Finds the files of agentic flows and of agents, in the folders of the project and of the user. The project is the
-//! current folder.
+//! Finds the files of agentic flows and of agents, in the folders of the project and of the user. By default the
+//! project is the current folder.
 
 use std::path::{Path, PathBuf};
 

@@ -15,17 +15,17 @@ pub(crate) const INPUTS: u64 = 8;
 
 /// Maximum number of concurrent evaluations of costly expressions. The permits are shared fairly between tenants.
 pub(crate) const EXPRESSIONS: u64 = 8;
-/// Maximum number of runs that evaluate a costly expression or wait for it. Each holds a thread, and the runtime
-/// needs some threads for other work.
+/// Maximum number of runs that evaluate a costly expression or wait for a permit to do so. Each such run blocks a
+/// thread, and the tokio runtime needs some threads for other work.
 pub(crate) const WAITING_EXPRESSIONS: u64 = 256;
 
-/// Returns the runtime of this thread, if it has more threads for its other tasks.
+/// Returns the tokio runtime of this thread if it has several threads, so that one of them may block.
 fn runtime() -> Option<Handle> {
     Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-/// Runs work that blocks. On a runtime with several threads, the other tasks of this thread move to another thread
-/// meanwhile.
+/// Runs work that blocks. On a tokio runtime with several threads, the other tokio tasks of this thread move to another
+/// thread meanwhile.
 pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match runtime() {
         Some(_) => task::block_in_place(work),

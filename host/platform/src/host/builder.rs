@@ -159,14 +159,14 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps runs, state and events in this folder, which this process then owns. By default they are in memory and
-    /// end with the process.
+    /// Stores runs, state and events in this folder, which this process then owns. By default they are in memory and
+    /// are lost when the process ends.
     pub fn state_dir(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.place = Where::Folder(path.into());
         self
     }
 
-    /// Keeps runs, state and events on this server, which other processes share. The URL starts with `mysql://` or
+    /// Stores runs, state and events on this server, which other processes share. The URL starts with `mysql://` or
     /// `postgres://`. Needs the feature `shared-stores`; without it [`HostBuilder::build`] returns an error.
     pub fn server(mut self, url: impl Into<String>) -> HostBuilder {
         self.place = Where::Server(url.into());
@@ -186,7 +186,7 @@ impl HostBuilder {
         self
     }
 
-    /// Answers calls with stand-ins, so that none of them leaves the host.
+    /// Answers the calls that `simulate` covers by stand-ins, so that these calls do not leave the host.
     pub fn simulate(mut self, simulate: Simulate) -> HostBuilder {
         self.simulate = simulate;
         self
@@ -218,7 +218,7 @@ impl HostBuilder {
     }
 
     /// Sets the keys of the vault. The first key encrypts, and all keys decrypt. Without keys, a store in a folder
-    /// creates its own key there with the first secret. A shared store then keeps no secrets.
+    /// creates its own key there with the first secret. A shared store then accepts no secrets.
     pub fn secret_keys(mut self, keys: impl IntoIterator<Item = KeySource>) -> HostBuilder {
         self.secret_keys.extend(keys);
         self
@@ -357,7 +357,7 @@ impl HostBuilder {
         Ok((telemetry, own.into_iter().chain(traced).collect()))
     }
 
-    /// Sets up the connections to the outside from the operator's files.
+    /// Creates the capabilities that leave the host, from the operator's files.
     fn outside(
         self,
         egress: &Egress,
@@ -397,7 +397,7 @@ impl HostBuilder {
     }
 }
 
-/// The connections to the outside.
+/// The capabilities that leave the host, and what the operator has configured for them.
 struct Outside {
     capabilities: HashMap<Arc<str>, Arc<dyn Capability>>,
     mcp: McpTools,

@@ -17,7 +17,7 @@ use crate::{
     world::simulate::Simulate,
 };
 
-/// Loads flows when a run first calls them.
+/// Loads flows when a run first calls them. It is not a folder of flows: see [`FlowLibrary`](crate::FlowLibrary).
 pub(super) struct Library {
     host: Host,
     homes: Arc<Homes>,
@@ -30,7 +30,7 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Creates the library of the flows that a run of a home, and its child runs, can call.
+    /// Creates the library of the flows that a run with this home, and its child runs, can call.
     pub(super) fn new(host: Host, home: Arc<Home>) -> Library {
         let homes = Arc::new(Homes::of_runs(host.clone(), home));
         let (called, pinned, renewals) = (Mutex::default(), Mutex::default(), Mutex::default());
@@ -64,7 +64,7 @@ impl Library {
         &self.host
     }
 
-    /// Returns the homes of its flows.
+    /// Returns the homes of the runs.
     pub(super) fn homes(&self) -> &Arc<Homes> {
         &self.homes
     }

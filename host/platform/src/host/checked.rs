@@ -1,8 +1,8 @@
 //! Remembers checked flows, so that a flow that starts often is not checked each time.
 //!
-//! The result of a check depends on the flow's text, this program, and the answers to the questions of the check.
-//! These concern the files that the flow names, the agents, and the tenant's policy. So the result is reused while
-//! each question still has the same answer.
+//! The result of a check depends on the flow's text, this program, and what the check has looked up: the files that the
+//! flow names, the agents, and the tenant's secrets and policy. So the result is reused while each lookup still gives
+//! the same.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -22,7 +22,7 @@ const FLOWS: usize = 64;
 const TEXT: usize = 64 * 1024 * 1024;
 /// Maximum size in bytes of text of a remembered flow, with the files that it names.
 const TEXT_OF_ONE: usize = TEXT / 64;
-/// Maximum number of questions of a remembered flow's check.
+/// Maximum number of lookups of a remembered flow's check.
 const QUESTIONS: usize = 256;
 
 /// The checked flows of all tenants.
@@ -74,18 +74,18 @@ impl CheckedFlows {
         self.0.lock().flows.get(tenant)?.get(&key).cloned()
     }
 
-    /// Returns the remembered result if the check had no questions.
+    /// Returns the remembered result if the check made no lookups.
     pub(super) fn at_once(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
         self.find(tenant, source, folder).filter(|known| known.asked.is_empty()).map(|known| known.checked())
     }
 
-    /// Returns the remembered result if every question still has the same answer.
+    /// Returns the remembered result if every lookup of the check still gives the same.
     pub(super) fn get(&self, tenant: &Tenant, source: &Source, around: &Surroundings) -> Option<CheckedFlow> {
         let known = self.find(tenant, source, &around.folder)?;
         known.asked.iter().all(|is_as_before| is_as_before(around)).then(|| known.checked())
     }
 
-    /// Remembers a flow without errors.
+    /// Remembers a flow without errors. `asked` are the lookups of its check.
     pub(super) fn put(&self, tenant: &Tenant, source: &Source, checked: &CheckedFlow, asked: Vec<Asked>) {
         let Some(flow) = checked.flow.clone() else { return };
         let text = flow.content.size();

@@ -39,16 +39,17 @@ pub(crate) struct Content {
     /// The only services that a script may call. `None` if the operator sets no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) services: Option<Vec<String>>,
-    /// The simulation of its runs, in every process that continues them.
+    /// The simulation of the flow's runs, in every process that continues them.
     #[serde(default, skip_serializing_if = "Simulate::is_empty")]
     pub(crate) simulate: Simulate,
-    /// The packs that its nodes need, with the blobs that store them.
+    /// The digests of the packs that the flow's nodes need, each with the id of the blob that stores it. `None`: the
+    /// content is not pinned yet, or the store is in memory and the pack is built in.
     pub(crate) packs: BTreeMap<String, Option<Arc<str>>>,
     /// The digests of the packs that are part of the program that began the run.
     #[serde(default)]
     pub(crate) built_in: BTreeSet<String>,
-    /// The location of the flow's folder, where names that its runs compute are looked up. Runs that older versions
-    /// accepted have none.
+    /// The location of the flow's folder, where names that its runs compute are looked up. `None` before the content is
+    /// pinned, and for runs that older versions accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) home: Option<FlowLocation>,
     /// The flows that a run can call, directly or through others, by the names that callers use.

@@ -24,7 +24,7 @@ pub enum Error {
         /// The I/O error.
         source: io::Error,
     },
-    /// A flow from the network names a pack by its file.
+    /// A flow from the network, or of a tenant other than `local`, names the file of a pack.
     #[error("a flow in a request cannot have packs; the operator adds packs with `--packs DIR`")]
     NoFolder,
     /// A file is not a pack, or the pack asks for forbidden access.
@@ -47,7 +47,7 @@ pub enum Error {
     /// The operator's collector cannot be set up.
     #[error("cannot send telemetry to the collector")]
     Telemetry(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The connections to the outside cannot be set up.
+    /// An operator's file, or an option for providers, MCP servers, secrets, services or addresses, is invalid.
     #[error("cannot set up the services: {0}")]
     Services(String),
     /// Two packs offer the same node type in the same version.

@@ -21,13 +21,13 @@ const USUAL_BYTES: usize = 8 * 1024;
 /// The endings of flow files, in the order of the lookup.
 const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
 
-/// A folder as a capability. No path leads out of it, neither by `..` nor by a link.
+/// The folder of a flow. No path of a file leads out of the folder, neither by `..` nor by a link.
 pub struct Folder {
     /// The path as messages show it. Empty for the current folder.
     path: PathBuf,
     /// The folder of the project, where agents are found. Empty for the current folder.
     project: PathBuf,
-    /// True for a flow without a folder, such as one from the network. It may read no files.
+    /// True for a flow without a folder, such as one from the network. Such a flow may read no files.
     nowhere: bool,
     /// The library whose flows the triggers of a flow without a folder may name. `None`: the library is unknown.
     beside: Option<PathBuf>,
@@ -59,8 +59,8 @@ impl Folder {
         Folder { nowhere: true, ..Folder::at(PathBuf::new(), PathBuf::new(), false) }
     }
 
-    /// Returns the folder of a flow from the network, for a tenant with this library. The flow reads no files. The
-    /// triggers of its new versions name flows of the library.
+    /// Returns the folder of a flow from the network, for a tenant with this library. The flow reads no files. Its
+    /// triggers may refer to flows of the library.
     pub fn nowhere_beside(library: PathBuf) -> Folder {
         Folder { beside: Some(library), ..Folder::nowhere() }
     }
@@ -90,7 +90,7 @@ impl Folder {
         self.nowhere
     }
 
-    /// Returns the file of a pack, named relative to the folder. The file may be outside the folder.
+    /// Resolves the path of a pack's file, which is relative to the folder. The file may be outside the folder.
     pub(crate) fn pack(&self, path: &str) -> io::Result<PathBuf> {
         guard::resolve(&self.path, Path::new(path))
     }

@@ -1,4 +1,4 @@
-//! Checks the grants of flows before anything runs.
+//! Checks the grants of flows before a run starts: their form, the tenant's secrets, and the tenant's policy.
 
 use std::sync::Arc;
 

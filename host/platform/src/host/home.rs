@@ -18,7 +18,7 @@ use crate::{
 /// Maximum number of flows that a run pins in addition to its own. Other flows are looked up when the run calls them.
 pub(crate) const PINNED_FLOWS: usize = 256;
 
-/// The place of a flow, as its runs record it. A flow that came over the network has no folder.
+/// The location of a flow, as its runs record it. A flow from the network has no folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FlowLocation {
     /// The absolute path of the flow's folder.
@@ -33,7 +33,7 @@ pub(crate) struct FlowLocation {
 }
 
 impl FlowLocation {
-    /// Returns the place of a folder, independent of the current folder of this process.
+    /// Returns the location of a folder, independent of the current folder of this process.
     pub(crate) fn of(folder: &Folder) -> FlowLocation {
         let absolute = |path: &Path| {
             let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -103,7 +103,8 @@ impl Home {
         }
     }
 
-    /// Returns the text of a flow that is not pinned.
+    /// Returns the text of a flow whose content is not pinned: the text that an older version pinned, or the file in
+    /// the folder.
     pub(crate) fn source(&self, name: &str) -> Option<Source> {
         match self.flows.get(name) {
             Some(Callee::Text(file, text)) => Some(Source { name: file.clone(), text: text.clone() }),

@@ -1,4 +1,5 @@
-//! The homes of runs. A home holds the flows that a run pins for its calls.
+//! The homes of runs. A home contains the flows that a run pins for its calls, and the folder in which other flows are
+//! looked up.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -82,7 +83,7 @@ impl Host {
         flow.home.clone().unwrap_or_else(new)
     }
 
-    /// Adds the flows that a flow can call to a home. Flows that the home has already pinned stay unchanged.
+    /// Adds to a home the flows that `flow` can call. Flows that the home has already pinned stay unchanged.
     fn pin_called(&self, mut home: Home, flow: &LoadedFlow) -> Home {
         let beside = Home::new(flow.folder.clone());
         let most = home.flows.len() + PINNED_FLOWS;
@@ -138,9 +139,9 @@ impl Host {
             .with_mode(CheckMode::Stored)
     }
 
-    /// Loads a flow that a run calls. A pinned flow loads as it was pinned. Otherwise the run has computed the name,
-    /// and the present flow in the run's folder loads. Its own callees are then pinned in addition to those of the
-    /// caller.
+    /// Loads a flow that a run calls. A pinned flow is loaded as it was pinned. Otherwise the run has computed the
+    /// name, and the present flow in the run's folder is loaded. The flows that it can call are then pinned in addition
+    /// to those of the caller.
     pub(crate) fn called(&self, home: &Arc<Home>, name: &str) -> Result<LoadedFlow, Failure> {
         let flow = self.load_called(home, name)?;
         let home = match home.flows.contains_key(name) || home.is_old() {

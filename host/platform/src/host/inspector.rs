@@ -127,7 +127,8 @@ fn fault(message: impl Into<String>) -> ScriptError {
     ScriptError { message: message.into(), location: None }
 }
 
-/// Converts a failure of the pack. It removes the place from the message's end, since the details have it too.
+/// Converts a failure of the pack. Removes the place from the end of the message, since the error has the place as its
+/// location.
 fn explain(failure: Failure, name: &str) -> ScriptError {
     let details = failure.details.unwrap_or_default();
     let number = |key: &str| usize::try_from(details.get(key)?.as_u64()?).ok();

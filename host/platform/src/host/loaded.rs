@@ -37,7 +37,7 @@ pub struct LoadedFlow {
     pub(crate) folder: Arc<Folder>,
     /// The content that its runs pin.
     pub(crate) content: Arc<Content>,
-    /// The home that holds the flows its runs call. `None` until [`Host::bound`](crate::Host::bound) sets it.
+    /// The home with the flows that the flow's runs can call. `None` until [`Host::bound`](crate::Host::bound) sets it.
     pub(crate) home: Option<Arc<Home>>,
     /// The diagnostics that do not prevent a run.
     pub(crate) warnings: Arc<[Diagnostic]>,
@@ -100,7 +100,8 @@ fn findings(error: InputError) -> Vec<String> {
     }
 }
 
-/// An input that fits its flow. Every new run is prepared from one, so that its input is checked exactly once.
+/// An input that fits its flow. Every new run is prepared from a checked input, so that each input is checked exactly
+/// once.
 pub struct CheckedInput<'a> {
     pub(super) flow: &'a LoadedFlow,
     pub(super) given: Json,

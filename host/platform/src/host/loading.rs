@@ -103,7 +103,7 @@ impl Host {
         checked
     }
 
-    /// Returns the context that answers the questions of a flow's check.
+    /// Returns the context in which a flow's check looks up files, agents and grants.
     fn surroundings(&self, folder: Arc<Folder>) -> Surroundings {
         let capabilities = self.grantable();
         let granting =

@@ -1,4 +1,4 @@
-//! The connections to the outside, as the runs of a tenant and a home reach them.
+//! The capabilities that leave the host, such as `http`, for the runs of a tenant and of their homes.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -79,7 +79,7 @@ impl Host {
     }
 }
 
-/// The tools of the runs of a world. Each run has the flows of its own home.
+/// The capability `tools` for the runs of a world. Each run can call the flows of its own home.
 struct ToolsOfRuns {
     tools: Tools,
     host: Host,

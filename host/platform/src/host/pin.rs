@@ -1,4 +1,4 @@
-//! Pins the content that a run's flow was checked from. The store keeps it by its digest.
+//! Pins the content that a run's flow was checked from. The store has the content under its digest.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Host {
         Pinned { graph: flow.graph.clone(), pin: Pin(self.keep(self.content_at(flow, home))) }
     }
 
-    /// Returns the content of a flow, with the packs that the store keeps.
+    /// Stores the packs of a flow, and returns the flow's content with the ids of their blobs.
     pub(super) fn content(&self, flow: &LoadedFlow) -> Content {
         let mut content = Content::clone(&flow.content);
         // Content that was pinned before already has its packs, also those of another version of this program.
@@ -31,7 +31,7 @@ impl Host {
         content
     }
 
-    /// Stores a content and returns its hash.
+    /// Stores the content of a flow and returns its hash.
     pub(super) fn keep(&self, content: Content) -> Arc<str> {
         let bytes = serde_json::to_vec(&content).unwrap_or_default();
         self.shared.blobs.put(&self.tenant, bytes.into(), MIME).file_id
@@ -94,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Checks a flow from its content, with the pinned packs. `files` answers the questions of the check.
+    /// Checks a flow from its content, with the pinned packs. The check looks up files, agents and grants in `files`.
     pub(super) fn check_asking(&self, content: &Content, files: &dyn CheckContext) -> Result<Checked, Failure> {
         let mut catalog = Catalog::default();
         for (digest, blob) in &content.packs {

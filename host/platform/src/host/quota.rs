@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Host {
-    /// Checks whether the tenant may start another run now. It takes no permit; [`Host::runner`] does.
+    /// Checks whether the tenant may start another run now. Counts no run as started; [`Host::runner`] does.
     pub fn check_quota(&self) -> Result<(), QuotaError> {
         self.usage().check(self.tenant(), &self.policy().per_day)?;
         let (Some(most), Some(runs)) = (self.policy().max_live_runs, self.runs()) else { return Ok(()) };
@@ -41,7 +41,8 @@ impl Host {
         Ok(())
     }
 
-    /// Takes a permit among the tenant's live runs for a new run. A child run takes its permit when it starts.
+    /// Checks the quotas of a new run, and counts it as started. A child run is not counted, since it needs a live
+    /// permit when it starts.
     pub(crate) fn admitted(&self, mut runner: FlowRunner) -> Result<FlowRunner, StartError> {
         self.check_enabled(&runner)?;
         if !runner.is_new() {
@@ -56,8 +57,8 @@ impl Host {
         Ok(runner)
     }
 
-    /// Takes a permit if the tenant is below the limit. It counts the runs of the store, the runs that just started,
-    /// and the children of driven runs.
+    /// Counts a run as started if the tenant is below the limit. The limit applies to the runs of the store, the runs
+    /// that just started, and the child runs of driven runs. Returns `None` if the tenant has no limit.
     fn take_live_run(&self, run: &RunId) -> Result<Option<Starting>, QuotaError> {
         let (Some(most), Some(runs)) = (self.policy().max_live_runs, self.runs()) else { return Ok(None) };
         let starting = self.live().start(self.tenant(), run);

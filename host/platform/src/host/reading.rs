@@ -1,4 +1,4 @@
-//! Records the questions that the check of a flow asks, besides reading the flow's text.
+//! Records what the check of a flow looks up besides the flow's text, such as files, agents and grants.
 
 use std::{
     cell::RefCell,
@@ -41,10 +41,10 @@ impl Surroundings {
     }
 }
 
-/// A recorded question. The function returns whether the question has the same answer in another context.
+/// A recorded lookup. The function returns whether the lookup gives the same in another context.
 pub(crate) type Asked = Box<dyn Fn(&Surroundings) -> bool + Send + Sync>;
 
-/// A context that records the questions of a check, and the texts that the check reads.
+/// A context that records the lookups of a check, and the texts that the check reads.
 pub(crate) struct Reading {
     around: Surroundings,
     inspector: Inspector,
@@ -88,7 +88,7 @@ impl Reading {
         }
     }
 
-    /// Returns the recorded questions, whose answers may change later.
+    /// Returns the recorded lookups, whose results may change later.
     pub(crate) fn asked(self) -> Vec<Asked> {
         self.asked.into_inner()
     }

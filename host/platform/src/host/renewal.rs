@@ -23,7 +23,7 @@ use crate::{
 pub(super) struct Renewals(HashMap<Pin, Pinned>);
 
 impl Renewals {
-    /// Creates renewals for a retry that has begun. Its own flow keeps its pin.
+    /// Creates renewals for a retry that has begun. The retry's own flow keeps its pin.
     pub(super) fn begun(pin: Pin, graph: Arc<Graph>) -> Renewals {
         Renewals([(pin.clone(), Pinned { graph, pin })].into())
     }

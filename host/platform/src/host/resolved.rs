@@ -7,9 +7,9 @@ use super::Host;
 use crate::host::{blocking::computing, error::StartError, loaded::check_whole_output, task_inputs::run_at};
 
 impl Host {
-    /// Refuses a resolution whose output does not match the output schema of the node type. Other commands, and
-    /// addresses without a node, are left to the run. The check takes a permit for checks of inputs, and the tenant is
-    /// charged for its time.
+    /// Refuses a resolution whose output does not match the output schema of the node type. Accepts every other
+    /// command, and a resolution for an address without a node, since the run checks them. The check takes a permit for
+    /// checks of inputs, and the tenant is charged for the time.
     pub(crate) fn check_resolution(
         &self,
         run: &RunId,

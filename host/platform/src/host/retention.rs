@@ -1,4 +1,4 @@
-//! The retention of runs, and their export as documents.
+//! Removes old runs and unreferenced blobs, and exports runs as documents.
 
 use std::{io::Write, time::Duration};
 
@@ -27,7 +27,7 @@ impl Host {
         Ok(runs)
     }
 
-    /// Removes unreferenced blobs: large values, and packs that runs have pinned. It waits until the sweep and all
+    /// Removes unreferenced blobs: large values, and packs that runs have pinned. Returns when the sweep and all
     /// earlier removals of [`Host::collect`] are done.
     pub fn sweep(&self) -> Result<Swept, StartError> {
         let swept = self.shared.sweep.sweep(&self.tenant).map_err(OpenError::Store)?;

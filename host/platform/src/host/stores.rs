@@ -23,8 +23,8 @@ use flowcell_runtime::{
 
 use crate::{host::error::Error, operate::vault::Keeping};
 
-/// The variable of a test mode that keeps journal entries in memory until a driver waits for them. So a killed
-/// process loses as much as it ever can.
+/// The variable of a test mode that holds journal entries in memory until a driver waits for them. So a killed process
+/// loses as many entries as possible.
 const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";
 
 /// Opens the shared store at a URL for its runs.
@@ -32,7 +32,7 @@ pub fn open_shared_runs(url: &str) -> Result<Box<dyn SharedRuns>, Error> {
     server::open_runs(url)
 }
 
-/// Opens the shared store at a URL for checks and copies of all that it has.
+/// Opens the shared store at a URL for checks and copies of the whole store.
 pub fn open_whole_shared_store(url: &str) -> Result<Box<dyn Whole>, Error> {
     server::open_whole(url)
 }
@@ -52,7 +52,7 @@ pub(super) enum Where {
 }
 
 impl Where {
-    /// Returns the default place of the vault's key.
+    /// Returns the place of the operator's keys if the operator has configured none.
     pub(super) fn keeping(&self) -> Keeping {
         match self {
             Where::Memory => Keeping::Memory,

@@ -12,8 +12,8 @@ use crate::host::error::StartError;
 
 impl Host {
     /// Reads the inputs of a run's task by its address, such as `pay` or `process[3].pay`. The address `review/pay`
-    /// names a task in the run that `review` called last, which `runs` finds. A task without attempts has no node
-    /// type.
+    /// names a task in the run that `review` called last, which `runs` finds. For a task without attempts, the result
+    /// has no node type.
     pub fn task_inputs(
         &self,
         runs: Option<&dyn Runs>,
@@ -51,7 +51,8 @@ pub(crate) fn run_at<'a>(
     Ok((run, Some(task)))
 }
 
-/// Returns the task that called a run. Its address is in the run's id, before the attempt.
+/// Returns the address of the task in `parent` that called the run `child`. The address is in the child's id, before
+/// the attempt. `None`: the run is not a child run of `parent`.
 pub(crate) fn calling<'a>(parent: &RunId, child: &'a RunId) -> Option<&'a str> {
     let rest = child.as_str().strip_prefix(parent.as_str())?.strip_prefix('.')?;
     Some(rest.rsplit_once('.')?.0)

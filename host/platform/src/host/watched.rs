@@ -1,4 +1,5 @@
-//! Tracks the runs that other processes watch. A process sends them the end of a run before it exits itself.
+//! Tracks the runs that other processes watch, so that this process exits only after it has sent the watchers the end
+//! of a run.
 
 use std::time::Duration;
 

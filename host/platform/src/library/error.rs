@@ -48,7 +48,7 @@ pub enum LibraryError {
         super::LIBRARY_BYTES >> 20
     )]
     Full,
-    /// A link leads out of the folder.
+    /// A link is not followed, since it leads out of the folder or is among the library's own files.
     #[error("`{0}` is a link out of the folder of flows or to files of the host: replace it by a file")]
     Link(String),
     /// The flow has errors.

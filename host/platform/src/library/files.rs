@@ -1,5 +1,6 @@
-//! The files of a library, through a capability for its folder. No name leads out of it, neither by `..` nor by a
-//! link. A flow may be a link to another file in the folder, but links below `.versions` are refused.
+//! The files of a library. All paths are opened relative to the library's folder, and none leads out of the folder,
+//! neither by `..` nor by a link. A flow may be a link to another file in the folder, but links below `.versions` are
+//! refused.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +32,7 @@ const BLOCK: u64 = 4_096;
 /// Upper bound of version numbers.
 const LAST_VERSION: u32 = 999_999_999;
 
-/// The ending of a flow's file.
+/// The ending of a flow's file, which tells the format of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Json,
@@ -71,7 +72,7 @@ pub(super) struct LibraryFiles {
     folder: PathBuf,
 }
 
-/// The size of all versions of all flows, with the changes since the last count.
+/// The size of all versions of all flows, with the number of changes since the bytes were counted.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) bytes: u64,

@@ -85,12 +85,12 @@ impl FlowService {
         FlowService { host, library, log }
     }
 
-    /// Returns the library that keeps the flows.
+    /// Returns the library that stores the flows.
     pub fn library(&self) -> &FlowLibrary {
         &self.library
     }
 
-    /// Adds a flow of any dialect, whose text names it. It fails if the name is taken.
+    /// Adds a flow of any dialect under the name in its text. Fails if the flow has errors or the name is taken.
     pub fn create_flow(&self, text: &str) -> Result<StoredFlow, LibraryError> {
         self.library.create(&self.host, text)
     }

@@ -65,11 +65,11 @@ struct Families {
     commits: Counter,
 }
 
-/// Gauges that the caller reads at the time of a scrape.
+/// Values that the caller reads at the time of a scrape.
 pub struct Now {
     /// New runs that wait for their turn.
     pub runs_waiting: u64,
-    /// Driven runs that other runs have called.
+    /// Driven child runs.
     pub runs_below: u64,
     /// Requests that are being answered.
     pub requests_active: u64,
@@ -179,7 +179,7 @@ impl Metrics {
         self.0.computed.get_or_create(&labels).inc_by(time.as_secs_f64());
     }
 
-    /// Counts a model's turn that has ended, with its tokens.
+    /// Adds the tokens of a model's turn that has ended, by provider and model.
     pub(crate) fn turn(&self, reply: &Result<Value, Failure>) {
         let told = match reply {
             Ok(value) => Some(value.json()),

@@ -1,8 +1,8 @@
 //! Derives the spans of runs from their events, for metrics, traces and logs.
 //!
-//! A [`Watch`] is a channel of one run and its child runs. It keeps open spans and passes each to [`Observers`] when
-//! it ends. Spans contain only names, durations, outcomes and codes of the host. They contain no inputs, messages or
-//! outputs of nodes.
+//! A [`Watch`] is a channel of one run and its child runs. It stores open spans and passes each span to [`Observers`]
+//! when the span ends. Spans contain only names, durations, outcomes and codes of the host. They contain no inputs,
+//! messages or outputs of nodes.
 //!
 //! Each process watches a run by itself. A span that began in another process is reported by its end alone. Then an
 //! attempt has no known type, and a call has no known names.
@@ -37,7 +37,7 @@ pub(crate) struct Ended {
     pub(crate) ended: u64,
     /// One of `succeeded`, `failed`, `cancelled` and `retried`.
     pub(crate) outcome: &'static str,
-    /// The code of its failure.
+    /// The code of the failure, if the span's subject has failed.
     pub(crate) error: Option<String>,
 }
 

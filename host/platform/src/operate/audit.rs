@@ -1,6 +1,6 @@
 //! The audit log: the actions on a tenant, with their actors. Each entry contains the hash of the entry before. So a
-//! changed, moved or removed entry breaks the chain. If the last entries are removed, the chain stays valid. This is
-//! detected by comparison with the head, the hash of the last entry, as it was noted earlier.
+//! changed, moved or removed entry breaks the chain. If the last entries are removed, the chain stays valid. To detect
+//! that, an operator notes the head, which is the hash of the last entry, and later checks that the log still has it.
 
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::DocumentStore;

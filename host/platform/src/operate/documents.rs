@@ -13,7 +13,7 @@ pub enum DocumentError {
     /// The document is damaged.
     #[error("the stored data of `{0}` is damaged: {1}")]
     Damaged(String, String),
-    /// Another caller changed it at the same time.
+    /// Another caller changed the document at the same time.
     #[error("another process changed `{0}` at the same time; try again")]
     Changed(String),
     /// The store does not answer.
@@ -44,7 +44,7 @@ impl Documents<'_> {
         found.map(|found| Ok((read(&found)?, found.version))).transpose()
     }
 
-    /// Returns the last document of a kind.
+    /// Returns the document of a kind that has the last key.
     pub(crate) fn last<T: DeserializeOwned>(&self, kind: &str) -> Result<Option<T>, DocumentError> {
         self.store.last(self.tenant, kind)?.as_ref().map(read).transpose()
     }

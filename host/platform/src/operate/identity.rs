@@ -130,7 +130,7 @@ pub trait Identify: Send + Sync {
         true
     }
 
-    /// Returns whether every caller needs a token. Only then does a server listen beyond its machine.
+    /// Returns whether every caller needs a token. Otherwise a server listens only on its own machine.
     fn asks_for_tokens(&self) -> bool {
         true
     }

@@ -30,7 +30,7 @@ pub struct Policy {
     /// Maximum number of concurrent attempts, including those that wait for a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u64>,
-    /// Maximum memory of its concurrent attempts, in MiB, beyond the first 4 MiB of each.
+    /// Maximum memory of the tenant's concurrent attempts, in MiB, beyond the first 4 MiB of each attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory_mib: Option<u64>,
     /// The daily quotas.
@@ -42,13 +42,13 @@ pub struct Policy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PerDay {
-    /// Milliseconds of computing time of its attempts.
+    /// Milliseconds of computing time of the tenant's attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_ms: Option<u64>,
-    /// Number of events of its runs.
+    /// Number of events of the tenant's runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
-    /// MiB that its runs write to the store: events and files.
+    /// MiB that the tenant's runs write to the store: events and files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_mib: Option<u64>,
     /// Costs of models and images, in USD. With this limit, calls of models and images without known prices are

@@ -46,16 +46,16 @@ const USAGE: &str = "usage";
 const DAY: u64 = 24 * 60 * 60;
 /// Maximum number of tries to change a day's document while other processes change it.
 const TRIES: usize = 100;
-/// Interval between usage flushes.
+/// Interval between calls of [`Usage::settle`].
 pub const SETTLES: Duration = Duration::from_secs(1);
 
 /// The usage of a tenant in a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Used {
-    /// Milliseconds of computing time of its attempts.
+    /// Milliseconds of computing time of the tenant's attempts.
     pub compute_ms: f64,
-    /// Number of events of its runs.
+    /// Number of events of the tenant's runs.
     pub events: u64,
     /// Approximate bytes of these events and of files, as written to the store.
     pub written_bytes: u64,
@@ -110,7 +110,7 @@ impl Usage {
         }))
     }
 
-    /// Starts to count. Usage is not counted without this call, as in a process for the operator alone.
+    /// Starts to count. Without this call, usage is not counted, as in a process that serves only the operator.
     pub fn begin(&self) {
         self.0.counts.store(true, Ordering::Release);
     }
@@ -119,8 +119,8 @@ impl Usage {
         self.0.counts.load(Ordering::Acquire)
     }
 
-    /// Checks a tenant's daily quotas against the store and the counts of this process. Without quotas it does not
-    /// read the store.
+    /// Checks a tenant's daily quotas against the store and the counts of this process. Without quotas the method does
+    /// not read the store.
     pub(crate) fn check(&self, tenant: &Tenant, most: &PerDay) -> Result<(), QuotaError> {
         if !self.counts() || most.is_unlimited() {
             return Ok(());
@@ -131,8 +131,8 @@ impl Usage {
         most.check(&known.plus(&fresh), seconds)
     }
 
-    /// Checks a tenant's daily quotas by the counts of this process and the store's counts at the last flush. It does
-    /// not read the store.
+    /// Checks a tenant's daily quotas against the counts of this process and those that [`Usage::settle`] last read.
+    /// The method does not read the store.
     pub(crate) fn admits(&self, tenant: &Tenant) -> Result<(), QuotaError> {
         if !self.counts() {
             return Ok(());
@@ -157,7 +157,8 @@ impl Usage {
         }
     }
 
-    /// Adds the counts to the day's documents in the store, and reads the usage and policy of each tenant again.
+    /// Adds the counts to the day's documents in the store. Reads the usage and the policy of each tenant again, and
+    /// sets the policy's limits.
     pub fn settle(&self) -> Result<(), StoreError> {
         for (tenant, computed) in self.0.engine.take_computed() {
             self.0.metrics.computed(&tenant, computed);

@@ -297,8 +297,8 @@ impl Vault {
         VaultError::OtherKey { wanted: wanted.to_owned(), given: given.unwrap_or_else(|| "none".into()) }
     }
 
-    /// Returns the operator's key that encrypts. If there is none and the keys are in a file beside the store, it
-    /// creates one.
+    /// Returns the operator's key that encrypts. If no key exists and its place is a file beside the store, the method
+    /// creates the key.
     fn first_key(&self) -> Result<Kek, VaultError> {
         if let Some(first) = self.with_keys(|keys| keys.first().cloned())? {
             return Ok(first);

@@ -13,12 +13,13 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Asks(BTreeMap<String, BTreeSet<String>>);
 
-/// The difference between the requests of two versions of a pack. Each line is one capability of a node type.
+/// The difference between two versions of a pack, as lines for users. A line is one capability that a node type
+/// requests. An installation adds lines about changed signers and registries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// The requests that only the later version has.
+    /// The lines that only the later version has.
     pub more: Vec<String>,
-    /// The requests that only the earlier version has.
+    /// The lines that only the earlier version has.
     pub less: Vec<String>,
 }
 

@@ -30,8 +30,8 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// Creates a carrier. Only the registry `registry` gets these credentials; other registries get those of `docker
-    /// login`. If `offline` is true, the carrier makes no connection, and reads only files.
+    /// Creates a carrier. Only `registry` receives these credentials; other registries receive those of `docker login`.
+    /// If `offline` is true, the carrier makes no connection, and reads only files.
     pub fn new(
         registry: Option<&str>,
         credentials: Option<Credentials>,

@@ -24,13 +24,14 @@ pub struct Arrival {
 /// A checked pack that may be installed.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its name and version.
+    /// The pack's name and version.
     pub id: PackId,
-    /// Its manifest, imports and digest.
+    /// The pack's manifest, imports and digest.
     pub inspection: Inspection,
     /// The signer of the pack.
     pub signer: Option<Signer>,
-    /// The highest other version that is installed, with the difference of its requests to those of this version.
+    /// The highest other version that is installed, with the difference between that version and this one. `None`: no
+    /// other version is installed, or this one already is.
     pub beside: Option<(PackId, Difference)>,
     bytes: Vec<u8>,
     locked: Locked,
@@ -142,7 +143,7 @@ impl Installer<'_> {
     }
 }
 
-/// Describes a change of the registry or repository since the installed version, or returns `None` if there is none.
+/// Describes a change of the registry or repository since the installed version. Returns `None` if nothing has changed.
 /// A user with push access to one repository must not be able to publish versions of a pack from another one.
 fn moved(before: &str, source: &Source) -> Option<String> {
     let (Source::Registry(new), Ok(Source::Registry(old))) = (source, Source::parse(before, None)) else { return None };

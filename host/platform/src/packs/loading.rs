@@ -1,4 +1,4 @@
-//! Loads the packs of a lock.
+//! Loads the packs that a lock pins from the store, and checks their digests and signers.
 
 use std::{io, path::Path};
 

@@ -30,12 +30,12 @@ pub struct Lock {
 pub struct Locked {
     /// The source of the pack, for fetching it again.
     pub source: String,
-    /// The digest of its bytes.
+    /// The digest of the pack's bytes.
     #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
     pub digest: Digest,
-    /// The interfaces that it imports.
+    /// The interfaces that the pack imports.
     pub imports: Vec<String>,
-    /// The capabilities that its node types request.
+    /// The capabilities that the pack's node types request.
     pub nodes: Asks,
     /// The signature that was checked at the installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]

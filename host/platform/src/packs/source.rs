@@ -1,4 +1,4 @@
-//! The sources of packs.
+//! Where a pack comes from: a file, a URL or a reference in a registry. Parses what users and locks write for it.
 
 use std::{
     fmt,
@@ -63,7 +63,7 @@ impl Source {
         }
     }
 
-    /// Returns the version that a registry reference requests, or `None` for other sources.
+    /// Returns the version that a registry reference requests, or `None` if the source requests no version.
     pub(super) fn version(&self) -> Option<&semver::Version> {
         match self {
             Source::Registry(Reference { wanted: Wanted::Version(version), .. }) => Some(version),

@@ -8,7 +8,8 @@ use serde::Deserialize;
 
 use super::{InstallError, PackId, PublicKey, Signature, yaml};
 
-/// The trusted signers. Without such a file every signer is trusted, and packs need no signature.
+/// The trusted signers, from a file of the operator. Without such a file every signer is trusted, and packs need no
+/// signature.
 ///
 /// ```yaml
 /// unsigned: refuse                    # or allow; the default is refuse
@@ -41,7 +42,7 @@ enum Unsigned {
 #[serde(deny_unknown_fields)]
 struct Known {
     key: PublicKey,
-    /// Patterns of the names of packs that it may sign.
+    /// Patterns of the names of the packs that this key may sign.
     packs: Vec<String>,
 }
 

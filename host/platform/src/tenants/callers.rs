@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// Minimum interval between checks for the first tenant that requests without a token cause. A request with a token
-/// always causes a check.
+/// While no tenant exists, requests without a token check at most once in this interval whether one exists now. A
+/// request with a token always checks it.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The callers of a server on the store of a host.

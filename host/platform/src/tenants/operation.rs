@@ -47,11 +47,11 @@ pub enum Operation {
     CreateToken {
         /// The tenant of the token.
         tenant: String,
-        /// The names of its scopes.
+        /// The names of the token's scopes.
         scopes: Vec<String>,
-        /// A note about its purpose.
+        /// A note about the token's purpose.
         note: String,
-        /// Its lifetime in milliseconds. `None` means that it never expires.
+        /// The token's lifetime in milliseconds. `None` means that the token never expires.
         lasts: Option<u64>,
     },
     /// Lists the tokens.
@@ -99,7 +99,7 @@ pub enum Operation {
         name: String,
         /// The secret's value.
         value: Hidden,
-        /// The servers that it may be sent to.
+        /// The servers that the secret may be sent to.
         origins: Vec<String>,
     },
     /// Lists the secrets without their values.

@@ -1,4 +1,4 @@
-//! Tokens of 256 random bits, which are shown once. The store keeps only their hash, which cannot be used as a token.
+//! Tokens of 256 random bits, which are shown once. The store has only their hashes, which cannot be used as tokens.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

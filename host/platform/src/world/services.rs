@@ -35,7 +35,7 @@ const SERVICE_NOT_FOUND: &str = "service_not_found";
 /// Maximum number of characters of a call's arguments in its public description.
 const SHOWN_CHARS: usize = 500;
 
-/// The payment of images.
+/// The images of a service as a paid call.
 const PICTURES: Paid = Paid { needs: "the service needs `usdPerImage`", cost: Images::cost, reserved_before: 0.0 };
 
 /// The services that flows may call.
@@ -82,7 +82,7 @@ impl Services {
         })
     }
 
-    /// Returns the effect of a call. It decides whether the host repeats a call if the outcome is unknown.
+    /// Returns the effect of a call. The effect decides whether the host repeats the call if its outcome is unknown.
     fn effect(&self, request: &Request<'_>, caller: &Caller) -> Effect {
         if self.simulate.covers_service(request.service) || !is_granted(caller, request.service) {
             return Effect::Idempotent;

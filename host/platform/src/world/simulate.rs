@@ -1,4 +1,4 @@
-//! Simulates capabilities with stand-ins, so that no call leaves the host.
+//! Names the capabilities and services whose calls stand-ins answer. Simulated calls do not leave the host.
 
 use std::{collections::BTreeSet, fmt};
 

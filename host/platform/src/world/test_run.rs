@@ -153,7 +153,7 @@ fn not_given(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure 
     Failure::new("no_reply_given", message)
 }
 
-/// Wraps `http` and answers every request with its own method and URL.
+/// Wraps `http` and answers every request with status 200 and a text that contains the request's method and URL.
 pub(crate) struct Simulated(pub(crate) Arc<dyn Capability>);
 
 impl Capability for Simulated {
@@ -233,13 +233,13 @@ struct Waiting {
     due: BTreeSet<(u64, u64)>,
     wakers: HashMap<u64, Waker>,
     next: u64,
-    /// The number of changes so far.
+    /// The number of calls of [`Clock::stir`] so far.
     stirs: u64,
 }
 
 /// 1 January 2030, so that tests do not depend on the current date.
 const BEGIN_MS: u64 = 1_893_456_000_000;
-/// Number of times that other tasks may proceed before time jumps to the next timer.
+/// Number of times that a timer yields to other tokio tasks before it may let time jump.
 const TURNS: u32 = 16;
 
 impl Clock {
@@ -250,7 +250,8 @@ impl Clock {
         Clock { running: AtomicUsize::new(usize::from(script.still)), state: Mutex::new(state) }
     }
 
-    /// Counts a change, and wakes all timers that wait, so that they check whether time may jump.
+    /// Records that nodes or timers have changed, and wakes all timers that wait, so that they check whether time may
+    /// jump.
     fn stir(&self) {
         let mut state = self.state.lock();
         state.stirs += 1;
@@ -396,7 +397,7 @@ impl Sleep {
         may
     }
 
-    /// Waits until the number of changes is no longer `seen`.
+    /// Waits until [`Clock::stir`] has been called more than `seen` times.
     async fn stirred(&self, seen: u64) {
         poll_fn(|context| {
             let mut state = self.clock.state.lock();

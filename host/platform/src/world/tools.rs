@@ -1,6 +1,7 @@
 //! The capability `tools`, which an agent calls. A node type or a flow that is called as a tool is a child run of the
-//! agent's run. Its id contains the call's idempotency key, so a repeated call finds the same run. A tool of an MCP
-//! server is called on the server. Such a call is repeated only if the server declares that this is safe.
+//! agent's run. The id of the child run contains the call's idempotency key, so a repeated call finds the same run. A
+//! tool of an MCP server is called on the server. Such a call is repeated only if the server declares that a repetition
+//! is safe.
 //!
 //! | module | contents |
 //! |---|---|
@@ -154,8 +155,8 @@ impl Tools {
         }
     }
 
-    /// Waits for a permit of the MCP server `server`. `name` distinguishes its calls from its lists of tools, which
-    /// have separate permits.
+    /// Waits for a permit of the MCP server `server`. `name` selects the permits: those for calls of tools, or those
+    /// for lists of tools.
     async fn permit(&self, tenant: &Tenant, server: &str, name: &str) -> Result<Option<Permit>, Failure> {
         let Some((permits, within)) = self.mcp.places(server) else { return Ok(None) };
         let server = Server { name, permits, within, code: flowcell_services::code::MCP_CONNECT };
@@ -167,7 +168,7 @@ impl Tools {
         self.find(name).map_or(Effect::Idempotent, |tool| self.effect(&tool))
     }
 
-    /// Returns the effect of a call. It decides whether the host repeats a call if the outcome is unknown.
+    /// Returns the effect of a call. The effect decides whether the host repeats the call if its outcome is unknown.
     fn effect(&self, tool: &Tool) -> Effect {
         match &tool.kind {
             Kind::Mcp { server, tool } if !self.simulated && !self.mcp.may_be_repeated(server, tool) => Effect::Once,

@@ -42,7 +42,7 @@ pub(super) struct Progress {
     pub(super) agents: Vec<(Arc<str>, bool)>,
     /// Inbox entries that the attempt has not received yet.
     pub(super) inbox: VecDeque<InboxMessage>,
-    /// Deadline (milliseconds since 1970) of the wait in which an earlier instance of the attempt was dropped.
+    /// Deadline (milliseconds since 1970) of the wait in which the attempt was when its previous sandbox ended.
     pub(super) wait_until: Option<u64>,
     /// Number of events that have arrived.
     pub(super) heard: u64,
@@ -103,8 +103,8 @@ impl Progress {
         progress
     }
 
-    /// Returns the observation that the attempt made here when it first ran. `None`: the attempt is past its recorded
-    /// steps. An error names the other step that it took.
+    /// Removes the next recorded step, and returns its observation. `None`: no recorded step is left. An error: the
+    /// step is no observation, but the beginning of a call.
     pub(super) fn told(&mut self) -> Option<Result<Observed, &'static str>> {
         match self.steps.pop_front()? {
             LogStep::Observed(observed) => Some(Ok(observed)),
@@ -157,7 +157,7 @@ impl Progress {
         self.once_under_way.remove(&ordinal);
     }
 
-    /// Takes the reply of a call that has ended.
+    /// Removes and returns the reply of a call, if the call has ended.
     pub(super) fn take(&mut self, ordinal: u32) -> Option<Reply> {
         let at = self.ended.iter().position(|ended| ended.ordinal == ordinal)?;
         let ended = self.ended.remove(at)?;
@@ -182,7 +182,7 @@ impl Progress {
         self.marks
     }
 
-    /// Takes the first message that meets a condition.
+    /// Removes and returns the first message that meets a condition.
     pub(super) fn take_message(&mut self, meant: impl Fn(&InboxMessage) -> bool) -> Option<InboxMessage> {
         let at = self.inbox.iter().position(meant)?;
         self.inbox.remove(at)
@@ -223,7 +223,7 @@ impl Progress {
         self.since.push(Observed::TimedOut(self.now_ms));
     }
 
-    /// Advances the time that the attempt sees to `now`. It never goes back.
+    /// Advances the time that the attempt sees to `now`. This time never goes back.
     pub(super) fn pass(&mut self, now: u64) {
         self.now_ms = self.now_ms.max(now);
     }
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// An agent that takes messages awaits a reply, and the reply arrives at this moment. The agent does not wait for
+    /// An agent that accepts messages awaits a reply, and the reply arrives at this moment. The agent does not wait for
     /// people, and its run may not be idle.
     #[test]
     fn an_attempt_whose_reply_is_there_does_not_wait_for_people() {

@@ -71,7 +71,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Reports the end of a call of an agent run: the model's reply and its usage, or the tool's answer.
+    /// Records the end of a call of an agent run: the model's reply and its usage, or the tool's answer.
     pub(super) fn call_of_agent_ended(
         &mut self,
         task: TaskKey,

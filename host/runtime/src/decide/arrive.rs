@@ -1,4 +1,4 @@
-//! Inputs from outside: answers of attempts, timers, people, other runs.
+//! Handles the inputs of the deciders: answers of attempts, due timers, commands of people, ends of child runs.
 
 use flowcell_contract::{Failure, Json, Pause, Step, StepResult, Value, Wake, code};
 use flowcell_flow::graph::{Jitter, NodeIx, Retry, RetryOn};
@@ -76,8 +76,8 @@ impl Decider<'_> {
         self.begin_scope(ScopeId::ROOT);
     }
 
-    /// Resumes the run, or parks it if it has killed its process too often. Otherwise such a run would repeatedly
-    /// interrupt all other runs of its process.
+    /// Resumes the run. Parks it at once if the store was restored from an older copy, or if processes died too often
+    /// while they drove only this run. Otherwise such a run would repeatedly interrupt all other runs of its process.
     fn resume(&mut self, by_hand: bool, alone: bool) {
         self.emit(Fact::RunResumed { by_hand, alone });
         if let Some(reason) = self.state.held() {
@@ -198,7 +198,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Wakes every task that waits for a named event. If no task waits, the event is kept.
+    /// Wakes every task that waits for a named event. If no task waits, the run keeps the event.
     fn named_event(&mut self, name: String, payload: Value) -> Result<(), HubError> {
         let waits = |key: &TaskKey| {
             let details = self.state.task(*key).details.as_ref()?;
@@ -257,8 +257,8 @@ fn is_retried(retry: &Retry, failure: &Failure) -> bool {
     }
 }
 
-/// Returns the delay before the next attempt: exponential, capped and spread. A delay that the failure requests takes
-/// precedence, up to the cap.
+/// Returns the delay before the next attempt: exponential, capped and spread. If the failure requests a longer delay,
+/// that delay applies, up to the cap.
 fn delay(retry: &Retry, attempt: u32, failure: &Failure, random: u64) -> u64 {
     let grown = retry.backoff_ms as f64 * retry.factor.powi(attempt as i32 - 1);
     let whole = grown.min(retry.max_backoff_ms as f64) as u64;

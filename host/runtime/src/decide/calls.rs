@@ -65,7 +65,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the agent run that makes a call, and whether it is a call of a tool.
+    /// Returns the agent run that makes a call, and whether the call is one of a tool.
     fn agent_of(&self, task: TaskKey, call: (u32, u32)) -> Option<(Arc<str>, bool)> {
         let (agent, interface) = self.state.task(task).calls.as_ref()?.agent_of(call)?;
         Some((agent.agent_run.clone(), interface == BuiltIn::Tools.name()))
@@ -105,15 +105,15 @@ impl Decider<'_> {
         }
     }
 
-    /// Blocks a task if a person has to say whether one of its calls happened.
+    /// Blocks a task if a person has to decide whether one of its calls happened.
     fn ask_about_calls(&mut self, task: TaskKey) {
         if let Some(reason) = self.state.task(task).calls.as_ref().and_then(|calls| calls.ambiguous()) {
             self.emit(Fact::TaskBlocked { task, reason: Box::new(reason) });
         }
     }
 
-    /// Ends the calls whose reply an answered attempt did not wait for, with the failure `abandoned`. Skips `once`
-    /// calls: they ended before the answer, unless the task has timed out.
+    /// Ends the open calls of an attempt that has ended, with the failure `abandoned`. Skips `once` calls in progress:
+    /// an attempt answers only after they have ended, and after a timeout the task waits for them.
     pub(super) fn abandon_calls(&mut self, key: TaskKey) {
         self.withdraw_asked(key);
         self.end_calls(key, |effect| {

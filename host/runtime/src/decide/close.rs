@@ -9,7 +9,8 @@ use crate::{
 };
 
 impl Decider<'_> {
-    /// Closes a scope. Its tasks no longer start, and unfinished ones are cancelled, after their bodies and children.
+    /// Closes a scope. Its waiting tasks do not start. Its unfinished tasks are cancelled, after their passes and child
+    /// runs have ended.
     pub(super) fn close_scope(&mut self, id: ScopeId) {
         let Some(scope) = self.state.scopes.get(&id).filter(|scope| !scope.closing) else { return };
         let graph = self.state.graph.clone();

@@ -1,4 +1,4 @@
-//! Passes through the bodies of nodes: one at a time, or one for every item of a fan-out.
+//! Decides the passes of a body: one after another, or one for each item of a fan-out.
 
 use flowcell_contract::{Failure, Json, Value};
 
@@ -23,7 +23,7 @@ impl Decider<'_> {
         self.begin_scope(scope);
     }
 
-    /// Begins as many passes of a fan-out as may run, or wakes its owner if all are done.
+    /// Begins as many passes of a fan-out as its concurrency allows, or wakes its owner if all passes are done.
     pub(super) fn fill_fan_out(&mut self, owner: TaskKey) {
         loop {
             let Some(details) = self.state.task(owner).details.as_deref() else { return };
@@ -50,7 +50,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Tells the owner of a pass that the pass has ended.
+    /// Continues the owner of a pass that has ended: wakes it, begins further passes, or finishes closing it.
     pub(super) fn pass_ended(&mut self, owner: TaskKey, outcome: PassOutcome) {
         let task = self.state.task(owner);
         let details = task.details.as_deref();

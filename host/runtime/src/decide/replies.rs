@@ -3,7 +3,7 @@
 
 use flowcell_contract::{BuiltIn, Json, Value};
 
-/// Checks the reply that a person gives for a call. Capabilities other than HTTP, tools and models accept any JSON.
+/// Checks the reply that a person records for a call. Capabilities other than HTTP, tools and models accept any JSON.
 pub(super) fn check(interface: &str, function: &str, reply: &Json) -> Result<(), String> {
     let (form, checked) = match BuiltIn::named(interface) {
         Some(BuiltIn::Http) => (

@@ -1,8 +1,8 @@
 //! The running and the evicted attempts of a run, and the inputs of both.
 //!
-//! The driver evicts an attempt that waits for long: it drops the instance. When an event arrives for the attempt,
-//! the driver rehydrates it, as after a crash. The attempt runs again, gets the answers that it got before, and
-//! continues from there.
+//! The driver evicts an attempt that waits for long: it ends the sandbox. When an event arrives for the attempt, the
+//! driver *rehydrates* the attempt: it runs again in a new sandbox, as after a crash, gets the answers that it got
+//! before, and continues from there.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -66,7 +66,7 @@ pub(super) struct Attempts {
     /// An answer that waits until the driver has handled the earlier requests of its attempt.
     answer: Option<Answered>,
     live: HashMap<TaskKey, Live>,
-    /// Attempts without an instance, until an event arrives for them.
+    /// Attempts without a sandbox, until an event arrives for them.
     evicted: HashMap<TaskKey, Number>,
     /// The times of the checks whether an attempt still waits, in order.
     checks: VecDeque<(u64, TaskKey, Number)>,
@@ -74,8 +74,8 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Runs an attempt. [`Attempts::poll`] returns its answer. If `received` is given, it first computes the recorded
-    /// form of the attempt's input.
+    /// Runs an attempt. [`Attempts::poll`] returns its answer. If `received` is given, the attempt first waits for it:
+    /// the recorded form of its input.
     pub(super) fn begin(
         &mut self,
         (task, attempt): (TaskKey, Number),
@@ -152,7 +152,7 @@ impl Attempts {
         None
     }
 
-    /// Drops the instance of an attempt. Keeps only the digest of its input.
+    /// Ends the sandbox of an attempt. Keeps only the digest of its input.
     pub(super) fn evict(&mut self, task: TaskKey, attempt: Number) {
         self.withdraw(task);
         if let Some(given) = self.given.remove(&task) {
@@ -161,20 +161,20 @@ impl Attempts {
         self.keep_evicted(task, attempt);
     }
 
-    /// Records that an attempt has no instance and waits for an event.
+    /// Records that an attempt has no sandbox and waits for an event.
     pub(super) fn keep_evicted(&mut self, task: TaskKey, attempt: Number) {
         self.evicted.insert(task, attempt);
     }
 
-    /// Removes the task's attempt from the evicted ones, because an event has arrived for it. Returns true if it was
-    /// evicted: the caller then begins it again.
+    /// Removes the task's attempt from the evicted ones, because an event has arrived for it. Returns true if the
+    /// attempt was evicted: the caller then begins it again.
     pub(super) fn rehydrate(&mut self, task: TaskKey) -> bool {
         self.evicted.remove(&task).is_some()
     }
 
     /// Stores the input of an attempt for the record of the attempt's end. An input that cannot be rendered has no
-    /// digest. `is_kept`: the node does not run, because its output is kept from an earlier run. If computing the
-    /// digest takes long, returns a future that computes it on a blocking thread.
+    /// digest. `is_kept`: the node does not run, because its output comes from an earlier run. If computing the digest
+    /// takes long, returns a future that computes it on a blocking thread.
     pub(super) fn remember(
         &mut self,
         task: TaskKey,
@@ -197,7 +197,7 @@ impl Attempts {
         self.given.insert(task, PendingInput::Known(received));
     }
 
-    /// Writes the recorded input of an attempt into the fact that ends or pauses it.
+    /// Writes the recorded input of an attempt into the fact that ends or pauses the attempt.
     pub(super) fn stamp(&mut self, facts: &mut [Fact]) {
         for fact in facts {
             if let Some((task, received)) = fact.end_of_attempt()
@@ -208,12 +208,12 @@ impl Attempts {
         }
     }
 
-    /// Keeps an answer until the driver has handled the earlier requests of its attempt.
+    /// Stores an answer until the driver has handled the earlier requests of its attempt.
     pub(super) fn put_back(&mut self, answered: Answered) {
         self.answer = Some(answered);
     }
 
-    /// Takes the answer that [`Attempts::put_back`] kept.
+    /// Removes and returns the answer that [`Attempts::put_back`] stored.
     pub(super) fn take_back(&mut self) -> Option<Answered> {
         self.answer.take()
     }

@@ -37,7 +37,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Keeps a call until a person allows it.
+    /// Stores a call until a person allows it.
     pub(super) fn ask(&mut self, call: CallKey, outgoing: Box<Outgoing>) {
         self.asked.insert(call, outgoing);
     }
@@ -70,7 +70,7 @@ impl Calls {
         self.leaving.remove(&call);
     }
 
-    /// Notes that the journal has an end of the call. Aborts a call that is still in progress.
+    /// Removes a call whose end is in the journal. Aborts the call if it is still in progress.
     pub(super) fn settle(&mut self, call: CallKey) {
         if let Some(Some(abort)) = self.leaving.remove(&call) {
             abort.abort();

@@ -21,13 +21,14 @@ use crate::{
     world::{Pinned, World},
 };
 
-/// Returns the id of the child that a task of this run calls. The id is the same each time.
+/// Returns the id of the child run that a task of this run calls. The id depends only on the run, the task, the attempt
+/// and its resumes.
 pub(super) fn run_id(state: &RunState, run: &RunId, key: TaskKey, attempt: u32) -> RunId {
     let call = nth_call(state, key);
     RunId::from(format!("{run}.{}.{attempt}{call}", state.address(key)))
 }
 
-/// Returns a suffix that distinguishes the calls of one attempt, which may call several flows in turn.
+/// Returns a suffix that distinguishes the calls of one attempt, which may call several flows one after another.
 fn nth_call(state: &RunState, key: TaskKey) -> String {
     match state.task(key).resumes {
         0 => String::new(),

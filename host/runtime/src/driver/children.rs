@@ -20,7 +20,7 @@ use crate::{
 /// A run that a task has called.
 struct Child {
     hub: Hub,
-    /// The idle state of the child. `None`: it can continue by itself.
+    /// What the child waits for. `None`: the child is not idle.
     idle: Option<Idle>,
     driving: Option<JoinHandle<()>>,
 }
@@ -71,8 +71,8 @@ impl Children {
         self.place.is_some()
     }
 
-    /// Tells the live permit whether the run itself is idle. The permit of an idle run does not become free through
-    /// work inside the process; see [`crate::live`].
+    /// Records in the live permit whether the run itself is idle. No work inside the process ends an idle run and frees
+    /// its permit; see [`crate::live`].
     pub(super) fn set_idle(&mut self, is_idle: bool) {
         if let Some(place) = &mut self.place {
             place.rests(is_idle);
@@ -98,8 +98,8 @@ impl Children {
         tasks.into_iter().filter_map(|task| self.wake(task)).collect()
     }
 
-    /// Passes a command to the child of a task. `delivered` is the number of the store's message, if the command came
-    /// in one.
+    /// Passes a command to the child of a task. `delivered` is the number of the message in the store's inbox, if the
+    /// command came from there.
     pub(super) fn pass_on(
         &mut self,
         task: Option<TaskKey>,
@@ -130,7 +130,7 @@ impl Children {
         self.driven.keys()
     }
 
-    /// Notes the idle state of a child. `None`: the child can continue by itself.
+    /// Records what the idle child of a task waits for. `None`: the child is not idle.
     pub(super) fn told(&mut self, task: TaskKey, idle: Option<Idle>) {
         if let Some(child) = self.driven.get_mut(&task) {
             child.idle = idle;
@@ -152,7 +152,7 @@ impl Children {
         self.driven.values().all(|child| child.idle.is_some())
     }
 
-    /// Returns the time at which the first idle child continues by itself.
+    /// Returns the time of the first timer of the idle children.
     pub(super) fn due(&self) -> Option<u64> {
         self.driven.values().filter_map(|child| child.idle.as_ref()?.due).min()
     }

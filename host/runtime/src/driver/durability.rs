@@ -24,7 +24,8 @@ use crate::{
 pub(super) enum OnDurable {
     /// Publishes the events of a unit to subscribers.
     Tell(Arc<Unit>),
-    /// Waits until a child that has ended has published all its events. The run publishes the end of the child later.
+    /// Waits until a child that has ended has published all its events. The run publishes the end of the child
+    /// afterwards.
     Follow(JoinHandle<()>),
     /// Makes a call that leaves the host.
     Dispatch(CallKey, Box<Outgoing>),
@@ -78,7 +79,7 @@ impl DurabilityQueue {
         self.waiting.is_empty()
     }
 
-    /// Takes the next effect whose facts are durable.
+    /// Removes and returns the next effect whose facts are durable.
     pub(super) fn next(&mut self) -> Option<OnDurable> {
         let (seq, first) = self.waiting.front()?;
         let held = !self.is_durable(*seq) || matches!(first, OnDurable::Follow(child) if !child.is_finished());
@@ -107,9 +108,9 @@ impl DurabilityQueue {
     }
 }
 
-/// Returns true if the driver has to force the journal for a fact, because a caller outside waits for it. `top`: the
-/// run has no parent. Callers wait for the calls, parks and questions of a child run. They do not wait for its start
-/// and end, which concern only its parent.
+/// Returns true if the driver has to force the journal for a fact, because a caller of the host waits for it. `top`:
+/// the run has no parent. Callers wait for the calls, parks and questions of a child run. They do not wait for its
+/// start and end, which concern only its parent.
 pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
     match fact {
         Fact::RunStarted { .. } | Fact::RunEnded { .. } => top,
@@ -121,7 +122,7 @@ pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
     }
 }
 
-/// Returns the status of a run after a fact, if the fact changes it.
+/// Returns the status of a run after a fact, if the fact changes the status.
 pub(super) fn standing(fact: &Fact) -> Option<StoredStatus> {
     match fact {
         Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(StoredStatus::Active),

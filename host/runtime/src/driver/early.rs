@@ -1,4 +1,4 @@
-//! Answers that the caller gives before their questions are open.
+//! Answers from the options of a run to questions that are not open yet.
 
 use std::collections::BTreeMap;
 

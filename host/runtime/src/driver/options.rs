@@ -8,7 +8,7 @@ use flowcell_flow::graph::NodeIx;
 use super::early::EarlyAnswers;
 use crate::ports::Record;
 
-/// Fixture outputs: the outputs of nodes of the flow itself that do not run.
+/// The outputs of nodes of the flow itself that do not run, because the run keeps them from the run that it repeats.
 pub(crate) type FixtureOutputs = HashMap<NodeIx, Value>;
 
 /// The identity of a driven run.
@@ -20,7 +20,7 @@ pub(crate) struct Identity {
     pub(crate) depth: u32,
     /// The run that called this one, if it is a child.
     pub(crate) parent: Option<RunId>,
-    /// The prefix of the idempotency keys of its calls.
+    /// The prefix of the idempotency keys of the run's calls.
     pub(crate) root: Arc<str>,
 }
 
@@ -35,7 +35,7 @@ impl Identity {
 pub(crate) struct DriveOptions {
     /// Answers that the caller gave before their questions were open.
     pub(crate) answers: EarlyAnswers,
-    /// Fixture outputs of nodes that do not run.
+    /// The outputs that the run keeps from the run that it repeats.
     pub(crate) given: FixtureOutputs,
     /// Milliseconds for which the driver waits for timers when only they continue the run. `None`: no limit.
     pub(crate) patience_ms: Option<u64>,
@@ -45,7 +45,7 @@ pub(crate) struct DriveOptions {
     pub(crate) alone: bool,
 }
 
-/// The way in which a drive begins.
+/// What a drive begins with.
 pub(crate) enum Begin {
     /// A new run, with its whole input.
     New(Json),

@@ -114,7 +114,7 @@ impl Outbox {
         }
     }
 
-    /// Notes that all units so far are durable and published.
+    /// Records that all units so far are durable and published.
     pub(super) fn recovered(&mut self) {
         self.record = None;
         self.queue = DurabilityQueue::from(self.next_seq);
@@ -150,7 +150,7 @@ impl Outbox {
         self.hold_and_hurry(OnDurable::Acknowledge(answer, outcome));
     }
 
-    /// Takes the next effect whose facts are durable.
+    /// Removes and returns the next effect whose facts are durable.
     pub(super) fn next(&mut self) -> Option<OnDurable> {
         self.queue.next()
     }

@@ -18,7 +18,7 @@ impl Parent {
         Parent { commands, task, told: None }
     }
 
-    /// Reports to the parent, once for each change, that this run does not continue by itself.
+    /// Reports to the parent, once for each change, that this run is idle.
     pub(super) async fn tell_idle(&mut self, idle: Idle) {
         if self.told.as_ref() != Some(&idle) {
             self.told = Some(idle.clone());
@@ -36,7 +36,7 @@ impl Parent {
         let _ = self.commands.send(Command::ChildIdle { task: self.task, idle: Some(idle) }).await;
     }
 
-    /// Notes that this run may continue, so that its next idle state is reported again.
+    /// Forgets the reported idle state, because this run may continue. The next idle state is reported again.
     pub(super) fn moves(&mut self) {
         self.told = None;
     }

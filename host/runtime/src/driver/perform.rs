@@ -1,6 +1,6 @@
 //! The effects of facts and commands: attempts, timers, calls, children.
 //!
-//! An attempt that waits for long has no instance ([`super::attempts`]). A call is recorded first, and then made.
+//! An attempt that waits for long has no sandbox ([`super::attempts`]). A call is recorded first, and then made.
 
 use std::{future::ready, sync::Arc};
 
@@ -159,7 +159,8 @@ impl Driver {
         }
     }
 
-    /// Handles a command to the run. `delivered` is the number of the store's message, if the command came in one.
+    /// Handles a command to the run. `delivered` is the number of the message in the store's inbox, if the command came
+    /// from there.
     pub(super) fn request(
         &mut self,
         command: RunCommand,
@@ -243,7 +244,7 @@ impl Driver {
         }
     }
 
-    /// Notes that an attempt waits for people, unless an event has arrived for it meanwhile.
+    /// Records that an attempt waits for people, unless an event has arrived for it meanwhile.
     fn waits(&mut self, task: TaskKey, attempt: Number, due: Option<u64>, heard: u64) {
         if self.attempts.calls_of(task).is_some_and(|calls| calls.heard() == heard) {
             let _ = self.apply_input(Input::Waits { task, attempt, due });
@@ -265,7 +266,7 @@ impl Driver {
         }
     }
 
-    /// Replies to a question with an answer that the caller gave in advance.
+    /// Queues a reply that the options of the run gave in advance, if there is one.
     fn reply_early(&mut self, reply: Option<RunCommand>) {
         let (told, _) = oneshot::channel();
         self.notes_to_self.extend(reply.map(|reply| Command::Run(reply, told)));
@@ -360,7 +361,8 @@ impl Driver {
         }
     }
 
-    /// Schedules a call that a person has allowed, or tells its attempt that the call was denied.
+    /// Schedules a call that a person has allowed. If the call was denied, or the driver no longer has it, begins its
+    /// attempt again if that was evicted.
     fn call_decided(&mut self, key: CallKey, allowed: bool) {
         let (task, _, ordinal) = key;
         let outgoing = self.calls.decided(key);

@@ -1,8 +1,8 @@
 //! The orderly end of a drive whose process ends.
 //!
 //! The driver begins no attempts, calls or children. It waits [`CALL_GRACE_MS`] for calls that have left, so that no
-//! person has to say whether they happened. It drops attempts, which are repeated as after a crash. It then parks the
-//! run, due at once, and another process resumes it.
+//! person has to decide whether they happened. It drops attempts, which are repeated as after a crash. It then parks
+//! the run, due at once, and another process resumes it.
 
 use crate::limits::CALL_GRACE_MS;
 
@@ -19,7 +19,7 @@ pub(super) enum Shutdown {
 }
 
 impl Shutdown {
-    /// Notes a request to stop. The first request returns the time at which the wait ends. A request after that time
+    /// Records a request to stop. The first request returns the time at which the wait ends. A request after that time
     /// ends the wait.
     pub(super) fn request(&mut self, now: u64) -> Option<u64> {
         match *self {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The reason for which a task cannot continue by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum BlockReason {
-    /// A call that must not be repeated has an unknown end.
+    /// It is unknown whether a call happened, and the call must not be repeated.
     Ambiguous {
         /// The attempt that began the call.
         attempt: u32,

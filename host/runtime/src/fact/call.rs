@@ -16,7 +16,7 @@ pub struct CallRecord {
     pub function: Arc<str>,
     /// The digest of interface, function and arguments.
     pub digest: CallDigest,
-    /// The effect that the call may have outside.
+    /// The effect that the call may have outside the host.
     pub effect: Effect,
     /// The idempotency key of the call.
     pub key: Arc<str>,

@@ -104,7 +104,7 @@ fn of_agent(told: &AgentFact) -> u64 {
 }
 
 impl Resolution {
-    /// Returns the bytes of a person's input as JSON text.
+    /// Returns the bytes of the value (as JSON text) or of the reason that the person sent.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Resolution::Repeat => 0,

@@ -120,7 +120,7 @@ pub enum Input {
 }
 
 impl TaskInputs {
-    /// Returns the answer about a task that made no attempt.
+    /// Returns the inputs of a task that made no attempt: an empty list.
     pub fn none(run: RunId, address: &str) -> TaskInputs {
         TaskInputs {
             run_id: run,
@@ -225,7 +225,7 @@ impl Page {
         ControlFlow::Continue(())
     }
 
-    /// Notes another address where the node made an attempt.
+    /// Records another address where the node made an attempt.
     fn note(&mut self, visited: &Visited<'_>) -> ControlFlow<()> {
         if visited.unbegun {
             return ControlFlow::Continue(());

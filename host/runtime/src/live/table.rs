@@ -238,7 +238,7 @@ impl Table {
         self.forget(&live.tenant);
     }
 
-    /// Changes a run, and counts whether it may end.
+    /// Changes a run, and updates the numbers of runs that may end.
     fn update(&mut self, key: Key, change: impl FnOnce(&mut Live)) {
         let Some(live) = self.runs.get_mut(&key) else { return };
         let before = live.may_end();

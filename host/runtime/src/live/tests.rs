@@ -1,4 +1,4 @@
-//! The permits of live runs: limits, turns, fairness, and trees with only waiting runs.
+//! Live permits: limits, order, fairness, and trees with only waiting runs.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

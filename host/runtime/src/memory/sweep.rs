@@ -10,7 +10,7 @@ impl Sweep for MemoryJournal {
         self.runs.lock().forget(tenant, run);
     }
 
-    /// Removes no blobs, because the blobs of a process end with it.
+    /// Removes no blobs, because blobs in memory end with the process.
     fn sweep(&self, _: &Tenant) -> Result<Swept, StoreError> {
         Ok(Swept::default())
     }

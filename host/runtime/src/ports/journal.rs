@@ -47,7 +47,7 @@ pub struct Durable {
 }
 
 impl Durable {
-    /// The number of the first fact that is not durable.
+    /// Returns the number of the first fact that is not durable.
     pub fn next_seq(&self) -> u64 {
         self.next_seq.load(Ordering::Acquire)
     }
@@ -90,8 +90,8 @@ pub trait Journal: Send + Sync {
         self.force();
     }
 
-    /// Returns the runs that a run called, or that were made for it, and that have not ended. Only the death of a
-    /// process leaves such runs behind, so a store in memory has none.
+    /// Returns the runs that a run called, or that were made for it, and that have not ended. The default, for a store
+    /// in memory, returns none: there, such runs end with the process.
     fn left_below(&self, _tenant: &Tenant, _run: &RunId) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
@@ -102,7 +102,7 @@ pub trait Journal: Send + Sync {
     /// Returns the metadata of a run.
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError>;
 
-    /// Reads at most `limit` durable units of a run, in order, from the unit that holds the fact `from`. Returns
+    /// Reads at most `limit` durable units of a run, in order, from the unit that contains the fact `from`. Returns
     /// fewer units if they are large, and none only at the end.
     fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError>;
 }

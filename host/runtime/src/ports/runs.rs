@@ -61,13 +61,14 @@ pub trait Runs: Journal {
         limit: usize,
     ) -> Result<Vec<RunRow>, StoreError>;
 
-    /// Lists the runs that ended before a time or are not among the `keep` that ended last.
+    /// Lists the top runs that ended before a time, or that are not among the `keep` that ended last. With `None`, a
+    /// limit does not apply.
     fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError>;
 
-    /// Lists at most `limit` runs that a process should drive. These are active ones without a driver, and parked
+    /// Lists at most `limit` top runs that a process should drive. These are active ones without a driver, and parked
     /// ones with a timer that is due at `now`.
     fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError>;
 
-    /// Returns the time of the first timer of all parked runs.
+    /// Returns the time of the first timer of all parked top runs. `None`: no such timer.
     fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError>;
 }

@@ -91,7 +91,7 @@ pub struct StepState {
     pub updated: u64,
 }
 
-/// A change of the rows. Its run and time are those of the unit that carries it.
+/// A change of the rows. Its run and time are those of the unit with which it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Removes the sessions of a tree and the states of their steps.
@@ -99,7 +99,7 @@ pub enum Change {
         /// The root of the tree.
         root: String,
     },
-    /// Removes the states of a tree, and keeps its sessions.
+    /// Removes the states of the steps of a tree, and keeps its sessions.
     Renew {
         /// The root of the tree.
         root: String,

@@ -17,7 +17,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Gives each write its version. Fails with the key whose stored version is not the expected one.
+    /// Assigns each write its version. Fails with the key whose present version is not the expected one.
     pub(crate) fn number(
         flow: &Arc<str>,
         writes: Vec<Write>,
@@ -45,7 +45,7 @@ pub trait StateStore: Send + Sync {
     /// Returns the value of a key and its version.
     fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError>;
 
-    /// Makes all writes visible, or none. They become durable with the entry that carries them.
+    /// Makes all writes visible, or none. They become durable with the journal entry that contains them.
     fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError>;
 }
 

@@ -1,4 +1,4 @@
-//! The sweep: the removal of runs, and of blobs that nothing names.
+//! The sweep: the removal of runs, and of blobs that nothing refers to.
 
 use flowcell_contract::{RunId, Tenant};
 use serde::Serialize;
@@ -16,11 +16,12 @@ pub struct Swept {
 
 /// Removes data that a store no longer needs.
 pub trait Sweep: Send + Sync {
-    /// Removes the units of an ended run and of the runs below it. No other run can have its id afterwards.
+    /// Removes the units of an ended run and of the runs below it. No other run can have the id of the ended run
+    /// afterwards.
     fn forget(&self, tenant: &Tenant, run: &RunId);
 
-    /// Removes the blobs that no stored text names, except those that were put a short time ago. Waits until the
-    /// sweep has ended. All earlier calls of [`Sweep::forget`] take effect before it.
+    /// Removes the blobs that no stored text refers to, except those that were put a short time ago. Waits until the
+    /// sweep has ended. All earlier calls of [`Sweep::forget`] take effect before the sweep.
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError>;
 }
 

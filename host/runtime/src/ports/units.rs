@@ -59,7 +59,7 @@ pub struct Record {
     pub flow: Arc<str>,
     /// The key of the flow in the library.
     pub pin: Pin,
-    /// The flow's policy with the changes of the caller.
+    /// The flow's policy with the overrides from the options of the run.
     pub policy: FlowPolicy,
     /// The number of runs above this one in the run tree.
     pub depth: u32,
@@ -73,17 +73,18 @@ pub struct Record {
     /// The part of an earlier run that the run repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<Again>,
-    /// The name by which the calling run requested the flow. Runs of older versions have none.
+    /// The name by which the calling run requested the flow. `None`: no run called this one, or an older version wrote
+    /// the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called: Option<Arc<str>>,
     /// The run that this one repeats, as a whole or in part. A task of this run calls the same flow as the task in
     /// the repeated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<RunId>,
-    /// Answers to questions that the earlier run had not asked, by the address of the asking node.
+    /// Answers to later questions that the options of the run contain, by the address of the asking node or by its id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub answers: BTreeMap<String, Json>,
-    /// The digest of the request that started the run. It identifies a repeated request.
+    /// The digest of the request that started the run, by which a repeated request is recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<str>>,
 }

@@ -1,4 +1,4 @@
-//! The events of agent runs.
+//! Turns facts about agent runs into events.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Projector {
         }
     }
 
-    /// Notes that the end of a call is unknown.
+    /// Records that the end of a call is unknown.
     pub(super) fn agent_blocked(&mut self, task: TaskKey, reason: &BlockReason) {
         if let BlockReason::Ambiguous { ordinal, .. } = reason
             && let Some(said) = self.said.get_mut(&(task, *ordinal))
@@ -49,7 +49,7 @@ impl Projector {
         }
     }
 
-    /// Notes the resolution of an unknown end by a person.
+    /// Records the decision of a person about a call with an unknown end.
     pub(super) fn agent_resolved(&mut self, task: TaskKey, resolution: &Resolution) {
         for (_, said) in self.said.iter_mut().filter(|((of, _), said)| *of == task && said.ambiguous) {
             said.ambiguous = false;
@@ -103,7 +103,7 @@ impl Projector {
         [("call", Json::from(ordinal))].into_iter().chain(members).collect()
     }
 
-    /// Describes the tool of a call. The capability determines the description for people.
+    /// Describes the tool of a call. `tool` and `input` come from the description of the call for people.
     fn tool(&self, task: TaskKey, ordinal: u32) -> Members {
         let call = self.said.get(&(task, ordinal)).and_then(|said| said.call.as_deref());
         let mut members = vec![("call", Json::from(ordinal))];
@@ -180,7 +180,8 @@ fn closed(outcome: &Result<Json, Box<Failure>>, discarded: &[Arc<str>]) -> (&'st
     (kind, members)
 }
 
-/// Sorts the data of an agent run: members with these names stay, and all other members move into `more`.
+/// Returns the members of an event from the data of an agent run: members with known names stay, and all other members
+/// move into `more`.
 fn members_of(data: &Json) -> Members {
     const NAMES: [&str; 14] = [
         "agent",

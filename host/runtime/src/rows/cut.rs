@@ -320,7 +320,7 @@ fn repeat<'a>(text: &'a str, repeats: &[Repeat]) -> Option<Cow<'a, str>> {
 }
 
 /// Appends a text to `whole`, and puts back the next `count` cuts of the list: the cuts of the text and those inside
-/// them. Removes them from the list.
+/// them. Removes these cuts from the list.
 fn fill_part(
     whole: &mut String,
     text: &str,

@@ -1,9 +1,9 @@
 //! The flush queue: items that wait for the writer of a store, in order.
 //!
 //! The writer removes all items from the queue together: when a caller waits for one of them, when they have
-//! [`FLUSH_FACTS`] facts, or at the latest when the first item has waited for [`FLUSH_MS`]. So a run that only
-//! computes does not wait for the disk or the server. A writer may be a thread, which calls [`FlushQueue::wait`], or
-//! a task, which calls [`FlushQueue::ready`].
+//! [`FLUSH_FACTS`] facts, or at the latest when the first item has waited for [`FLUSH_MS`]. So a run that only computes
+//! does not wait for the disk or the server. A writer may be a thread, which calls [`FlushQueue::wait`], or a tokio
+//! task, which calls [`FlushQueue::ready`].
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -167,7 +167,7 @@ impl<T> FlushQueue<T> {
         waiting.items.clear();
     }
 
-    /// Takes all items, and leaves an empty list for the next ones.
+    /// Removes and returns all items. `empty` becomes the list for the next ones.
     pub(crate) fn take(&self, empty: Vec<T>) -> Vec<T> {
         let mut waiting = self.waiting.lock();
         waiting.facts = 0;

@@ -83,8 +83,8 @@ impl FlowRunner {
     }
 }
 
-/// If the new run's id belongs to an existing run, checks that this run repeats the same part of the same run.
-/// Otherwise its result would not be the requested one.
+/// If the new run's id belongs to an existing run, checks that the existing run repeats the same part of the same run.
+/// Otherwise the result would not be the requested one.
 fn check_repeats(runner: &FlowRunner, run: &RunId, again: Option<&Again>) -> Result<(), OpenError> {
     let id = runner.run_id();
     let record = runner.world.journal.find(&runner.world.tenant, id)?;
@@ -92,7 +92,7 @@ fn check_repeats(runner: &FlowRunner, run: &RunId, again: Option<&Again>) -> Res
     if record.is_some_and(is_same) { Ok(()) } else { Err(OpenError::OtherRepeat(id.clone())) }
 }
 
-/// Returns the outputs of the earlier run that the new run keeps.
+/// Returns the outputs of the earlier run that the new run keeps, by node.
 pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<FixtureOutputs, OpenError> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let from = of_flow.iter().copied().find(|node| graph.node(*node).id == again.from);

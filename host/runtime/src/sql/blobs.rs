@@ -54,7 +54,7 @@ impl Bytes {
     }
 
     /// Writes the blobs that the tenants do not have. Renews the age of the blobs that they have, so that no sweep
-    /// removes these before a row names them.
+    /// removes these before a row refers to them.
     pub(super) async fn write(self, shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
         for (tenant, mut blobs) in self.tenants {
             blobs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -153,7 +153,7 @@ async fn read(connection: &mut Connection, tenant: &Tenant, hash: &str) -> Resul
     connection.row(sql, args![tenant.as_str(), hash]).await?.map(|row| row.bytes(0)).transpose()
 }
 
-/// Stores a blob. The caller passes the SHA-256 of its bytes, in hexadecimal.
+/// Stores a blob. `hash` is the SHA-256 of the bytes, in hexadecimal.
 pub(super) fn keep(store: &SharedStore, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
     store.shared.visible().blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
     let blob = Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() };

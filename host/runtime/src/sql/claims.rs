@@ -1,8 +1,8 @@
-//! The claims of this process: the trees of runs that it may write to.
+//! The claims of this process: the run trees that it may write to.
 //!
 //! A process claims a run and all runs below it together, by the row of the top run. A claim has an epoch, and writes
-//! under it succeed only while the row has that epoch. A tree that another process has taken is lost: its drivers
-//! stop, and a driver continues only after a new claim.
+//! under it succeed only while the row has that epoch. A tree that another process has claimed since is lost: its
+//! drivers stop, and a driver continues only after a new claim.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,7 +26,7 @@ pub(super) struct Claims {
 }
 
 struct Held {
-    /// The row of this process among the owners.
+    /// The id of this process's row in the table of owners.
     owner: i64,
     /// The time at which the last renewal was requested.
     renewed: Instant,
@@ -37,7 +37,7 @@ struct Held {
     driven: HashSet<Key>,
 }
 
-/// A top run, and the runs below it.
+/// A claimed run tree: a top run, and the runs below it.
 struct Tree {
     epoch: i64,
     /// The row of the top run. `None`: the run is new.
@@ -81,7 +81,7 @@ impl Claims {
         self.held.lock().owner
     }
 
-    /// Notes a renewal of the lease that was requested at this time.
+    /// Records a renewal of the lease that was requested at the time `asked`.
     pub(super) fn renewed(&self, owner: i64, asked: Instant) {
         let mut held = self.held.lock();
         held.owner = owner;
@@ -93,17 +93,18 @@ impl Claims {
         self.held.lock().renewed.elapsed()
     }
 
-    /// Notes a driver of a run. Returns `false` if this process already has one.
+    /// Records that a run has a driver. Returns `false` if the run already has one in this process.
     pub(super) fn drive(&self, run: &Key) -> bool {
         self.held.lock().driven.insert(run.clone())
     }
 
-    /// Notes that the driver of a run has stopped.
+    /// Records that the driver of a run has stopped.
     pub(super) fn stop(&self, run: &Key) {
         self.held.lock().driven.remove(run);
     }
 
-    /// Takes one more lease of a claimed tree. Returns `None` if the tree is not claimed, or about to be released.
+    /// Adds a lease of a claimed tree, for one of its runs. Returns `None` if the tree is not claimed, or about to be
+    /// released.
     pub(super) fn join(&self, run: &Key, top: &Key) -> Option<Grant> {
         let mut held = self.held.lock();
         let tree = held.trees.get_mut(top).filter(|tree| tree.leases > 0 && !tree.lost)?;
@@ -113,12 +114,12 @@ impl Claims {
         Some(Grant { top: top.clone(), epoch })
     }
 
-    /// Returns the top run of a run, as far as this process knows it.
+    /// Returns the top run of a run, or the run itself if this process does not know its top run.
     pub(super) fn top(&self, run: &Key) -> Key {
         self.held.lock().tops.get(run).unwrap_or(run).clone()
     }
 
-    /// Notes the claim of a tree for one of its runs, with one lease.
+    /// Records the claim of a tree for one of its runs, with one lease.
     pub(super) fn claimed(&self, run: &Key, top: &Key, row: Option<i64>, epoch: i64, flow: Option<Arc<str>>) {
         let mut held = self.held.lock();
         let flows = flow.into_iter().collect();
@@ -126,7 +127,7 @@ impl Claims {
         held.trees.insert(top.clone(), Tree { epoch, row, lost: false, leases: 1, flows, drivers: Vec::new() });
     }
 
-    /// Notes the end of a lease. Returns `true` if it was the last, so that the tree has to be released.
+    /// Records the end of a lease. Returns `true` if it was the last, so that the tree has to be released.
     pub(super) fn leave(&self, grant: &Grant) -> bool {
         let mut held = self.held.lock();
         let tree = held.trees.get_mut(&grant.top).filter(|tree| tree.epoch == grant.epoch);
@@ -135,7 +136,7 @@ impl Claims {
         tree.leases == 0
     }
 
-    /// Notes the release of a tree.
+    /// Records the release of a tree.
     pub(super) fn released(&self, grant: &Grant) {
         let mut held = self.held.lock();
         if held.trees.get(&grant.top).is_some_and(|tree| tree.epoch == grant.epoch && tree.leases == 0) {
@@ -144,7 +145,7 @@ impl Claims {
         }
     }
 
-    /// Notes the flow and the parent of a run.
+    /// Records the flow of a run and its place in the tree.
     pub(super) fn note(&self, run: &Key, record: &Record) {
         let mut held = self.held.lock();
         let top = match &record.parent {
@@ -160,8 +161,8 @@ impl Claims {
         }
     }
 
-    /// Returns the condition of a write to a run, and remembers the driver, so that the loss of the run stops it.
-    /// `None`: the run is lost.
+    /// Returns the condition of a write to a run, and remembers the driver, which stops when the run is lost. `None`:
+    /// the run is lost.
     pub(super) fn fence(&self, run: &Key, driver: &Arc<Durable>) -> Option<Fence> {
         let mut held = self.held.lock();
         let top = held.tops.get(run).unwrap_or(run).clone();
@@ -173,14 +174,15 @@ impl Claims {
         Some(Fence { top, row: tree.row, epoch: tree.epoch })
     }
 
-    /// Notes the row of a new run.
+    /// Records the row of a new top run.
     pub(super) fn has_row(&self, top: &Key, row: i64) {
         if let Some(tree) = self.held.lock().trees.get_mut(top) {
             tree.row = Some(row);
         }
     }
 
-    /// Returns the row of a tree that this lease holds.
+    /// Returns the row of the top run of a leased tree. `None`: the lease is of an earlier claim, or the top run has no
+    /// row.
     pub(super) fn row(&self, grant: &Grant) -> Option<i64> {
         let held = self.held.lock();
         held.trees.get(&grant.top).filter(|tree| tree.epoch == grant.epoch)?.row
@@ -191,13 +193,13 @@ impl Claims {
         self.lose_those(|key, _| key == top);
     }
 
-    /// Gives up all trees of this process.
+    /// Gives up all trees that this process has claimed.
     pub(super) fn lose_all(&self) {
         self.lose_those(|_, _| true);
     }
 
-    /// Gives up the trees with runs of a flow, because they may have read state that was not written. Returns true if
-    /// there were such trees.
+    /// Gives up the trees with runs of a flow, because the runs may have read state that was not written. Returns true
+    /// if there were such trees.
     pub(super) fn lose_flow(&self, tenant: &Tenant, flow: &str) -> bool {
         self.lose_those(|key, flows| key.0 == *tenant && flows.contains(flow))
     }

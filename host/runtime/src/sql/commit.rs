@@ -1,8 +1,8 @@
 //! One commit: checks of the claims, and then all writes.
 //!
-//! The commit locks the rows of the trees, and each row must have the epoch of this process's claim. A long suspended
-//! process whose runs another process has taken therefore writes nothing. A reader after a claim sees all earlier
-//! writes.
+//! The commit locks the rows of the top runs, and each row must have the epoch of this process's claim. A long
+//! suspended process whose runs another process has taken therefore writes nothing. A reader after a claim sees all
+//! earlier writes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -96,9 +96,9 @@ impl Commit<'_> {
         }
     }
 
-    /// Returns the epochs of the trees by row, so that the statement that updates the ends also compares the epochs.
-    /// This saves a round trip. Returns `None` unless the commit appends to the top run of each tree and knows the
-    /// end of its journal.
+    /// Returns the epochs of the trees by row, so that the statement that updates the ends of the journals also
+    /// compares the epochs. This saves a round trip. Returns `None` unless the commit appends to the top run of each
+    /// tree and knows the end of its journal.
     fn knows_tops(&self, entries: &[(&Entry, &Fence)]) -> Option<BTreeMap<i64, i64>> {
         if self.in_doubt || !self.shared.claims.fences() {
             return None;
@@ -111,7 +111,7 @@ impl Commit<'_> {
         entries.iter().map(|(_, fence)| known(fence)).collect()
     }
 
-    /// Locks the rows of the trees, and compares their epochs.
+    /// Locks the rows of the top runs, and compares their epochs.
     async fn lock_tops(&mut self, entries: &[(&Entry, &Fence)]) -> Result<(), SqlError> {
         let tops: BTreeMap<i64, &Fence> = entries.iter().filter_map(|(_, fence)| Some((fence.row?, *fence))).collect();
         if tops.is_empty() {
@@ -333,7 +333,7 @@ impl Commit<'_> {
     }
 }
 
-/// Remembers the rows of new runs.
+/// Records the rows of new top runs in the claims.
 pub(super) fn learn(shared: &Shared, rows: &Rows, items: &[Item]) {
     for item in items {
         if let Item::Entry(entry) = item

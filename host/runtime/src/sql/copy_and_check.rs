@@ -100,7 +100,7 @@ impl Whole for SharedStore {
         })
     }
 
-    /// Leaves existing rows unchanged, so that the writer can repeat it while the server is unreachable.
+    /// Leaves existing rows unchanged, so that the insertion can be repeated while the server is unreachable.
     fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError> {
         self.worker.read(async move |connection| {
             connection.begin().await?;

@@ -3,13 +3,13 @@
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// The dialect of MySQL and MariaDB.
+    /// MySQL or MariaDB.
     MySql,
-    /// The dialect of PostgreSQL.
+    /// PostgreSQL.
     Postgres,
 }
 
-/// Placeholders in the statements of this module, as MySQL and as PostgreSQL spell them.
+/// Words in braces in the statements of the store, each with its replacement for MySQL and for PostgreSQL.
 const WORDS: [(&str, &str, &str); 9] = [
     // Milliseconds since 1970 by the server's clock; sessions are in UTC.
     (

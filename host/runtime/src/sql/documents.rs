@@ -1,4 +1,4 @@
-//! The documents of operators.
+//! The documents of operators in a shared store.
 
 use flowcell_contract::{Json, Tenant};
 

@@ -11,7 +11,7 @@ use super::{
 /// The time after which the row of a dead owner is removed, in milliseconds.
 const FORGOTTEN_MS: u64 = 24 * 3_600 * 1_000;
 
-/// Makes this process an owner for the time of a lease. Returns the row of the owner.
+/// Makes this process an owner for the time of a lease. Returns the id of its row in the table of owners.
 pub(super) async fn enter(connection: &mut Connection, name: &str, lease_ms: u64) -> Result<i64, SqlError> {
     let dead = "DELETE FROM flowcell_owners WHERE until < {now} - ?";
     connection.run(dead, args![FORGOTTEN_MS]).await?;

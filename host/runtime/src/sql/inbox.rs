@@ -1,8 +1,8 @@
 //! The inbox: messages to runs that another process drives.
 //!
 //! The sender chooses the id of a message, and the store keeps a message with the same id once for a run. The process
-//! that drives the run delivers it. The commit of the unit that the message causes also records its delivery, so a
-//! crash neither loses the message nor delivers it twice.
+//! that drives the run delivers the message. The commit of the unit that the message causes also records its delivery,
+//! so a crash neither loses the message nor delivers it twice.
 
 use std::{
     cell::RefCell,
@@ -74,7 +74,7 @@ impl Inbox for SharedStore {
 }
 
 /// Delivers messages of other processes to the runs of this one. Records messages to runs without a driver in their
-/// journals. Continues as long as the world exists.
+/// journals. Continues until `world` is dropped.
 pub(super) fn serve(world: &Arc<World>, worker: &Worker) -> Result<(), StoreError> {
     let failed = |error: std::io::Error| StoreError(error.to_string().into());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -84,7 +84,7 @@ pub(super) fn serve(world: &Arc<World>, worker: &Worker) -> Result<(), StoreErro
     thread.spawn(serving).map(drop).map_err(failed)
 }
 
-/// The task that delivers messages.
+/// The tokio task that delivers messages.
 struct Deliverer {
     world: Weak<World>,
     worker: Worker,

@@ -1,4 +1,4 @@
-//! The options of a process for a shared store.
+//! The options by which a process opens a shared store.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::{
     ports::StoreError,
 };
 
-/// The options of a process.
+/// How this process uses a shared store: its name, its lease and its limits of time.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The name of the process in the table of owners.
     pub name: String,
-    /// The time for which a silent process keeps its runs, by the server's clock. The process renews the lease after
-    /// a third of that time, and stops its drivers after two thirds.
+    /// The time for which a silent process keeps its runs, by the server's clock. The process renews the lease after a
+    /// third of that time, and stops its drivers after two thirds without a renewal.
     pub lease: Duration,
     /// The maximum time for an answer of the server.
     pub patience: Duration,

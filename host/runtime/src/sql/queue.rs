@@ -44,7 +44,7 @@ pub(super) enum Turn {
     Claim(Key, Sender<Result<Option<Grant>, StoreError>>),
     /// Claims runs that no process drives.
     Work { tenant: Tenant, now: u64, limit: usize, told: Sender<Result<Vec<(Key, Grant)>, StoreError>> },
-    /// Removes the blobs that nothing names.
+    /// Removes the blobs that nothing refers to.
     Sweep(Tenant, Sender<Result<Swept, StoreError>>),
     /// Reports that all items before it are written.
     Settle(Sender<Result<(), StoreError>>),

@@ -1,4 +1,4 @@
-//! Sessions and the states of steps.
+//! Sessions and the states of steps in a shared store.
 
 use flowcell_contract::{Json, RunId, Tenant};
 

@@ -1,7 +1,7 @@
-//! The sweep: the removal of runs, and of blobs that nothing names.
+//! The sweep: the removal of runs, and of blobs that nothing refers to.
 //!
-//! A sweep searches all stored texts for hashes, as in the embedded store. Other processes may be about to name the
-//! blobs that they have put, so the sweep spares recent ones.
+//! A sweep searches all stored texts for hashes, as in the embedded store. Texts of other processes may soon refer to
+//! blobs that those processes have put, so the sweep spares recent blobs.
 
 use std::collections::HashMap;
 
@@ -25,8 +25,8 @@ impl Sweep for SharedStore {
     }
 }
 
-/// Removes the units of a run and of the runs below it, unless another process drives it. The row of the run itself
-/// stays as a tombstone, so that no run reuses its id.
+/// Removes the units of a run and of the runs below it, unless another process drives the run. The row of the run
+/// itself stays as a tombstone, so that no run reuses its id.
 pub(super) async fn forget(
     shared: &Shared,
     connection: &mut Connection,
@@ -57,7 +57,7 @@ const PAGE: u64 = 200;
 /// The maximum number of blobs that one statement removes.
 const REMOVED: usize = 200;
 
-/// Removes the blobs of a tenant that no text names, except the spared ones.
+/// Removes the blobs of a tenant that no text refers to, except the spared ones.
 pub(super) async fn sweep(shared: &Shared, connection: &mut Connection, tenant: &Tenant) -> Result<Swept, SqlError> {
     let before = connection.now().await? - shared.options.spared.as_millis() as i64;
     let mut unnamed: HashMap<String, u64> = HashMap::new();
@@ -86,7 +86,7 @@ pub(super) async fn sweep(shared: &Shared, connection: &mut Connection, tenant: 
     remove(connection, tenant, before, unnamed).await
 }
 
-/// Moves the hashes that a text names from `unnamed` to `named`.
+/// Moves the hashes that a text contains from `unnamed` to `named`.
 fn look_at(text: &[u8], unnamed: &mut HashMap<String, u64>, named: &mut Vec<String>) {
     named.extend(hashes(text).filter(|hash| unnamed.remove(*hash).is_some()).map(str::to_owned));
 }
@@ -140,7 +140,7 @@ async fn look_at_steps(
     }
 }
 
-/// Marks the blobs of uploaded files as named.
+/// Moves the hashes of uploaded files from `unnamed` to `named`.
 async fn look_at_files(
     connection: &mut Connection,
     tenant: &Tenant,

@@ -32,7 +32,7 @@ async fn find(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Answ
     Ok(serde_json::from_str(&text).map(Some).map_err(|error| damaged(run, &error)))
 }
 
-/// Reads at most `limit` units of a run, in order, from the one that holds the fact `from`.
+/// Reads at most `limit` units of a run, in order, from the one that contains the fact `from`.
 async fn units(
     connection: &mut Connection,
     tenant: &Tenant,
@@ -101,7 +101,7 @@ fn unit_row(row: &Row) -> Result<UnitRow, SqlError> {
     })
 }
 
-/// Returns the position before the unit that holds a fact.
+/// Returns the position before the unit that contains a fact.
 async fn place_before(connection: &mut Connection, id: i64, fact: u64) -> Result<UnitPosition, SqlError> {
     // Bounded by `first_seq < ?` so that the server seeks in the index instead of scanning from its end.
     let sql = "SELECT first_seq + facts, checksum FROM flowcell_units

@@ -1,4 +1,4 @@
-//! The values of statements and rows.
+//! The parameters of statements, and the values in the rows of results.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use sqlx::{
 
 use super::sql_error::SqlError;
 
-/// A value of a statement.
+/// A parameter of a statement.
 #[derive(Clone, Debug)]
 pub(super) enum Arg {
     Int(Option<i64>),
@@ -69,7 +69,7 @@ impl From<[u8; 32]> for Arg {
     }
 }
 
-/// Returns the hash of a run's id, which finds the row of the run.
+/// Returns the hash of a run's id, by which the row of the run is found.
 pub(super) fn hash(run: &str) -> [u8; 32] {
     Sha256::digest(run.as_bytes()).into()
 }
@@ -89,7 +89,7 @@ macro_rules! args {
 }
 pub(super) use args;
 
-/// Returns placeholders for `count` values.
+/// Returns placeholders for `count` values: `?, ?, …`.
 pub(super) fn placeholders(count: usize) -> String {
     vec!["?"; count].join(", ")
 }
@@ -118,7 +118,7 @@ pub(super) fn bind_pg(query: PgQuery<'_>, args: Vec<Arg>) -> PgQuery<'_> {
     })
 }
 
-/// A row of an answer.
+/// A row of a result.
 pub(super) enum Row {
     My(MySqlRow),
     Pg(PgRow),

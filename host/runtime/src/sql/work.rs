@@ -1,4 +1,4 @@
-//! Claims of one run, and of runs without a driver.
+//! Claims a given run, or runs without a driver.
 
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ pub(super) async fn claim(shared: &Shared, connection: &mut Connection, run: &Ke
     Ok(Some(note(shared, run, &top_run, &row)?))
 }
 
-/// Claims runs without a driver: active ones, and parked ones with a due timer, the longest waiting first. Skips rows
-/// that other processes are about to claim, without waiting.
+/// Claims top runs without a driver: active ones, and parked ones with a due timer, the longest waiting first. Skips
+/// rows that other processes are about to claim, without waiting.
 pub(super) async fn take(
     shared: &Shared,
     connection: &mut Connection,
@@ -89,7 +89,8 @@ async fn own(shared: &Shared, connection: &mut Connection, ids: &[i64]) -> Resul
     connection.run(&sql, args![shared.claims.owner()].into_iter().chain(ids).collect()).await.map(drop)
 }
 
-/// Remembers a claim. If its transaction fails, the store refuses all writes under it.
+/// Records a claim in the claims of this process. If the transaction of the claim fails, the store refuses all writes
+/// under the claim.
 fn note(shared: &Shared, run: &Key, top: &Key, row: &Row) -> Result<Grant, SqlError> {
     let epoch = row.int(3)? + 1;
     shared.claims.claimed(run, top, Some(row.int(0)?), epoch, Some(Arc::from(row.text(2)?)));

@@ -1,4 +1,4 @@
-//! The task that writes. It commits all due items together.
+//! The tokio task that writes to the server. It commits all due items together.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use crate::ports::{Entry, StoreError};
 
 /// The number of runs whose rows the writer remembers.
 const REMEMBERED: usize = 10_000;
-/// The first pause and the longest pause between two attempts.
+/// The first pause and the longest pause between two tries of a statement or commit.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
 pub(super) struct Writer {

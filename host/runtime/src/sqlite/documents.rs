@@ -1,8 +1,8 @@
-//! The documents of operators. A write commits beside the writer of journals, and delays it by no more than that
-//! commit.
+//! The documents of operators. A write has a connection of its own, beside the writer of journals, and delays that
+//! writer by at most its own commit.
 //!
 //! Only the owner of the store writes, so it remembers the documents that it has read until its own next write. This
-//! helps because every request looks up its token and the policy of its tenant.
+//! saves reads, because every request looks up its token and the policy of its tenant.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use super::{Reader, SqliteStore, schema};
 use crate::ports::{Document, DocumentStore, StoreError};
 
-/// The maximum number of remembered documents. Lookups of missing ones, such as unknown tokens, fill it.
+/// The maximum number of remembered documents. Lookups of missing documents, such as unknown tokens, count too.
 const REMEMBERED: usize = 4_096;
 
 /// Tenant, kind and key of a document.

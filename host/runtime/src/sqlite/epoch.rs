@@ -1,4 +1,4 @@
-//! The epoch: detects a database that was restored from an older copy, whose runs have done more than it records.
+//! The epoch: detects a database that was restored from an older copy, whose runs have done more than the copy records.
 //!
 //! A number grows while the store is written. Each increment is first committed in the database, and then written to
 //! a file beside it. So a database with a smaller number than the file is an older copy. After a crash the file may
@@ -56,7 +56,7 @@ impl Epoch {
         Ok(epoch)
     }
 
-    /// Increments the number within a commit, if it is due. Returns whether it did.
+    /// Increments the number within a commit, if an increment is due. Returns true if it was due.
     pub(super) fn pass(&mut self, connection: &Connection) -> Result<bool, rusqlite::Error> {
         let is_due = self.due.is_none_or(|due| Instant::now() >= due);
         if is_due {
@@ -70,7 +70,7 @@ impl Epoch {
         Ok(())
     }
 
-    /// Notes that the number is durable in the database, and writes it to the file.
+    /// Records that the increment is durable in the database, and writes the number to the file.
     pub(super) fn counted(&mut self) {
         self.number += 1;
         self.due = Some(Instant::now() + EVERY);
@@ -80,7 +80,7 @@ impl Epoch {
         }
     }
 
-    /// Notes a copy of the database: the next write increments the number.
+    /// Records that the database was copied: the next write increments the number.
     pub(super) fn copied(&mut self) {
         self.due = None;
     }

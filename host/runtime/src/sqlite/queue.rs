@@ -26,7 +26,7 @@ pub(super) enum Item {
         bytes: Arc<[u8]>,
         mime: Box<str>,
     },
-    /// Removes the blobs that nothing names. Sends the result once it is durable.
+    /// Removes the blobs that nothing refers to. Sends the result once the removal is durable.
     Sweep {
         tenant: Tenant,
         told: Sender<Swept>,

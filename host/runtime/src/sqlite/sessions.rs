@@ -1,4 +1,4 @@
-//! Sessions and the states of steps.
+//! Sessions and the states of steps in the embedded store.
 
 use flowcell_contract::{Json, RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};

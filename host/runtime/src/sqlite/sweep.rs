@@ -1,9 +1,9 @@
-//! The sweep: the removal of runs, and of blobs that nothing names.
+//! The sweep: the removal of runs, and of blobs that nothing refers to.
 //!
-//! A sweep searches all stored texts for hashes: rows of runs, state and files, and the blobs that they name. So a blob
-//! stays if any text names it: as a large value of a row, as a pin of a run, or as a file in a value. The store keeps
-//! no reference counts, which a crash could leave wrong; the next sweep removes the leftovers of a crash. The writer
-//! sweeps between two commits, so no text changes meanwhile.
+//! A sweep searches all stored texts for hashes: rows of runs, state and files, and the blobs that they refer to. So a
+//! blob stays if any text contains its hash: as a large value of a row, as a pin of a run, or as a file in a value. The
+//! store keeps no reference counts, which a crash could leave wrong; the next sweep removes the leftovers of a crash.
+//! The writer sweeps between two commits, so no text changes meanwhile.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,7 +25,7 @@ impl Sweep for SqliteStore {
         self.queue.push(Item::Forget { tenant: tenant.clone(), run: run.clone() });
     }
 
-    /// Spares the blobs that this process has put in the last [`SPARED_MS`], because it may be about to name them.
+    /// Spares the blobs that this process has put in the last [`SPARED_MS`], because a text may soon refer to them.
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
         let (told, answer) = mpsc::channel();
         self.queue.push(Item::Sweep { tenant: tenant.clone(), told });
@@ -50,7 +50,7 @@ pub(super) fn forget(connection: &Connection, tenant: &Tenant, run: &RunId) -> R
     connection.execute(tombstone, run).map(drop)
 }
 
-/// The texts of a tenant that may name blobs.
+/// The texts of a tenant that may refer to blobs.
 const TEXTS: [&str; 5] = [
     "SELECT record FROM runs WHERE tenant = ?",
     "SELECT body, cuts FROM units JOIN runs ON runs.id = units.run WHERE runs.tenant = ?",
@@ -60,7 +60,7 @@ const TEXTS: [&str; 5] = [
     "SELECT value FROM registry WHERE tenant = ? AND kind = 'file'",
 ];
 
-/// Removes the blobs of a tenant that no text names, except the spared ones.
+/// Removes the blobs of a tenant that no text refers to, except the spared ones.
 pub(super) fn sweep(
     connection: &Connection,
     tenant: &Tenant,
@@ -108,7 +108,7 @@ fn look_through(
     Ok(())
 }
 
-/// The blobs that this process has put a short time ago, and may be about to name.
+/// The blobs that this process has put a short time ago, and that a text may soon refer to.
 pub(super) struct Recent {
     since: Instant,
     latest: HashSet<(Tenant, Arc<str>)>,
@@ -123,13 +123,13 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Notes a blob that is put now.
+    /// Records a blob that is put now.
     pub(super) fn add(&mut self, now: Instant, tenant: &Tenant, hash: &Arc<str>) {
         self.age(now);
         self.latest.insert((tenant.clone(), hash.clone()));
     }
 
-    /// Forgets blobs that were put longer ago than [`SPARED_MS`], at the latest soon after twice that time.
+    /// Forgets blobs that were put longer ago than [`SPARED_MS`]. A blob may stay for about twice that time.
     pub(super) fn age(&mut self, now: Instant) {
         let (passed, spared) = (now.saturating_duration_since(self.since), Duration::from_millis(SPARED_MS));
         if passed > spared {

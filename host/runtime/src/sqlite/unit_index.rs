@@ -61,7 +61,7 @@ pub(super) fn end(connection: &Connection, run: i64) -> Result<Option<UnitPositi
     }
 }
 
-/// Returns the position before the unit that holds a fact.
+/// Returns the position before the unit that contains a fact.
 pub(super) fn before(
     connection: &Connection,
     run: i64,

@@ -50,7 +50,7 @@ impl OpenUnit {
 }
 
 impl Row {
-    /// Finds the row of a run. Fails if it has none.
+    /// Finds the row of a run. Fails if the run has none.
     pub(super) fn find(connection: &Connection, tenant: &str, run: &str) -> Result<Row, rusqlite::Error> {
         let sql = "SELECT id FROM runs WHERE tenant = ? AND run = ?";
         let id = connection.prepare_cached(sql)?.query_row(params![tenant, run], |row| row.get(0))?;

@@ -33,7 +33,7 @@ fn runs_of_a_world_with_a_budget_end_when_it_is_used_up() {
     }
 }
 
-/// Returns a run with one running attempt, and a function that gives it more input.
+/// Returns a run with one running attempt, and a function that passes more input to the run.
 fn begun() -> (RunState, TaskKey, impl FnMut(&mut RunState, Input) -> Result<(), HubError>) {
     let scripted = lower(&chain(vec![Plan::Hang]), FlowPolicy::default());
     let mut state = RunState::new(Arc::new(scripted.graph), FlowPolicy::default());

@@ -75,7 +75,7 @@ async fn count(calls: &dyn Calls) -> StepResult {
     Ok(Step::Done(Value::null()))
 }
 
-/// The events that a watcher outside has seen, in all lives of the process.
+/// The events that a watcher outside the process has seen, in all lives of the process.
 #[derive(Default)]
 struct Witness(Mutex<BTreeMap<(RunId, u64), Event>>);
 
@@ -86,7 +86,7 @@ impl Channel for Witness {
     }
 }
 
-/// A flow, the events around it, and their traces.
+/// A flow with everything outside its process (disk, clock, watcher, capability), in all lives of the process.
 struct Story {
     graphs: HashMap<String, Arc<Graph>>,
     workers: Arc<Workers>,
@@ -160,7 +160,7 @@ impl Story {
         })
     }
 
-    /// Decides like a person who checks outside whether the calls with an unknown end happened.
+    /// Decides like a person who looks up in the ledger whether the calls with an unknown end happened.
     fn decide(&self, waiting: &[Waiting]) {
         for waiting in waiting {
             let Waiting::Decision { address, reason } = waiting else { continue };

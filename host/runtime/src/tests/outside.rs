@@ -1,4 +1,4 @@
-//! The world outside of the host, which remembers every effect that it saw, and nodes that call it.
+//! A capability that stands for everything outside the host and records each effect, and nodes that call it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,7 +15,7 @@ use futures_util::future::{self, BoxFuture};
 use super::{disk::Disk, readiness::Counter};
 use crate::{Event, decide::Entropy, fact::Fact};
 
-/// Keeps a ledger outside of the process, and answers each effect with its number.
+/// The capability: records each effect in a ledger outside of the process, and replies with the number of the effect.
 pub(super) struct Outside {
     disk: Arc<Disk>,
     ledger: Mutex<Vec<(Arc<str>, Effect)>>,

@@ -125,7 +125,7 @@ impl Bench {
         self.check_outstanding();
     }
 
-    /// Notes the beginnings and ends in a fact, without reading the state.
+    /// Records the beginnings and ends in a fact, without reading the state.
     fn observe(&mut self, fact: &Fact) {
         let ended = match fact {
             Fact::AttemptStarted { task } => {

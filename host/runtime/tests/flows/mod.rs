@@ -1,4 +1,4 @@
-//! Small flows, and the nodes that they use.
+//! Small flows for tests of stores, and a runner for the nodes of these flows.
 
 use std::sync::Arc;
 

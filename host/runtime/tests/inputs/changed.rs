@@ -1,4 +1,4 @@
-//! A journal with changed facts.
+//! A journal whose facts were changed by a test.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use flowcell_runtime::{
     ports::{Entry, Journal, Record, StoreError, Unit},
 };
 
-/// A journal as another process reads it: facts that were changed, written as text and read again.
+/// A copy of the journal of a run. The text of its facts was changed and parsed again. The journal is read only.
 pub(crate) struct Changed(Vec<Arc<Unit>>);
 
 impl Changed {

@@ -1,4 +1,5 @@
-//! The inputs of tasks. Rendered again, they equal those that the components got, for every outcome.
+//! The inputs of tasks: the inputs that are rendered again from the journal equal those that the components got, for
+//! every outcome of a task.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -47,10 +48,10 @@ nodes:
     input: { type: object, properties: { while: { x-flowcell: { as: condition, rebind: true } } } }
 ";
 
-/// The key of an input: the run, the address, the attempt, and its resumes.
+/// The run, the address, the attempt and the number of resumes that an input belongs to.
 type Of = (String, String, u32, u32);
 
-/// Nodes that keep their last input, as text.
+/// Runs the nodes, and records the input and the config of each attempt as text.
 #[derive(Default)]
 struct Nodes(Mutex<HashMap<Of, (String, String)>>);
 
@@ -101,7 +102,7 @@ fn answer(attempt: &Attempt) -> StepResult {
     }
 }
 
-/// Flows by their names, which are their pins.
+/// The flows by name. The pin of each flow is its name.
 struct FlowMap(HashMap<&'static str, Arc<Graph>>);
 
 impl Flows for FlowMap {
@@ -115,7 +116,7 @@ impl Flows for FlowMap {
     }
 }
 
-/// A clock on which every wait is over at once, or none ever is.
+/// A clock on which every wait is over at once, or, if `stands` is true, no wait ever ends.
 struct Clock {
     now: AtomicU64,
     stands: bool,
@@ -147,12 +148,12 @@ fn graph(text: &str) -> Arc<Graph> {
     Arc::new(checked.graph.unwrap_or_else(|| panic!("{:?}", checked.diagnostics)))
 }
 
-/// A process, and the journal that outlives it.
+/// A simulated process, and the journal that outlives it.
 struct Process {
     nodes: Arc<Nodes>,
     flow: Arc<Graph>,
     journal: Arc<dyn Journal>,
-    /// Time stands still.
+    /// True if the time stands still, so that no wait ends.
     stands: bool,
 }
 
@@ -162,7 +163,7 @@ impl Process {
         Process { nodes: Arc::default(), flow: graph(flow), journal: world.journal, stands: false }
     }
 
-    /// The world of a new process.
+    /// Returns the world of a new process on the same journal.
     fn world(&self) -> Arc<World> {
         let shelf = FlowMap(HashMap::from([("f", self.flow.clone()), ("child", graph(CHILD))]));
         let mut world = World::in_memory(self.nodes.clone(), Arc::new(shelf));
@@ -198,8 +199,8 @@ impl Process {
         TaskInputs::read(journal, graph, &record, (&Tenant::local(), &run.into()), (task, window)).unwrap()
     }
 
-    /// The attempts of a run in a journal: `address attempt.resumes status digest`. Checks that the rendered inputs are
-    /// those that the components got.
+    /// Returns the attempts of a run in a journal, each as the text `ADDRESS ATTEMPT.RESUMES STATUS DIGEST`. Checks
+    /// that the rendered inputs are those that the components got.
     fn shown(&self, journal: &dyn Journal, run: &str) -> Vec<String> {
         let (graph, record) = self.graph_of(run);
         let mut lines = Vec::new();

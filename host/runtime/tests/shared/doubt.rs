@@ -1,4 +1,4 @@
-//! Servers that go away in the middle, and come back.
+//! Connections to a database server that break during a commit, and servers that stop and return.
 
 use std::{
     sync::Arc,
@@ -25,7 +25,7 @@ fn server(backend: &Backend) -> (&'static Server, &str) {
     (server, database)
 }
 
-/// Appends a unit, and waits until it is durable. Nothing of it may be refused.
+/// Appends a unit, and waits until it is durable. Fails if the store refuses the unit.
 fn write(store: &SharedStore, seq: u64, durable: &Arc<Durable>) {
     store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(seq)) });
     wait_for("the end of a write", || {
@@ -34,7 +34,7 @@ fn write(store: &SharedStore, seq: u64, durable: &Arc<Durable>) {
     });
 }
 
-/// R15: the connection breaks before the commit arrives, or after it has.
+/// R15: the connection breaks before a commit arrives at the server, or after it has arrived but before its answer.
 pub(crate) fn r15_a_commit_whose_end_nobody_knows_is_done_once(backend: &Backend) {
     let (server, database) = server(backend);
     let proxy = Proxy::to(server.port);
@@ -76,7 +76,8 @@ fn end_connections(server: &Server, database: &str) {
     }
 }
 
-/// R16: a server that restarts, fails over or ends sessions; PostgreSQL also takes nothing for a while.
+/// R16: the server ends all connections, as after a restart. PostgreSQL also refuses writes for a while, as after a
+/// failover.
 pub(crate) fn r16_connections_that_are_ended_cost_nothing(backend: &Backend) {
     let (server, database) = server(backend);
     let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
@@ -102,7 +103,7 @@ pub(crate) fn r16_connections_that_are_ended_cost_nothing(backend: &Backend) {
     }
 }
 
-/// R16: locks of others.
+/// R16: another transaction has locked the rows of the runs. A write waits for it.
 pub(crate) fn r16_rows_that_somebody_else_has_locked_are_waited_for(backend: &Backend) {
     let (server, database) = server(backend);
     let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
@@ -117,7 +118,8 @@ pub(crate) fn r16_rows_that_somebody_else_has_locked_are_waited_for(backend: &Ba
     write(&store, 2, &durable);
 }
 
-/// R17: nothing arrives any more. The process stops driving before its lease is over; when the server is back, it goes on.
+/// R17: nothing arrives at the server any more. The process stops driving before its lease is over. When the connection
+/// works again, the process can claim the run again.
 pub(crate) fn r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards(backend: &Backend) {
     let (server, database) = server(backend);
     let proxy = Proxy::to(server.port);
@@ -147,7 +149,8 @@ pub(crate) fn r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterward
     assert_eq!(everything(&store, "r").len(), 3);
 }
 
-/// R17: a commit without an end is repeated. Callers that wait behind it get an error after the patience of the store.
+/// R17: a commit without an answer is repeated. Callers that wait for the same connection get an error after the
+/// patience of the store.
 pub(crate) fn r17_callers_behind_a_commit_without_an_end_get_an_error(backend: &Backend) {
     let (server, database) = server(backend);
     let proxy = Proxy::to(server.port);

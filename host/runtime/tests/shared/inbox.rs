@@ -45,7 +45,8 @@ fn reply_to(gate: &str, answer: Json) -> RunCommand {
     RunCommand::Reply { gate: gate.into(), answer, question: QuestionRef::default() }
 }
 
-/// R18: the same message, and the same answer, from everywhere.
+/// R18: three processes send the same message a hundred times to a run of a fourth process. The run receives it once,
+/// and each sender gets the same answer.
 pub(crate) fn r18_a_message_that_is_sent_a_hundred_times_is_taken_in_once(backend: &Backend) {
     let stores: Vec<_> = (0..4).map(|_| open(backend)).collect();
     let driving = stores[0].clone();
@@ -77,7 +78,8 @@ pub(crate) fn r18_a_message_that_is_sent_a_hundred_times_is_taken_in_once(backen
     assert_eq!(send(2, "m", hello()).join().unwrap(), Ok(()));
 }
 
-/// Any process that finds a message for a parked run can record it. The next driver of the run acts on it.
+/// Any process that finds a message for a parked run can record it. The process that drives the run next processes the
+/// message.
 pub(crate) fn a_run_that_nobody_drives_takes_messages_in_too(backend: &Backend) {
     let (one, two) = (open(backend), open(backend));
     assert_eq!(block_on(runner(&one, options("r")).run()).status, RunStatus::Parked);

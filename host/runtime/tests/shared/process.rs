@@ -1,4 +1,4 @@
-//! Another process: this test binary again, which follows the commands on its input.
+//! Another process: this test binary again. It executes the commands that the test writes to its standard input.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -22,7 +22,7 @@ const URL: &str = "FLOWCELL_TEST_STORE_URL";
 const LEASE: &str = "FLOWCELL_TEST_STORE_LEASE_MS";
 const UNFENCED: &str = "FLOWCELL_TEST_STORE_UNFENCED";
 
-/// Another process, with a store of its own.
+/// Another process, with its own connection to the shared store.
 pub(crate) struct Process {
     child: Child,
     input: ChildStdin,
@@ -42,7 +42,7 @@ impl Process {
         Process { child, input, output }
     }
 
-    /// Tells it something, and waits for the answer.
+    /// Sends a command to the process, and waits for its answer.
     pub(crate) fn tell(&mut self, what: &str) -> String {
         writeln!(self.input, "{what}").unwrap();
         self.input.flush().unwrap();
@@ -56,7 +56,7 @@ impl Process {
         }
     }
 
-    /// Stops it, or lets it go on.
+    /// Sends a signal to the process, such as `STOP` or `CONT`.
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
@@ -70,7 +70,7 @@ impl Drop for Process {
     }
 }
 
-/// Does nothing but in a process that was started to do it.
+/// The main function of the other process. In all other processes, this test does nothing.
 #[test]
 fn what_the_other_process_does() {
     let Ok(url) = std::env::var(URL) else { return };

@@ -1,4 +1,5 @@
-//! A wire between a store and its server that can be cut at any byte.
+//! A proxy between a store and its database server. It can break a connection before or after a commit, or hold back
+//! all data.
 
 use std::{
     io::{Read, Write},
@@ -10,24 +11,24 @@ use std::{
     thread,
 };
 
-/// The behaviour of the wire.
+/// The behaviour of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Does {
-    /// Everything arrives.
+    /// The proxy forwards everything.
     Carry,
-    /// The next commit does not arrive at the server, and the connection breaks.
+    /// The next commit does not arrive at the server, and its connection breaks.
     CutBeforeCommit,
-    /// The next commit arrives, and its answer does not; the connection breaks.
+    /// The next commit arrives, but its answer does not, and the connection breaks.
     CutAfterCommit,
-    /// Nothing arrives, and nothing breaks.
+    /// The proxy forwards nothing, and the connections stay open.
     Hole,
 }
 
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     does: Arc<AtomicU8>,
-    /// Number of cuts.
+    /// The number of broken connections.
     cuts: Arc<AtomicU32>,
 }
 

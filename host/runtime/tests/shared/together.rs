@@ -1,4 +1,4 @@
-//! Processes that do the same at the same time.
+//! Processes that start or claim the same runs at the same time.
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +32,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// R18: a hundred times the same start, in four processes.
+/// R18: four processes start the same run a hundred times. It starts once.
 pub(crate) fn r18_of_many_that_begin_the_same_run_one_does(backend: &Backend) {
     let stores: Vec<_> = (0..4).map(|_| open(backend)).collect();
     let begin = |index: usize| {
@@ -95,7 +95,7 @@ pub(crate) fn work_is_shared_out_once(backend: &Backend) {
     assert_eq!(stores[1].server.as_ref().unwrap().work(&tenant(), 7, 100).unwrap().len(), 41);
 }
 
-/// Its processes may have died because of another run.
+/// R25: a run whose processes have given it up repeatedly is offered again, since another run may have been the cause.
 pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(backend: &Backend) {
     let store = open(backend);
     store.append(standing("r", unit(0), StoredStatus::Active));
@@ -109,7 +109,8 @@ pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(backend: &Back
     }
 }
 
-/// A process goes on with a tree of runs, and begins one at the third level before it has written to the second.
+/// A process continues a tree of runs, and begins a run at the third level before it has written to the run above,
+/// which another process wrote.
 pub(crate) fn a_run_begins_below_one_that_another_process_has_written(backend: &Backend) {
     let below = |run: &str, parent: &str, depth: u32| {
         let record = Record { parent: Some(parent.into()), root: "r".into(), depth, ..record(run) };
@@ -134,7 +135,7 @@ pub(crate) fn a_run_begins_below_one_that_another_process_has_written(backend: &
     assert_eq!(everything(&*second.journal, "r.c").len(), 2);
 }
 
-/// Another process reads the writes of a process by their numbers.
+/// Another process reads the units that a process writes, in order.
 pub(crate) fn events_are_read_in_any_process(backend: &Backend) {
     let (one, two) = (open(backend), open(backend));
     let reader = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Processes that stop, and the runs that they had claimed.
+//! Processes that are stopped or killed, and the runs that they had claimed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ fn open(backend: &Backend) -> Arc<SharedStore> {
     Arc::new(SharedStore::open(&url(backend), Options { lease: LEASE, ..Options::default() }).unwrap())
 }
 
-/// Appends a unit and waits for its end. Returns true if it is durable.
+/// Appends a unit, and waits until it is durable or refused. Returns true if it is durable.
 fn write(store: &SharedStore, run: &str, seq: u64, durable: &Arc<Durable>) -> bool {
     let until = unit(seq).next_seq();
     store.append(Entry { force: true, durable: durable.clone(), ..entry(run, unit(seq)) });
@@ -38,7 +38,8 @@ fn write(store: &SharedStore, run: &str, seq: u64, durable: &Arc<Durable>) -> bo
     wait_for("the end of a write", done)
 }
 
-/// R14: SIGSTOP past the lease, a takeover, and SIGCONT. Tells what went wrong.
+/// R14: stops a process for longer than its lease, takes its run over, and lets the process continue. Returns an error
+/// if the process can still write to the run. `unfenced` turns the check of the claim off.
 fn stop_and_go_on(backend: &Backend, unfenced: bool) -> Result<(), String> {
     let mut zombie = Process::start(&url(backend), LEASE, unfenced);
     assert_eq!(zombie.tell("claim r"), "claimed");
@@ -70,12 +71,13 @@ pub(crate) fn r14_a_process_that_was_stopped_for_longer_than_its_lease_writes_no
     stop_and_go_on(backend, false).unwrap();
 }
 
-/// R34: the test above sees what fences are for.
+/// R34: without the check of the claim, the test above fails. So it can detect a missing check.
 pub(crate) fn r34_without_fences_a_stopped_process_is_noticed_to_write(backend: &Backend) {
     assert_eq!(stop_and_go_on(backend, true).unwrap_err(), "the stopped process says `durable`");
 }
 
-/// The epoch alone refuses a write, even if the process believes that it owns the run.
+/// The store refuses a write once the epoch of the claim in the database has changed, even if the process still
+/// believes that it owns the run.
 pub(crate) fn what_somebody_else_has_claimed_is_not_written(backend: &Backend) {
     let store = open(backend);
     let (lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
@@ -94,7 +96,7 @@ pub(crate) fn what_somebody_else_has_claimed_is_not_written(backend: &Backend) {
     assert_eq!(store.find(&tenant(), &"unclaimed".into()).unwrap(), None);
 }
 
-/// Progress of a driver that the store refused has not happened.
+/// If the store refuses the writes of a process, the process reports the run as running, and its progress is lost.
 pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(backend: &Backend) {
     let store = backend.open_with(Options { lease: LEASE, ..Options::default() });
     let block_on = |runner: FlowRunner| {
@@ -134,7 +136,8 @@ pub(crate) fn a_run_of_somebody_who_died_is_taken_over(backend: &Backend) {
     drop(lease);
 }
 
-/// Two processes write state from the same version. One is refused, and so is every run that may have seen its write.
+/// Two processes write state from the same version. The store refuses one of the writes, and the writes of every run
+/// that may have read the refused value.
 pub(crate) fn what_was_seen_and_never_written_takes_its_readers_with_it(backend: &Backend) {
     let (one, two) = (open(backend), open(backend));
     let set = |store: &SharedStore, run: &str, value: u64, durable: &Arc<Durable>| {

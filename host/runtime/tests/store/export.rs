@@ -1,4 +1,4 @@
-//! Whole runs as documents.
+//! The export of a whole run as one JSON document.
 
 use flowcell_contract::Json;
 use flowcell_runtime::{

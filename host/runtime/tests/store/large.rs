@@ -1,4 +1,5 @@
-//! Large values: kept once, put back to the byte, and missed when they are gone.
+//! Large values, which a store moves out of the units into blobs: each is stored once, is read back byte for byte, and
+//! is reported if it is missing.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::{database, everything, open, tenant};
 
-/// One unit of a run.
+/// Returns the entry that appends this unit to a run.
 pub(super) fn entry(run: &str, unit: Unit) -> Entry {
     let record = Record {
         flow: "f".into(),
@@ -43,7 +44,7 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
     }
 }
 
-/// Units of one fact each: a task has this output.
+/// Returns one unit for each value, with the fact that a task has succeeded with this output.
 pub(super) fn outputs(values: impl IntoIterator<Item = Json>) -> Vec<Unit> {
     let task = TaskKey { scope: ScopeId::ROOT, node: flowcell_flow::graph::NodeIx(0) };
     let unit = |(seq, value)| {
@@ -156,7 +157,7 @@ fn units_that_are_large_together_are_read_one_after_another() {
     assert_eq!(everything(&reader, "r").len(), 2);
 }
 
-/// Every bit of a blob is covered, and so is where it belongs.
+/// A changed bit in a blob is detected, and so is a change of the position at which the blob belongs.
 #[test]
 fn a_large_value_that_is_damaged_or_gone_is_told_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
@@ -195,7 +196,7 @@ fn a_large_value_that_is_damaged_or_gone_is_told_with_its_place() {
     assert_eq!(told(), format!("the journal of run `r` is damaged: at event 1: the blob {hash} is missing"));
 }
 
-/// Texts that are short, or about as long as cut values, or in need of escapes.
+/// Texts that are short, or need escapes, or are about as long as the values that a store moves into blobs.
 fn texts() -> impl Strategy<Value = Json> {
     let around = INLINE_BYTES - 40..INLINE_BYTES + 40;
     let filled = (around, prop::sample::select(vec!["x", "ü", "\"", "\\", "\u{1}", "🦀", "{[", ":null"]));
@@ -225,7 +226,8 @@ fn values() -> impl Strategy<Value = Json> {
     })
 }
 
-/// Units as text: two are equal though their members stand in another order, but they are to come back as they were.
+/// Returns units as text. Units are equal even if their members are in another order, but the test also compares the
+/// order.
 fn as_text(units: &[Arc<Unit>]) -> Vec<String> {
     units.iter().map(|unit| serde_json::to_string(unit).unwrap()).collect()
 }
@@ -296,7 +298,8 @@ fn units_of_one_moment_that_are_committed_together_are_one_row() {
     }
 }
 
-/// A text from outside has at most 1,000,000 values. A value that the host has combined from several may have more.
+/// A JSON text from a client or server may have at most 1,000,000 values. A value that the host has built from several
+/// such texts may have more, and can still be read from the store.
 #[test]
 fn what_has_more_values_than_a_text_from_outside_is_read_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Stores that older versions have written.
+//! Stores that older versions of the program have written.
 
 use std::{fs, io::Write, path::Path};
 
@@ -10,7 +10,7 @@ use flowcell_runtime::{
 
 use super::{ASKS, COUNTS, answered, database, everything, open, options, run, tenant};
 
-/// Copies the content of a store into one of version 1, in the form of that version.
+/// Copies the content of a store into a new store of version 1.
 fn as_version_1(from: &Path, to: &Path) {
     let old = database(to);
     old.execute_batch(include_str!("version-1.sql")).unwrap();
@@ -28,7 +28,8 @@ fn as_version_1(from: &Path, to: &Path) {
     }
 }
 
-/// A store of version 1 with a run `r` that waits, an ended run `e`, and a removed one.
+/// Creates a store with a parked run `r`, an ended run `e` and a removed run. Returns the folder of this store and the
+/// folder of its copy in version 1.
 fn version_1() -> (tempfile::TempDir, tempfile::TempDir) {
     let (new, old) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = open(new.path());

@@ -1,4 +1,4 @@
-//! Only its owner may enter, read or lock the files of a store.
+//! Access to the files of a store: only the user that owns them may open the folder, and read or lock the files.
 
 use std::{
     fs::{self, File, Permissions},
@@ -10,7 +10,7 @@ use flowcell_runtime::ports::Journal;
 
 use super::{COUNTS, open, options, run};
 
-/// The modes of a folder and its content that give access to others.
+/// Returns the paths of a folder and its files that other users may access, each with its mode.
 fn open_to_others(folder: &Path) -> Vec<(String, u32)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let modes = entries.chain([folder.to_owned()]).map(|path| {

@@ -1,4 +1,4 @@
-//! Blobs that no text names any more, and blobs that a text names.
+//! The sweep of an SQLite store: it removes the blobs that nothing in the store refers to any more, and no others.
 
 use std::{path::Path, sync::Arc};
 
@@ -20,7 +20,7 @@ fn put(store: &SqliteStore, bytes: &[u8]) -> BlobRef {
     store.put(&tenant(), bytes.into(), "application/octet-stream")
 }
 
-/// A run that has ended in one unit, with this output.
+/// Appends a new run of one unit, in which a task has succeeded with this output.
 fn append(store: &SqliteStore, run: &str, output: Json) {
     store.append(entry(run, outputs([output]).remove(0)));
 }
@@ -56,7 +56,8 @@ fn what_only_removed_runs_have_named_is_removed_with_them() {
     assert_eq!(blobs(folder.path()), 0);
 }
 
-/// Pins name blobs that name blobs, values name files, large values name files inside of them.
+/// A sweep spares every blob that a run refers to: the blob of its pin and the blobs that this blob refers to, files in
+/// values, and files inside large values.
 #[test]
 fn what_a_kept_run_names_in_whatever_way_stays() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +98,8 @@ fn state_keeps_its_latest_value() {
     assert_eq!(value.json(), &text(INLINE_BYTES + 5));
 }
 
-/// This process may be about to name a blob that it has put. No process is going to name a blob that another has put.
+/// A sweep spares a blob that this process has stored, because a fact may soon refer to it. After a restart, a blob is
+/// spared only if something refers to it or this process has stored it again.
 #[test]
 fn what_was_put_just_now_is_spared() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +119,7 @@ fn what_was_put_just_now_is_spared() {
     assert_eq!(Blobs::get(&*store, &tenant(), &early).unwrap(), Some(Arc::from(*b"early")));
 }
 
-/// A sweep removes all of its blobs or none, and a waiting caller gets the error.
+/// A sweep removes all unused blobs or none. If it fails, its caller gets the error.
 #[test]
 fn a_sweep_that_fails_removes_nothing() {
     let folder = tempfile::tempdir().unwrap();

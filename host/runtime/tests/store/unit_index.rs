@@ -1,4 +1,4 @@
-//! The units of a run are found, also with other units between them and after removals.
+//! The index of units: the units of a run are found even if units of other runs are between them or were removed.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use super::{
     open,
 };
 
-/// Units of another run that are removed.
+/// The number of units of the run that is removed.
 const GONE: usize = 150;
-/// Units that two runs have in turn after that.
+/// The number of units that two runs then append in turn.
 const AFTER: usize = 200;
 
 #[test]

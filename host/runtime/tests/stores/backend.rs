@@ -1,4 +1,4 @@
-//! A backend for a store of any kind, and the operations that every kind has.
+//! Opens a store of any kind, and gives the tests one interface to all kinds.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,14 +19,15 @@ use super::{
     servers::{Server, server},
 };
 
-/// The backend of a store.
+/// The place of a store: memory, a folder, or a database on a server. A store that is opened again in a folder or on a
+/// server has the same data as before.
 pub(crate) enum Backend {
     Memory,
     Folder(tempfile::TempDir),
     Server(&'static Server, String),
 }
 
-/// A store as a process has it.
+/// An open store, with each interface of the runtime that it implements.
 pub(crate) struct Store {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) state: Arc<dyn StateStore>,
@@ -38,7 +39,7 @@ pub(crate) struct Store {
     sweep: Arc<dyn Sweep>,
     pub(crate) sqlite: Option<Arc<SqliteStore>>,
     pub(crate) server: Option<Arc<SharedStore>>,
-    /// Claims of runs that are written to directly.
+    /// The claims of the runs to which tests append units without a driver.
     claimed: Mutex<Vec<(RunId, Lease)>>,
 }
 
@@ -47,7 +48,7 @@ impl Backend {
         Backend::Folder(tempfile::tempdir().unwrap())
     }
 
-    /// A new database; none: the server is not installed.
+    /// Creates a database on a server. Returns `None` if the server is not installed.
     pub(crate) fn server(dialect: Dialect) -> Option<Backend> {
         let server = server(dialect)?;
         Some(Backend::Server(server, server.database()))
@@ -115,7 +116,8 @@ impl Backend {
         }
     }
 
-    /// A statement past the store, if it has a database.
+    /// Executes a statement directly in the database: `sqlite` for a folder, `server` for a server. Does nothing in
+    /// memory.
     pub(crate) fn execute(&self, sqlite: &str, server: &str) {
         match self {
             Backend::Memory => {}
@@ -129,7 +131,7 @@ impl Backend {
 }
 
 impl Store {
-    /// A world that runs flows of these nodes.
+    /// Returns a world with this store, whose only flow has these nodes.
     pub(crate) fn world(&self, nodes: &str) -> Arc<World> {
         let mut world = World::in_memory(Arc::new(Nodes), Arc::new(FlowMap(graph(nodes))));
         world.journal = self.journal.clone();
@@ -140,7 +142,8 @@ impl Store {
         Arc::new(world)
     }
 
-    /// Appends to a run that this process claims first, and for as long as the store is there.
+    /// Appends a unit to a run. The store first claims the run, and holds the claim until `let_go`. A child run belongs
+    /// to the claim of its parent.
     pub(crate) fn append(&self, entry: Entry) {
         if entry.record.as_ref().is_none_or(|record| record.parent.is_none()) {
             self.hold(entry.run.as_str());
@@ -148,7 +151,7 @@ impl Store {
         self.journal.append(entry);
     }
 
-    /// Claims a run for as long as the store is there.
+    /// Claims a run until `let_go` is called or the store is dropped.
     pub(crate) fn hold(&self, run: &str) {
         let mut claimed = self.claimed.lock().unwrap();
         if !claimed.iter().any(|(known, _)| known.as_str() == run) {
@@ -156,7 +159,7 @@ impl Store {
         }
     }
 
-    /// Nothing is written directly any more.
+    /// Gives up all claims of `append` and `hold`.
     pub(crate) fn let_go(&self) {
         self.claimed.lock().unwrap().clear();
     }

@@ -1,4 +1,4 @@
-//! Whole stores, copied from each kind to each other, looked through and backed up.
+//! Whole stores: copies from each kind of store to each other kind, checks and backups.
 
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
@@ -18,7 +18,7 @@ use super::{
     units::{entry, everything, outputs, record, standing, text, unit},
 };
 
-/// A store with something of everything.
+/// Returns a store with data of every kind, such as runs, state, sessions, documents and blobs.
 fn filled(backend: &Backend) -> Store {
     let store = backend.open();
     let large = Json::array([text(INLINE_BYTES), text(INLINE_BYTES + 1), Json::from("ü\u{0}")]);
@@ -53,7 +53,7 @@ fn whole(store: &Store) -> &dyn Whole {
     }
 }
 
-/// The content of a store, without the order of its rows.
+/// Returns the content of a store as texts, to compare stores.
 fn told(store: &Store) -> Vec<String> {
     let mut told = Vec::new();
     for run in ["r", "r.child", "s", "gone"] {

@@ -1,4 +1,4 @@
-//! What every store makes of damage.
+//! The reaction of every store to damaged data.
 
 use flowcell_contract::Json;
 use flowcell_runtime::{limits::INLINE_BYTES, sql::Dialect};
@@ -30,7 +30,7 @@ pub(crate) fn r6_damage_is_noticed_and_harms_no_other_run(backend: &Backend) {
     assert_eq!(everything(&*store.journal, "b"), whole);
 }
 
-/// A statement that replaces words in a column of the units of a run.
+/// Returns the statement for a database server that replaces the text `from` by `to` in a column of the units of a run.
 fn damage(column: &str, from: &str, to: &str, run: &str, backend: &Backend) -> String {
     let of = format!("WHERE run IN (SELECT id FROM flowcell_runs WHERE run = '{run}')");
     match backend {

@@ -1,4 +1,4 @@
-//! Random operations, and the same answers from every store.
+//! Executes the same random operations on every kind of store, and checks that all stores return the same results.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use super::{
     units::{entry, outputs, record},
 };
 
-/// Sequences that are tried, times `FLOWCELL_TEST_SCALE`.
+/// Number of tried sequences of operations, multiplied by `FLOWCELL_TEST_SCALE`.
 const CASES: u32 = 12;
 
 const RUNS: [&str; 4] = ["a", "a.child", "B", "b "];
@@ -26,13 +26,13 @@ const KEYS: [&str; 4] = ["k", "K", "k\u{0}", "é "];
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// Appends units with values of so many bytes, and how the run stands after them.
+    /// Appends one unit to a run, with values of these sizes in bytes, and optionally sets the status of the run.
     Append {
         run: usize,
         sizes: Vec<usize>,
         standing: Option<StoredStatus>,
     },
-    /// Writes state with a unit of a run, if a version is as it is expected to be.
+    /// Writes state together with a unit of a run. Each write has a key, a value, and optionally the expected version.
     Write {
         run: usize,
         flow: bool,
@@ -47,7 +47,7 @@ enum Operation {
         content: u8,
     },
     Force,
-    /// The process ends, and another begins.
+    /// Closes the store and opens it again, as another process would.
     Reopen,
 }
 
@@ -75,7 +75,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     vec(operation, 1..25)
 }
 
-/// A store, and where its journals end.
+/// A store under test, and the length of the journal of each run.
 struct Subject {
     backend: Backend,
     store: Option<Store>,
@@ -113,7 +113,8 @@ impl Subject {
         store.append(entry);
     }
 
-    /// Performs an operation and returns its result.
+    /// Executes an operation. Returns the versions of the written state, or the key whose version was not the expected
+    /// one.
     fn apply(&mut self, operation: &Operation) -> Result<Vec<u64>, String> {
         match operation.clone() {
             Operation::Append { run, sizes, standing } => {
@@ -156,7 +157,7 @@ impl Subject {
         Ok(Vec::new())
     }
 
-    /// All that can be asked, once everything is durable.
+    /// Waits until everything is durable. Returns the journals, the records of the runs, the state, and the blobs.
     fn answers(&self) -> Answers {
         let store = self.store();
         store.settle();
@@ -179,7 +180,7 @@ impl Subject {
         (journals.to_vec(), records.to_vec(), state, blobs)
     }
 
-    /// The content of the lists.
+    /// Returns the results of the queries that list runs.
     fn lists(&self) -> Vec<String> {
         let runs = self.store().runs();
         let mut told = Vec::new();
@@ -207,8 +208,8 @@ fn hash(content: u8) -> Arc<str> {
     sha2::Sha256::digest([content]).iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
-/// The other stores are compared with memory. Lists, which memory does not have, are compared with the first store that
-/// has them.
+/// Executes the operations on every store, and compares the results with those of the store in memory. The store in
+/// memory has no lists of runs, so lists are compared with those of SQLite.
 fn compare(operations: &[Operation]) {
     let servers = [Dialect::MySql, Dialect::Postgres].into_iter().filter_map(Backend::server);
     let mut subjects: Vec<_> =

@@ -1,4 +1,4 @@
-//! Documents of operators.
+//! The document store of every kind of store.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

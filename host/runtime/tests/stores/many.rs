@@ -1,4 +1,4 @@
-//! As many runs as a store has after a flood: what waits is found piece by piece.
+//! A store with very many runs: the runs that are ready are found page by page.
 
 use std::{
     collections::BTreeSet,
@@ -14,9 +14,9 @@ use super::{
     units::{standing, unit},
 };
 
-/// Runs, times `FLOWCELL_TEST_SCALE`; of each eleven ten are active and one is parked.
+/// Number of runs, multiplied by `FLOWCELL_TEST_SCALE`. Of eleven runs, ten are active and one is parked.
 const RUNS: u32 = 11_000;
-/// Runs of one question.
+/// Maximum number of runs in the result of one query.
 const PAGE: usize = 500;
 /// A generous bound for opening a store and one query, at every scale.
 const BOUND: Duration = Duration::from_secs(10);

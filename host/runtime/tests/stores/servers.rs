@@ -1,5 +1,5 @@
-//! Real servers, one of each for a test binary: started from the installed programs in a temporary folder, on a free port,
-//! and gone with the process, however that ends.
+//! Database servers for tests. The first test that needs a server starts it from the installed program, in a temporary
+//! folder and on a free port. The server ends with the test process, even if that process is killed.
 
 use std::{
     env,
@@ -18,18 +18,19 @@ use std::{
 use flowcell_runtime::sql::Dialect;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
-/// A server that runs.
+/// A running database server.
 pub(crate) struct Server {
     pub(crate) dialect: Dialect,
     pub(crate) port: u16,
-    /// Its end of this pipe closes with the process; the watcher at the other end then stops the server.
+    /// The watcher of the server. Its standard input closes at the end of this process, and then the watcher stops the
+    /// server.
     _watched: Child,
 }
 
-/// The user that servers run as when the tests run as root, which they refuse.
+/// The id of the user that runs the servers if the tests run as root, because servers refuse to run as root.
 const NOBODY: u32 = 65_534;
 
-/// Runs a server until no process holds its input open any more, and removes its folder.
+/// A shell script that runs a server until standard input is closed. Then it stops the server and removes its folder.
 const WATCHER: &str = r#"folder=$1; signal=$2; shift 2; exec 3<&0
 "$@" </dev/null >"$folder/log" 2>&1 &
 server=$!
@@ -39,7 +40,8 @@ kill -s "$signal" "$server"; wait "$server"; rm -rf "$folder""#;
 static MYSQL: OnceLock<Result<Server, String>> = OnceLock::new();
 static POSTGRES: OnceLock<Result<Server, String>> = OnceLock::new();
 
-/// Returns the server, starting it the first time. `None`: it is not installed, and the test is skipped by name.
+/// Returns the server of this kind, and starts it at the first call. If the server is not installed, prints the name of
+/// the skipped test and returns `None`.
 pub(crate) fn server(dialect: Dialect) -> Option<&'static Server> {
     let (started, start): (_, fn() -> Result<Server, String>) = match dialect {
         Dialect::MySql => (&MYSQL, start_mysql),
@@ -56,7 +58,7 @@ pub(crate) fn server(dialect: Dialect) -> Option<&'static Server> {
     }
 }
 
-/// The first of these programs that is installed.
+/// Returns the path of an installed program with one of these names, in `PATH` or in one of these folders.
 fn program(names: &[&str], folders: &[&str]) -> Result<PathBuf, String> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut all: Vec<PathBuf> = env::split_paths(&path).collect();
@@ -73,7 +75,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A folder that the server's user may write to.
+/// Creates a folder to which the user that runs the server may write.
 fn folder(name: &str) -> PathBuf {
     let folder = tempfile::Builder::new().prefix(&format!("flowcell-{name}-")).tempdir().unwrap().keep();
     if is_root() {
@@ -86,7 +88,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
 }
 
-/// The words before a program that run it as another user than root.
+/// Returns the words to put in front of a command so that it does not run as root.
 fn unprivileged() -> Vec<String> {
     match is_root() {
         true => ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(str::to_owned).into(),
@@ -162,7 +164,7 @@ fn start_mysql() -> Result<Server, String> {
     started(Server { dialect: Dialect::MySql, port, _watched: watched }, &folder)
 }
 
-/// Waits until the server answers.
+/// Waits until the server answers a query, and returns it.
 fn started(server: Server, folder: &Path) -> Result<Server, String> {
     let began = Instant::now();
     loop {
@@ -178,7 +180,7 @@ fn started(server: Server, folder: &Path) -> Result<Server, String> {
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 impl Server {
-    /// The database that is always there.
+    /// Returns the name of the database that every server of this kind has.
     fn first(&self) -> &'static str {
         match self.dialect {
             Dialect::MySql => "mysql",
@@ -186,7 +188,7 @@ impl Server {
         }
     }
 
-    /// The URL of a database, through a port.
+    /// Returns the URL of a database at another port, such as that of a proxy.
     pub(crate) fn url_by(&self, port: u16, database: &str) -> String {
         match self.dialect {
             Dialect::MySql => format!("mysql://root@127.0.0.1:{port}/{database}?ssl-mode=disabled"),
@@ -198,24 +200,24 @@ impl Server {
         self.url_by(self.port, database)
     }
 
-    /// A new database.
+    /// Creates a database, and returns its name.
     pub(crate) fn database(&self) -> String {
         let name = format!("t{}", DATABASES.fetch_add(1, Ordering::Relaxed));
         self.execute_in(self.first(), &[&format!("CREATE DATABASE {name}")]).unwrap();
         name
     }
 
-    /// Does statements past the store.
+    /// Executes statements directly in a database.
     pub(crate) fn execute(&self, database: &str, statements: &[&str]) {
         self.execute_in(database, statements).unwrap();
     }
 
-    /// Does a statement, if it can be done.
+    /// Executes a statement directly in a database, and ignores an error.
     pub(crate) fn execute_if(&self, database: &str, statement: &str) {
         let _ = self.execute_in(database, &[statement]);
     }
 
-    /// Calls `meanwhile` while another transaction has executed the statement.
+    /// Executes a statement that locks rows in a transaction, and calls `meanwhile` before the transaction ends.
     pub(crate) fn locking(&self, database: &str, statement: &str, meanwhile: impl FnOnce()) {
         let (url, dialect, sql) = (self.url(database), self.dialect, AssertSqlSafe(statement.to_owned()));
         alone(async move {
@@ -259,7 +261,7 @@ impl Server {
         })
     }
 
-    /// The number that a question is answered with, past the store.
+    /// Executes a query directly in a database. Returns its result, a number.
     pub(crate) fn number(&self, database: &str, question: &str) -> i64 {
         let (url, dialect, sql) = (self.url(database), self.dialect, AssertSqlSafe(question.to_owned()));
         alone(async move {

@@ -1,4 +1,4 @@
-//! Rows beside the journal: sessions, and the states of their steps.
+//! The rows that a unit changes besides the journal: sessions, and the states of their steps.
 
 use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::{Change, Entry, StepState, StepStatus};
@@ -9,16 +9,16 @@ use super::{
     units::{entry, unit},
 };
 
-/// The root of the tree.
+/// The id of the session at the root of the tree of sessions.
 pub(crate) const ROOT: &str = "p-f-first";
 
-/// A session of the tree.
+/// Returns the change that adds a session to the tree.
 pub(crate) fn session(id: &str, parent: Option<&str>) -> Change {
     let (id, parent, root) = (id.to_owned(), parent.map(str::to_owned), ROOT.to_owned());
     Change::Session { id, parent, root, title: "Flow: a step".into() }
 }
 
-/// A step of the tree begins.
+/// Returns the change that records the begin of a step in a session of the tree.
 pub(crate) fn begun(session: &str, status: StepStatus, args: Json) -> Change {
     let (flow, root) = ("f".to_owned(), ROOT.to_owned());
     Change::Begun { session: session.into(), root, flow, step: "step".into(), status, args }
@@ -29,7 +29,7 @@ fn ended(session: &str, status: StepStatus, output: &str) -> Change {
     Change::Ended { session, status, output, is_struct_output: status == StepStatus::Completed }
 }
 
-/// Writes a unit that changes these rows.
+/// Appends a unit that makes these changes.
 fn write(store: &Store, seq: u64, rows: Vec<Change>) {
     store.append(Entry { rows, ..entry("r", unit(seq)) });
     store.settle();
@@ -43,7 +43,7 @@ fn told(store: &Store) -> Vec<(String, StepStatus, Option<String>)> {
     states(store).into_iter().map(|state| (state.session, state.status, state.output)).collect()
 }
 
-/// Two sessions, and the state of each.
+/// Returns a store with two sessions and the state of a step in each.
 fn filled(backend: &Backend) -> Store {
     let store = backend.open();
     let args = Json::object([("prompt", Json::from("ü\u{0}")), ("n", Json::from(1_u64))]);

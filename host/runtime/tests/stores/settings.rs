@@ -1,4 +1,5 @@
-//! Servers that are set so that they could lose something, and stores of later versions, are refused.
+//! A shared store cannot be opened if the settings of its server could lose data, or if a later version has written the
+//! store.
 
 use flowcell_runtime::sql::{Dialect, OpenSharedStoreError, Options, SharedStore};
 

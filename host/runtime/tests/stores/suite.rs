@@ -1,4 +1,4 @@
-//! What every store does alike.
+//! Tests that every kind of store passes.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub(crate) fn run(store: &Store, nodes: &str, options: RunOptions) -> RunResult 
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(runner.run())
 }
 
-/// The store of the next process. A store in memory has no next process.
+/// Closes the store and opens it again, as the next process would. A store in memory is returned unchanged, because it
+/// ends with its process.
 pub(crate) fn next(backend: &Backend, store: Store) -> Store {
     if !backend.lasts() {
         return store;
@@ -138,7 +139,7 @@ pub(crate) fn state_has_versions(backend: &Backend) {
     assert_eq!(store.state.get(&Tenant::from("other"), "f", "a").unwrap(), None);
 }
 
-/// Keys differ if a byte of them does: in case, in accents, in spaces at the end, in the zero.
+/// Two keys are different if one byte is, such as the case of a letter, an accent, a space at the end, or a zero byte.
 pub(crate) fn keys_are_bytes(backend: &Backend) {
     let store = backend.open();
     let long = "é".repeat(256);
@@ -199,7 +200,7 @@ fn due(due: u64) -> StoredStatus {
     StoredStatus::Parked { due: Some(due), needs_attention: false }
 }
 
-/// A run of each standing.
+/// Appends one run with each status, and a child run.
 fn all_standings(store: &Store) {
     let standings = [
         ("active", StoredStatus::Active),

@@ -1,4 +1,4 @@
-//! Units that are written past a driver.
+//! Units, records and entries that tests append to a journal without a driver.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use flowcell_runtime::{
 
 use super::flows::tenant;
 
-/// The record of a run that a person began.
+/// Returns the record of a top run.
 pub(crate) fn record(run: &str) -> Record {
     Record {
         flow: "f".into(),
@@ -28,7 +28,7 @@ pub(crate) fn record(run: &str) -> Record {
     }
 }
 
-/// One unit of a run.
+/// Returns the entry that appends this unit to a run.
 pub(crate) fn entry(run: &str, unit: Unit) -> Entry {
     Entry {
         tenant: tenant(),
@@ -44,12 +44,12 @@ pub(crate) fn entry(run: &str, unit: Unit) -> Entry {
     }
 }
 
-/// The same, after which the run stands so.
+/// Returns an entry like [`entry`] that also sets the status of the run.
 pub(crate) fn standing(run: &str, unit: Unit, standing: StoredStatus) -> Entry {
     Entry { standing: Some(standing), ..entry(run, unit) }
 }
 
-/// Units of one fact each: a task has this output.
+/// Returns one unit for each value, with the fact that a task has succeeded with this output.
 pub(crate) fn outputs(values: impl IntoIterator<Item = Json>) -> Vec<Unit> {
     let task = TaskKey { scope: ScopeId::ROOT, node: NodeIx(0) };
     let unit = |(seq, value)| {
@@ -59,7 +59,7 @@ pub(crate) fn outputs(values: impl IntoIterator<Item = Json>) -> Vec<Unit> {
     (0..).zip(values).map(unit).collect()
 }
 
-/// A unit with a small output.
+/// Returns the unit with this number, whose output is the number itself.
 pub(crate) fn unit(seq: u64) -> Unit {
     Unit { first_seq: seq, ts: seq, ..outputs([Json::from(seq)]).remove(0) }
 }
@@ -68,7 +68,7 @@ pub(crate) fn text(bytes: usize) -> Json {
     Json::from("x".repeat(bytes))
 }
 
-/// All units of a run that are read at a time.
+/// Reads all units of a run in one call.
 pub(crate) fn everything(journal: &dyn Journal, run: &str) -> Vec<Arc<Unit>> {
     journal.read(&tenant(), &run.into(), 0, usize::MAX >> 1).unwrap()
 }

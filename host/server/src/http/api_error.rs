@@ -48,7 +48,8 @@ pub(crate) struct ErrorBody {
     error: ErrorDetails,
 }
 
-/// The error, attached to the response as an extension. The layer of `/api` reads it to answer in its own format.
+/// The code and the message of an error, attached to its response as an extension. The layer of `/api` reads them to
+/// answer in a format of its own.
 #[derive(Clone)]
 pub(crate) struct Said {
     pub(crate) code: &'static str,
@@ -345,7 +346,7 @@ impl From<StartError> for ApiError {
 mod tests {
     use super::*;
 
-    /// W11. An unreachable store is 503, not an error of the server.
+    /// W11: an unreachable store gives 503, not 500.
     #[test]
     fn a_start_that_the_store_cannot_take_may_be_tried_again() {
         let lost = || StoreError("the database is locked".into());

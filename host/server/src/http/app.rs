@@ -39,7 +39,7 @@ const JOURNALS: u64 = 8;
 /// hash to the same lock run one after the other.
 const PLACES: usize = 64;
 
-/// Runs a change and the write of its audit entry to their end, in a task of their own. They also continue if the
+/// Runs a change and the write of its audit entry to their end, in a tokio task of their own. Both continue even if the
 /// caller disconnects or stops waiting.
 pub(crate) async fn finish<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(change.in_current_span()).await {

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::seats::bucket;
 
 /// Maximum number of unknown tokens from one address in a [`WINDOW`]. Above it, an unknown token from the address gets
-/// 429 instead of 401. Look-ups for all addresses above it run one after the other.
+/// 429 instead of 401. Look-ups of tokens from all addresses above this limit run one after the other.
 pub(crate) const FAILURES: u32 = 100;
 /// The length of an address's counting window, which begins with its first unknown token.
 const WINDOW: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Live events of a run for many subscribers. Each event is serialized once, and kept for a while for slow subscribers.
 //!
-//! | room | content |
+//! | module | content |
 //! |---|---|
 //! | ring | the latest events of a run, bounded by their number and by the tenant's share of bytes |
 
@@ -118,7 +118,7 @@ impl Broadcasts {
         broadcast
     }
 
-    /// Attaches the broadcast of a run, if it has subscribers, before the run starts.
+    /// If a run has subscribers, attaches their broadcast to the run before the run starts.
     pub(crate) fn attend(&self, tenant: &Tenant, runner: &mut FlowRunner) {
         let broadcast = self.all.lock().get(&(tenant.clone(), runner.run_id().clone())).and_then(Weak::upgrade);
         if let Some(broadcast) = broadcast {

@@ -1,4 +1,4 @@
-//! Helpers and the route for flows that a request names or contains.
+//! The route that checks a flow, and helpers for flows that a request names or contains.
 
 use axum::Json;
 use flowcell_flow::Source;
@@ -64,8 +64,8 @@ pub(crate) fn name(flow: &RawValue) -> Option<String> {
     is_flow_name(&text).then_some(text)
 }
 
-/// Checks a flow from a request. The flow cannot refer to files of the server. Flows that its triggers name are looked
-/// up in the tenant's library.
+/// Checks a flow from a request. The flow cannot refer to files of the server. The flows that the triggers of this flow
+/// refer to are looked up in the tenant's library.
 pub(crate) async fn check(request: &Request, source: Source) -> Result<CheckedFlow, ApiError> {
     let folder = Folder::nowhere_beside(request.app.flows_of(request.tenant()));
     if let Some(known) = request.host.checked_before(&source, &folder) {

@@ -81,9 +81,9 @@ pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Resul
     Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", why))
 }
 
-/// Reads the whole body. Returns 413 if it has more than `most` bytes, 408 if it does not arrive in time, and 400 if
-/// it breaks off. Returns 429 if within that time other bodies of the tenant, or of the address of a post, leave no
-/// memory for it.
+/// Reads the whole body. Returns 413 if it has more than `most` bytes, 408 if it does not arrive in time, and 400 if it
+/// is incomplete. Returns 429 if it gets no memory in time, because other bodies of the tenant, or of the same client
+/// address for a post to a trigger, take all of their share.
 pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, ApiError> {
     let large = || {
         let why = format!("a body may have at most {most} bytes");

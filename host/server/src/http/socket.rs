@@ -1,4 +1,4 @@
-//! The WebSocket of a run. It sends the run's events, accepts the hub's verbs, and answers each of them.
+//! The WebSocket of a run. It sends the run's events, accepts commands for the run, and answers each command.
 
 use axum::{
     extract::{

@@ -1,4 +1,4 @@
-//! The start of runs.
+//! The route that starts a run, and helpers that prepare, admit and await runs.
 
 use std::{sync::Arc, time::Duration};
 

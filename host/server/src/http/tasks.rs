@@ -42,7 +42,7 @@ pub(crate) struct TaskPage {
     run_id: String,
     /// The address of the task.
     task: String,
-    /// The type of its node.
+    /// The type of the task's node.
     node_type: String,
     /// The attempts in order: `{ attempt, resumes, began, status, input, config?, inputDigest, calls? }`. A page has at
     /// most 16 MiB, so it may have fewer than `limit`. The host renders an input again from the journal; `inputDigest`

@@ -12,9 +12,9 @@ use super::{
 #[derive(serde::Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UsageView {
-    /// The compute time of its attempts, in milliseconds.
+    /// The compute time of the tenant's attempts, in milliseconds.
     compute_ms: f64,
-    /// The number of events of its runs.
+    /// The number of events of the tenant's runs.
     events: u64,
     /// The approximate size of these events and of files, in bytes.
     written_bytes: u64,

@@ -18,8 +18,8 @@ pub(crate) const LOOK: Duration = Duration::from_secs(2);
 pub(super) struct Changes(watch::Receiver<u64>);
 
 impl Changes {
-    /// Starts a task that checks the flows of a tenant every [`LOOK`]. It ends when no client listens any more, or
-    /// with the server.
+    /// Starts a tokio task that checks the flows of a tenant every [`LOOK`]. The task ends when no client listens any
+    /// more, or when the server ends.
     pub(super) fn follow(app: &Arc<App>, tenant: &Tenant) -> Changes {
         let library = FlowLibrary::open(app.flows_of(tenant));
         let (tell, told) = watch::channel(stamp(&library));
@@ -40,7 +40,7 @@ impl Changes {
         Changes(told)
     }
 
-    /// Waits for the next change, and returns true. Returns false if the task that checks has ended.
+    /// Waits for the next change, and returns true. Returns false if the tokio task that checks the flows has ended.
     pub(super) async fn next(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }

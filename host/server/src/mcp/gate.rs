@@ -16,8 +16,8 @@ const WITHOUT_QUESTIONS: &str = "2026-07-28";
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Gate {
     pub(super) address: String,
-    /// The reference to the question. The answer carries it, so that it cannot answer a later question at the same
-    /// address.
+    /// The reference to the question. The answer contains this reference, so that the run does not take it for an
+    /// answer to a later question at the same address.
     pub(super) question: QuestionRef,
     prompt: String,
     choices: Vec<String>,
@@ -43,7 +43,8 @@ impl Gate {
         })
     }
 
-    /// Returns the JSON Schema of the form for the user: with a choice, a text, or both to fill in one.
+    /// Returns the JSON Schema of the form for the user: it has a field for a choice, a field for a text, or both, of
+    /// which the user fills in one.
     fn form(&self) -> Value {
         let choice = json!({ "type": "string", "title": "Answer", "enum": self.choices });
         let text = json!({ "type": "string", "title": "Answer" });

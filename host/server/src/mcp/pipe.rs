@@ -27,7 +27,7 @@ pub enum PipeError {
     /// The store cannot be read, so no runs can be driven.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The server cannot receive the messages of other processes.
+    /// The server cannot receive the commands of other processes.
     #[error(transparent)]
     Start(#[from] StartError),
     /// The client has not started with the handshake of MCP.
@@ -37,9 +37,8 @@ pub enum PipeError {
 
 /// Serves the client and drives every run that is ready, until the client disconnects or `stop` is ready.
 ///
-/// At the end it parks the driven runs, so that another driver can continue them. Before it serves the client, it
-/// calls `begun` with the queue for new runs. Returns an error if the store cannot be read or the client does not
-/// speak MCP.
+/// At the end, parks the driven runs, so that another process can continue them. Before it serves the client, calls
+/// `begun` with the queue for new runs. Returns an error if the store cannot be read or the client does not speak MCP.
 pub async fn serve(
     host: Host,
     flows: PathBuf,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::manual;
 use flowcell_platform::{Host, shape};
 
-/// A second address of the manual page about the language. It must stay, because clients know it since the first
+/// A second address of the manual page about the language. It must stay, because clients have used it since the first
 /// version.
 const LANGUAGE: &str = "flowcell://language";
 /// The address of the JSON Schema of flows.

@@ -66,7 +66,8 @@ impl Caller<'_> {
         self.end_after(run, "ok", "yes")
     }
 
-    /// Allows an agent's call, which says `pinned`.
+    /// Allows an agent's call of a flow, and checks that the called flow outputs `pinned`: the version with which the
+    /// run was accepted.
     fn is_allowed(&self, run: &str) {
         let ended = self.end_after(run, "agent%233", "allow");
         assert_eq!(ended["status"], "succeeded", "{ended}");

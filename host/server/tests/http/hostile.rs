@@ -1,5 +1,5 @@
-//! Attacks on the server. The names of the tests begin with the ids of the catalogue of attacks. In each test another
-//! tenant continues to work.
+//! Attacks on the server. The names of the tests begin with the ids of the cases in `tests/README.md`. In each test
+//! another tenant continues to work.
 
 mod approvals;
 mod bodies;

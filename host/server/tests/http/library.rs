@@ -1,4 +1,4 @@
-//! Flows that a server stores with their versions, and their use through SPEC6.
+//! Flows that a server stores with their versions, and their use through the routes under `/api`.
 
 use serde_json::{Value, json};
 

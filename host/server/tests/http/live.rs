@@ -131,7 +131,8 @@ fn rest((answer, stream): (Answer, BufReader<TcpStream>)) -> u64 {
     std::io::copy(&mut stream.take(length), &mut std::io::sink()).unwrap()
 }
 
-/// Readers that do not read hold the memory of their pages. A tenant has half of it, and another tenant reads on.
+/// Clients that do not read their pages keep the memory of these pages in use. One tenant may use half of the memory
+/// for pages, and another tenant can still read.
 #[test]
 fn v9_pages_that_nobody_reads_are_bounded_together_and_hold_up_no_other_tenant() {
     const READERS: usize = 32;

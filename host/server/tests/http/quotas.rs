@@ -88,7 +88,7 @@ profiles:
     assert_eq!(run(&b, &free).json()["status"], "succeeded");
 }
 
-/// W7.
+/// W7: the cost of attempts that break off counts towards the quota of the tenant.
 #[test]
 fn w7_t5_attempts_that_break_off_count_and_a_turn_stays_below_the_limit() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

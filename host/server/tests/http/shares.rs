@@ -24,7 +24,7 @@ const CALLS: usize = 12;
 /// The number of these calls that get a permit.
 const HELD: usize = 2;
 
-/// An MCP server with four permits for two tenants.
+/// A server with two tenants, and an MCP server with four permits for calls.
 struct World {
     /// Is dropped first, which ends the hanging calls, so that the server does not wait for them.
     _runtime: Runtime,

@@ -9,7 +9,7 @@ use crate::client::{Served, chunk, connect, head, send};
 /// An open event stream.
 pub(crate) struct Stream {
     stream: BufReader<TcpStream>,
-    /// Bytes of the last chunk that are no whole character yet.
+    /// Bytes of the last chunk that do not form a whole character yet.
     bytes: Vec<u8>,
     /// Text of the body that is not returned yet.
     read: String,

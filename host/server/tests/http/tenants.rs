@@ -151,7 +151,7 @@ fn served_with_audit() -> (Served, Tenants, NewToken) {
     (served, tenants, token)
 }
 
-/// Returns what a token has done, as the audit log has it.
+/// Returns the actions of a token from the audit log.
 fn audited(tenants: &Tenants, token: &NewToken) -> Vec<String> {
     let noted = tenants.audit("a", 0, 1_000).unwrap().into_iter().filter(|entry| entry.actor == *token.id);
     noted.map(|entry| format!("{}: {}", entry.action, entry.subject)).collect()

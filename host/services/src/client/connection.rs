@@ -1,4 +1,4 @@
-//! One connection, with one exchange at a time.
+//! One HTTP connection, with one exchange at a time.
 
 use std::{error::Error as _, io};
 

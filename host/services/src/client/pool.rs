@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use crate::egress::Origin;
 
-/// Maximum time that a connection is idle. It is shorter than the idle timeout of common servers, because a message
-/// that is written while the server closes the connection is lost.
+/// Maximum time that an unused connection stays open. It is shorter than the idle timeout of common servers, because a
+/// message that is written while the server closes the connection is lost.
 const IDLE: Duration = Duration::from_secs(4);
 /// Maximum number of idle connections for one tenant and origin.
 const MAX_PER_KEY: usize = 8;
@@ -55,8 +55,8 @@ impl Pool {
         Some(idle.get_mut(key)?.pop()?.connection)
     }
 
-    /// Keeps a connection for reuse. Drops it if it is closed, or if the pool holds [`MAX`] in all or [`MAX_PER_KEY`]
-    /// for this key.
+    /// Adds a connection to the pool for reuse. Drops the connection if it is closed, or if the pool already has
+    /// [`MAX`] connections in all or [`MAX_PER_KEY`] for this key.
     pub(super) fn put(&self, key: Key, connection: Connection) {
         let mut idle = self.0.lock();
         sweep(&mut idle);

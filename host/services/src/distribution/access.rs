@@ -1,4 +1,4 @@
-//! Authentication at a registry: by a name and a password, or by a token that another server issues for them.
+//! Authentication at a registry: by a name and a password, or by a token that a token server issues for them.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flowcell_contract::Failure;
@@ -38,7 +38,7 @@ pub(super) struct Access<'a> {
 }
 
 /// Returns the header `authorization` for a registry that has answered 401 with these `challenges`. `scope` names the
-/// repository and the rights. `None` if no challenge can be met: basic needs credentials, bearer works without.
+/// repository and the rights. `None` if no challenge can be met: `basic` needs credentials, `bearer` works without.
 pub(super) async fn answer(
     access: &Access<'_>,
     challenges: &HeaderMap,

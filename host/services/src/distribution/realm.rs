@@ -7,8 +7,8 @@ use url::Url;
 /// Registries with a known token server at another origin.
 const KNOWN: [(&str, &str); 1] = [("docker.io", "https://auth.docker.io")];
 
-/// A token server that may receive the credentials for one registry, beside the registry itself:
-/// `registry.example.com=https://auth.example.com`.
+/// A token server that may receive the credentials for one registry, beside the registry itself. An operator writes it
+/// as `registry.example.com=https://auth.example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Realm {
     /// The registry's name in references.
@@ -24,7 +24,7 @@ impl Realm {
         known.map(|(registry, origin)| Realm { registry: (*registry).to_owned(), origin: (*origin).to_owned() })
     }
 
-    /// Returns true if a URL may receive the credentials for this registry.
+    /// Returns true if this token server is for this registry and has the origin of this URL.
     pub(super) fn admits(&self, registry: &str, url: &Url) -> bool {
         self.registry == registry && url.origin().ascii_serialization() == self.origin
     }

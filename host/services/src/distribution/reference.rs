@@ -72,7 +72,7 @@ pub(super) fn tag_of(version: &Version) -> String {
     version.to_string().replace('+', "_")
 }
 
-/// Returns the version that a tag stands for, or `None` if it stands for none.
+/// Returns the version in a tag, or `None` if the tag is not a version.
 pub(super) fn version_of(tag: &str) -> Option<Version> {
     Version::parse(&tag.replace('_', "+")).ok()
 }

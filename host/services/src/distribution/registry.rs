@@ -69,7 +69,7 @@ impl Registry {
         })
     }
 
-    /// Returns the same repository, which may send its credentials to these token servers too.
+    /// Returns the same repository. Its credentials may then be sent to these token servers, too.
     pub fn trusting(self, realms: &[Realm]) -> Registry {
         Registry { realms: realms.to_vec(), ..self }
     }

@@ -28,7 +28,7 @@ pub(super) struct Wire {
     outside: Client,
 }
 
-/// A request, and the limit of its answer.
+/// A request, and the maximum size of its answer.
 #[derive(Clone)]
 pub(super) struct Ask {
     pub(super) method: Method,
@@ -65,7 +65,8 @@ impl Wire {
         Ok(Wire { home, inside, outside: Client::new(egress.clone()) })
     }
 
-    /// Returns true if a URL has the origin of the URL that the user named. Only then it may receive the credentials.
+    /// Returns true if a URL has the origin of the URL that the user named. Such a URL may receive the credentials.
+    /// Other servers may receive them only as known or configured token servers.
     pub(super) fn is_home(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| url.origin() == self.home.origin())
     }

@@ -1,4 +1,4 @@
-//! Public addresses, and the private ones that the operator lists.
+//! Tells public addresses from private ones, and parses the ranges of private addresses that the operator permits.
 
 use std::{
     fmt,
@@ -43,8 +43,8 @@ const NAMED_V6: [(Ipv6Addr, u8, &str); 5] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
 ];
 
-/// The description of loopback addresses. If a name resolves to a private address, a message to the node may name
-/// only this kind, because it reveals nothing about the operator's network.
+/// The description of loopback addresses. If a name resolves to a private address, a message to the node may mention
+/// only this kind of address, because it reveals nothing about the operator's network.
 pub(super) const LOOPBACK: &str = "loopback";
 
 /// Returns the description of a private address, or `None` for a public one. An IPv6 address that contains an IPv4

@@ -1,4 +1,4 @@
-//! Connections to validated addresses.
+//! Opens TCP and TLS connections to validated addresses.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 

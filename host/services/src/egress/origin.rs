@@ -1,4 +1,4 @@
-//! Unambiguous URLs and their origins.
+//! Parses URLs, refuses ambiguous ones, and determines their origins.
 
 use std::fmt;
 

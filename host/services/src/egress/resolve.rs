@@ -1,4 +1,4 @@
-//! Name resolution.
+//! The resolution of host names to addresses.
 
 use std::{
     io,

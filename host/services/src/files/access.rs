@@ -60,8 +60,8 @@ impl Access {
         if bytes.len() as u64 > limit { Err(too_large(path, limit)) } else { Ok(bytes) }
     }
 
-    /// Replaces or creates a file, and creates its missing folders. `key` is the key of the call, the same in a
-    /// repetition; it names the temporary file.
+    /// Replaces or creates a file, and creates its missing folders. `key` is the idempotency key of the call; the name
+    /// of the temporary file derives from it, so that a repeated call replaces that file.
     pub(super) fn write(&self, path: &FilePath, bytes: &[u8], key: &str, quota: &Quota) -> Result<(), Failure> {
         let size = bytes.len() as u64;
         if size > self.limits.file {
@@ -83,7 +83,7 @@ impl Access {
         written
     }
 
-    /// Returns the number of entries that a write to this path creates.
+    /// Returns the number of files and folders that a write to this path creates.
     fn missing(&self, path: &FilePath) -> u64 {
         let names = path.names();
         let there = |end: &usize| {
@@ -182,7 +182,7 @@ impl Access {
         Ok((dir, name))
     }
 
-    /// Opens the folder at a path, one name after the other. Refuses links, and folders that hold a store.
+    /// Opens the folder at a path, one name after the other. Refuses links, and folders that contain a store.
     fn folder(&self, names: &[Box<str>]) -> Result<Dir, Obstacle> {
         let mut dir = self.dir.try_clone().map_err(Obstacle::Failed)?;
         for name in names {
@@ -199,7 +199,7 @@ impl Access {
 enum Obstacle {
     Nothing,
     Link,
-    /// The folder holds a store with the data of all tenants.
+    /// The folder contains a store with the data of all tenants.
     Store,
     NoFolder,
     Failed(io::Error),
@@ -268,7 +268,8 @@ fn sync(dir: &Dir) -> io::Result<()> {
     dir.open(".")?.sync_all()
 }
 
-/// Returns the failure for a name that could not be opened. Its reason depends on the entry that has the name.
+/// Returns the failure for a name that could not be opened. What the name belongs to, such as a link, decides the
+/// failure.
 fn refused(dir: &Dir, name: &str, path: &FilePath, error: &io::Error) -> Failure {
     let again = io::Error::new(error.kind(), error.to_string());
     Obstacle::of(dir, name, again).failure(path)

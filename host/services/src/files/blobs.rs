@@ -1,12 +1,11 @@
-//! The file contents of calls and replies.
+//! Access to stored file contents (blobs) from async code.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use flowcell_contract::{BlobRef, Blobs, Failure, Tenant, code};
 
-/// The store of blobs, for use in async code. Blobs are hashed, read and written, so this happens on threads that may
-/// block.
+/// The store of blobs, for use in async code. It hashes, reads and writes blobs on threads that may block.
 #[derive(Clone)]
 pub(crate) struct AsyncBlobs(Arc<dyn Blobs>);
 

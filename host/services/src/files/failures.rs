@@ -1,4 +1,4 @@
-//! Failures of the disk.
+//! The failure `file_failed` of disk operations.
 
 use std::io;
 

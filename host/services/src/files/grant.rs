@@ -54,7 +54,8 @@ impl FileGrants {
         self.write.iter().any(|pattern| pattern.covers(path))
     }
 
-    /// Returns true if the node may read a path in or below the folder.
+    /// Returns true if the grants permit reading some path below the folder, at any depth. Only then may the node list
+    /// the folder.
     pub(super) fn lists(&self, folder: &FilePath) -> bool {
         self.read.iter().any(|pattern| pattern.leads_through(folder))
     }

@@ -1,4 +1,4 @@
-//! Paths below a tenant's folder.
+//! Parses and checks paths below a tenant's folder.
 
 use std::fmt;
 
@@ -14,8 +14,8 @@ const MAX_PATH: usize = 1024;
 const MAX_NAMES: usize = 32;
 /// The longest name, in bytes.
 const MAX_NAME: usize = 255;
-/// Prefix of the host's own names: its state folder, other tenants, files that are being written. The folders of
-/// [`flowcell_contract::host_files`] belong to the host too.
+/// Prefix of the names of the host's own files: its state folder, the folder of other tenants, and files that are being
+/// written. The folders of [`flowcell_contract::host_files`] belong to the host, too.
 pub(super) const RESERVED: &str = ".flowcell";
 
 /// Media types by file extension.
@@ -59,17 +59,17 @@ impl FilePath {
         &self.0
     }
 
-    /// Returns the folders and the last name, or `None` for the tenant's folder.
+    /// Returns the names of the folders, and the last name. Returns `None` for the tenant's folder.
     pub(super) fn split(&self) -> Option<(&[Box<str>], &str)> {
         self.0.split_last().map(|(name, folders)| (folders, &**name))
     }
 
-    /// Returns the path of an entry in this folder.
+    /// Returns the path of the entry `name` in this folder.
     pub(super) fn join(&self, name: &str) -> FilePath {
         FilePath(self.0.iter().cloned().chain([name.into()]).collect())
     }
 
-    /// Returns the pattern that covers everything below.
+    /// Returns the pattern that covers everything below this folder.
     pub(super) fn pattern_below(&self) -> String {
         if self.0.is_empty() { "**".into() } else { format!("{self}/**") }
     }

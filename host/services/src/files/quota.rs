@@ -12,7 +12,7 @@ use crate::code;
 
 /// Number of changes after which the folder is counted again, because other programs may change files too.
 const RECOUNT: u32 = 256;
-/// Maximum depth of counted folders; no path of a node is deeper.
+/// Maximum depth to which folders are counted. Paths of nodes are never deeper.
 const DEPTH: u32 = 64;
 
 /// The counts of all tenants. Clones share them.
@@ -64,7 +64,7 @@ impl Quota {
         Ok(())
     }
 
-    /// Subtracts usage that a change has freed, or has not needed.
+    /// Subtracts usage from the count that a change has freed, or that was added for a change and not needed.
     pub(super) fn give_back(&self, less: Used) {
         if let Some(used) = &mut self.0.lock().used {
             used.bytes = used.bytes.saturating_sub(less.bytes);

@@ -1,4 +1,4 @@
-//! The checked arguments of a call.
+//! Parses and checks the arguments of a call of `files`.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use flowcell_contract::{BlobRef, Call, Failure, Json, Value, code as codes};
 
 use super::path::FilePath;
 
-/// The operation that a node requests.
+/// The parsed arguments of a call: an operation, and its path.
 pub(super) struct Request {
     pub(super) path: FilePath,
     pub(super) verb: Verb,
 }
 
-/// The operation at a path.
+/// The operation that a call requests.
 pub(super) enum Verb {
     ReadText,
     Read,
@@ -29,7 +29,7 @@ pub(super) enum Content {
 }
 
 impl Request {
-    /// Reads the arguments of a call; an error is `invalid_input`.
+    /// Parses the arguments of a call. Fails with `invalid_input`.
     pub(super) fn read(call: &Call) -> Result<Request, Failure> {
         let args = call.args.json();
         let text = |name: &str| args.get(name).and_then(Json::as_str);

@@ -43,8 +43,8 @@ pub(super) fn open_or_make(dir: &Dir, name: &str) -> io::Result<Dir> {
     }
 }
 
-/// Returns the folder name of a tenant. No other tenant has it, even on file systems that ignore case. It is never
-/// `.`, `..` or a path.
+/// Returns the folder name of a tenant. No two tenants have the same folder name, even on file systems that ignore
+/// case. The name is never `.`, `..` or a path.
 fn folder_name(tenant: &str) -> String {
     let mut name = String::with_capacity(tenant.len());
     for byte in tenant.bytes() {

@@ -1,4 +1,4 @@
-//! Conversion of an answer to the reply of a call.
+//! Converts the answer of a server to the reply of a call of `http`.
 
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ const MAX_MIME: usize = 255;
 /// Headers about the connection, which a reply omits.
 const OF_THE_CONNECTION: [HeaderName; 3] = [CONNECTION, TRANSFER_ENCODING, HeaderName::from_static("keep-alive")];
 
-/// The settings for reading an answer.
+/// What is needed to read an answer: limits, the store for files, and the secrets to redact.
 pub(super) struct Reading<'a> {
     pub(super) limits: &'a Limits,
     pub(super) files: &'a AsyncBlobs,
@@ -32,12 +32,12 @@ pub(super) struct Reading<'a> {
     /// True if the node left the encoding to the host: gzip is decompressed, any other encoding is refused. False if
     /// the node sent `accept-encoding`: the body stays unchanged.
     pub(super) unpack: bool,
-    /// The keys of the request, which the reply must not contain.
+    /// The redaction of the secrets in the request. The reply must not contain them.
     pub(super) redaction: &'a Redaction,
 }
 
 impl Reading<'_> {
-    /// Reads an answer to its end.
+    /// Reads an answer to its end, and returns the reply of the call.
     pub(super) async fn reply(&self, answer: Answer) -> Result<Value, Failure> {
         let Answer { status, mut headers, body } = answer;
         self.announced(&headers)?;
@@ -61,7 +61,7 @@ impl Reading<'_> {
         ])))
     }
 
-    /// Returns the body with keys redacted. A text that is JSON stays JSON.
+    /// Returns the body with secrets redacted. A text that is JSON stays JSON.
     async fn hidden(&self, headers: &HeaderMap, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         match bytes.len() <= self.limits.text && is_textual(&mime(headers)) {
             true => self.redaction.document(bytes).await,
@@ -131,7 +131,7 @@ fn too_large(limit: usize) -> Failure {
     Failure::new(code::BODY_TOO_LARGE, format!("the body of the answer is larger than {limit} bytes"))
 }
 
-/// The receiver of a body, which decompresses it if needed.
+/// Receives a body in pieces, and decompresses it if necessary.
 enum Sink {
     Plain(Capped),
     Gzip(Box<MultiGzDecoder<Capped>>),

@@ -1,4 +1,4 @@
-//! The checked arguments of a call.
+//! Parses and checks the arguments of a call of `http`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +35,7 @@ pub(super) enum Content {
 }
 
 impl Request {
-    /// Reads the arguments of a call; an error is `invalid_input` or `http_body_too_large`.
+    /// Parses the arguments of a call. Fails with `invalid_input` or `http_body_too_large`.
     pub(super) fn read(call: &Call, limits: &Limits) -> Result<Request, Failure> {
         if !matches!(&*call.function, "send" | "start-send") {
             return Err(wrong(format!("`http` has no function `{}`", call.function)));

@@ -1,4 +1,4 @@
-//! The attempts at a call, until one succeeds.
+//! Makes attempts at a call of an image endpoint until one succeeds.
 
 use bytes::Bytes;
 use flowcell_contract::{BINARY, Effect, Failure, Json, Outgoing, Value};
@@ -53,7 +53,7 @@ impl<'a> Exchange<'a> {
         Exchange { images, request, outgoing, progress: Progress::Unsent, broken: 0 }
     }
 
-    /// Returns true if the endpoint may have made the images.
+    /// Returns true if the endpoint may have made images in the current attempt.
     pub(super) fn may_have_happened(&self) -> bool {
         match self.progress {
             Progress::Unsent => false,
@@ -62,8 +62,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ends a failed attempt. Adds it to `broken` if the endpoint may have made images for it. A refused attempt made
-    /// none.
+    /// Ends a failed attempt. Counts the attempt in `broken` if the endpoint may have made images for it. If the
+    /// endpoint refused the attempt, it made none.
     pub(super) fn break_off(&mut self) {
         let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
         if self.progress != Progress::Unsent && !refused {
@@ -205,7 +205,7 @@ impl<'a> Exchange<'a> {
         Ok(answer.files(kept, self.request.count()))
     }
 
-    /// Loads an image from a URL. Does not send the key, which is only for the endpoint.
+    /// Loads an image from a URL. Does not send the API key, which is only for the endpoint.
     async fn fetched(&self, url: &str, endpoint: &Destination) -> Result<Vec<u8>, AttemptError> {
         let (client, tenant) = (&self.images.client, &self.outgoing.caller.tenant);
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");

@@ -1,4 +1,4 @@
-//! Detection of image formats.
+//! Detects the format of an image by its first bytes.
 
 /// Returns the media type and the file extension of an image, or `None` for an unknown format.
 fn kind(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
@@ -13,7 +13,7 @@ fn kind(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Returns the media type of an image: PNG, JPEG, GIF, WebP or AVIF.
+/// Returns the media type of an image: PNG, JPEG, GIF, WebP or AVIF. Returns `None` for any other format.
 pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
     kind(bytes).map(|(mime, _)| mime)
 }

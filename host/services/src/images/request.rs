@@ -1,4 +1,4 @@
-//! The request of a call: source images, a prompt, and options.
+//! The parsed arguments of a call of an image endpoint: source images, a prompt, and options.
 
 use flowcell_contract::{BlobRef, Failure, Json, Object, Value, code};
 

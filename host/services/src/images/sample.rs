@@ -1,4 +1,4 @@
-//! A placeholder image.
+//! Creates the placeholder image that simulated endpoints return.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Conversion of a tool's result to the output of the call.
+//! Converts the result of a tool to the output of the call.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{BINARY, Failure, Json, Tenant, Value};
@@ -10,7 +10,7 @@ use crate::{code, files::AsyncBlobs, redaction::Redaction};
 /// The longest media type of a stored file, in bytes.
 const MAX_MIME: usize = 255;
 
-/// The store for files, and the keys to redact.
+/// What is needed to convert a result: the store for files, and the secrets to redact.
 pub(super) struct Reading<'a> {
     pub(super) files: &'a AsyncBlobs,
     pub(super) tenant: &'a Tenant,
@@ -19,7 +19,7 @@ pub(super) struct Reading<'a> {
 
 impl Reading<'_> {
     /// Returns the structured output if the result has one, the text if it has only text, or else the list of blocks.
-    /// All of them have keys redacted.
+    /// Secrets in the output are redacted.
     pub(super) async fn output(&self, result: CallToolResult) -> Result<Json, Failure> {
         let text = text(&result.content);
         if result.is_error == Some(true) {
@@ -77,7 +77,7 @@ impl Reading<'_> {
         Ok(Json::object(members))
     }
 
-    /// Stores a file. Keys are redacted in its bytes and media type.
+    /// Stores a file. Secrets in its bytes and its media type are redacted.
     async fn file(&self, base64: &str, mime: Option<String>) -> Result<Json, Failure> {
         let undecodable = |_| Failure::new(code::MCP_PROTOCOL, "the answer has a file that is not base64");
         let bytes = self.redaction.many_bytes(STANDARD.decode(base64).map_err(undecodable)?).await?;
@@ -93,7 +93,7 @@ fn usual(mime: String) -> String {
     if shown { mime } else { BINARY.to_owned() }
 }
 
-/// Joins the text blocks, each on its own lines. Skips other blocks; `None` without any text block.
+/// Joins the text blocks, each on its own lines, and skips other blocks. Returns `None` if there is no text block.
 fn text(content: &[ContentBlock]) -> Option<String> {
     let texts = content.iter().filter_map(|block| match block {
         ContentBlock::Text(block) => Some(block.text.as_str()),

@@ -90,7 +90,8 @@ fn how(ended: io::Result<std::process::ExitStatus>) -> String {
     ended.map_or_else(|error| error.kind().to_string(), |status| status.to_string())
 }
 
-/// Finds the program's file. A plain name is searched in the host's `PATH`, a path starts at the program's folder.
+/// Finds the program's file. A plain name is searched in the host's `PATH`, a path is relative to the program's
+/// working folder.
 fn found(program: &Program, environment: &Environment) -> Option<PathBuf> {
     let command = Path::new(&program.command);
     if command.components().count() > 1 {

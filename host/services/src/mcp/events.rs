@@ -1,8 +1,8 @@
 //! Messages that arrive as a stream of events.
 //!
-//! A stream that answers a request always yields an answer, also if it breaks a limit, contains invalid data, or ends
-//! too early. An error then takes the place of the answer, and [`Watch`] stores the reason. Only a stream that ends
-//! too early after an event with an id yields none, because the library can resume it.
+//! A stream that answers a request yields an answer even if it breaks a limit, contains invalid data, or ends too
+//! early. An error then takes the place of the answer, and [`Watch`] stores the reason. There is one exception: if a
+//! stream ends too early after an event with an id, it yields no answer, because the library can resume the stream.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -99,8 +99,8 @@ impl Reading {
         self.waiting.push_back(Sse { event, data: is_message.then_some(data), id, retry });
     }
 
-    /// Handles the early end of the body. If the stream can be resumed, the library requests the remaining events.
-    /// Otherwise an error becomes the answer.
+    /// Handles the end of the body. If the stream can be resumed, the library requests the remaining events. Otherwise
+    /// an error takes the place of an answer that is still missing.
     fn end(&mut self, failure: Failure) {
         match self.goes_on {
             true => self.ended = true,

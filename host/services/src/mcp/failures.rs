@@ -1,4 +1,4 @@
-//! Conversion of errors of the library and the transports to failures.
+//! Converts errors of the library and of the transports to failures.
 
 use std::{error::Error, fmt};
 
@@ -60,7 +60,7 @@ pub(super) fn of_request(error: ServiceError, id: Option<&RequestId>, watch: &Wa
     }
 }
 
-/// Returns the failure for an answer of another kind than its request.
+/// Returns the failure for an answer that does not belong to the kind of its request.
 pub(super) fn nonsense() -> Failure {
     Failure::new(code::MCP_PROTOCOL, "the answer has another kind than the request")
 }

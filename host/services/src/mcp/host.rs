@@ -1,4 +1,4 @@
-//! The host's side of the protocol: servers may only ping it.
+//! The host's side of the protocol. The only request of a server that it fulfils is a ping.
 #![expect(deprecated, reason = "servers of older versions may still ask for folders")]
 
 use rmcp::{
@@ -7,7 +7,8 @@ use rmcp::{
     service::RequestContext,
 };
 
-/// Offers nothing to servers. The library refuses sampling and declines elicitation by default.
+/// Handles the requests of servers: it refuses all but pings. The library refuses sampling and declines elicitation by
+/// default.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Host;
 

@@ -1,4 +1,4 @@
-//! Messages over streamable HTTP through the egress guard.
+//! The transport of messages over streamable HTTP, through the egress guard.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -117,8 +117,9 @@ impl Posts {
         }
     }
 
-    /// Handles an answer with an error status. Returns an error of the protocol as the answer to `message`: the one
-    /// in the body, or one for a refused discovery request. Otherwise fails with the failure of the status.
+    /// Handles an answer with an error status. If its body is an error of the protocol, or if the status is 4xx and
+    /// `message` is a discovery request, returns an error of the protocol as the answer to `message`. Otherwise fails
+    /// with the failure for the status.
     async fn refused(
         &self,
         message: &ClientJsonRpcMessage,

@@ -1,4 +1,4 @@
-//! One server and its connection, which is opened on first use and again after it broke.
+//! One server and its connection. The connection is opened on first use, and opened again after it broke.
 
 use std::sync::Arc;
 

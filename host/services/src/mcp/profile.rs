@@ -1,4 +1,4 @@
-//! The operator's configuration of one server.
+//! The operator's configuration of one MCP server, as it is written.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

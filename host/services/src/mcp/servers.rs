@@ -1,4 +1,4 @@
-//! The tool servers that an operator configures.
+//! The MCP servers that an operator configures, checked.
 
 use std::{
     path::{Path, PathBuf},
@@ -37,7 +37,7 @@ const OWN_HEADERS: [&str; 12] = [
     "user-agent",
 ];
 
-/// Tool servers by name.
+/// MCP servers by name, as the operator configures them.
 ///
 /// ```yaml
 /// files:
@@ -104,8 +104,8 @@ pub(super) struct Address {
 }
 
 impl Servers {
-    /// Reads a configuration in YAML or JSON. Relative paths start at `folder`. It starts no program and reads no key.
-    /// An error is `invalid_input` and names the member.
+    /// Reads a configuration in YAML or JSON. Relative paths start at `folder`. Starts no program and reads no secret.
+    /// An error is `invalid_input` and names the wrong member.
     pub fn parse(text: &str, folder: &Path) -> Result<Servers, Failure> {
         let wrong = |why: String| Failure::new(code::INVALID_INPUT, format!("mcp: {why}"));
         let json: Json = serde_yaml::from_str(text).map_err(|error| wrong(yaml_error(&error)))?;

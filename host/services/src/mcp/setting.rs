@@ -1,4 +1,5 @@
-//! The values of a server's variables and headers: literal, passed on from the environment, or secret.
+//! The values of the environment variables and headers in a server's configuration: literal, passed on from the host's
+//! environment, or secret.
 
 use std::{
     fmt,
@@ -15,12 +16,12 @@ use crate::{
     secret::{Environment, Key, KeySource},
 };
 
-/// Maximum letters of a server's text that a message repeats.
+/// Maximum letters of a server's text that the message of a failure repeats.
 const MAX_SAID: usize = 500;
 
-/// The source of a value.
+/// Where the value of a variable or header comes from.
 pub(super) enum Setting {
-    /// The host's variable of the same name, if it is set.
+    /// The host's environment variable of the same name, if it is set.
     Passed,
     /// A literal value of the configuration.
     Plain(String),
@@ -88,8 +89,8 @@ impl Setting {
         }
     }
 
-    /// Returns the value, or `None` for a variable that is not set. Adds a secret to `keys`, for redaction in the
-    /// server's output.
+    /// Returns the value, or `None` for a passed variable that the host does not have. Adds a secret to `keys`, which
+    /// are redacted in the server's output.
     pub(super) async fn value(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Messages over the standard input and output of a program, one per line.
+//! The transport of messages over the standard input and output of a program, one message per line.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ const MAX_UNREAD: Duration = Duration::from_secs(30);
 /// Maximum time to wait for the program's exit after the end of its output, so that the failure can describe it.
 const EXIT: Duration = Duration::from_millis(500);
 
-/// The transport of messages. The program itself belongs to the connection.
+/// The transport of messages. It does not own the program; the connection does.
 pub(super) struct Stdio {
     input: Arc<Mutex<ChildStdin>>,
     output: Lines<ChildStdout>,

@@ -35,8 +35,8 @@ pub struct Tool {
     pub annotations: Json,
 }
 
-/// Adds the tools that a server lists. Leaves out tools with an invalid or repeated name, or with a schema that is
-/// too large. More than [`MAX_TOOLS`] tools are an error.
+/// Adds the tools in `listed`, a page of a server's list, to `tools`. Leaves out tools with an invalid or repeated
+/// name, or with a schema that is too large. More than [`MAX_TOOLS`] tools are an error.
 pub(super) fn extend(
     tools: &mut Vec<Tool>,
     listed: Vec<rmcp::model::Tool>,
@@ -72,8 +72,8 @@ pub(super) fn is_name(name: &str) -> bool {
 }
 
 impl Tool {
-    /// Returns `{ name, title?, description?, inputSchema, outputSchema?, annotations }`, always in this order. If a
-    /// person approved a tool and its text has changed since, the approval no longer counts.
+    /// Returns `{ name, title?, description?, inputSchema, outputSchema?, annotations }`, always in this order. An
+    /// approval of a tool is tied to this text: if the text changes, the approval no longer counts.
     pub fn to_json(&self) -> Json {
         let mut members = vec![("name", Json::from(self.name.clone()))];
         members.extend(self.title.clone().map(|title| ("title", Json::from(title))));

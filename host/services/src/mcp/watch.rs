@@ -1,4 +1,4 @@
-//! The state that a connection and its transport share. Messages update it in the order of their arrival.
+//! The state that a connection and its transport share. Messages update the state in the order of their arrival.
 
 use std::{
     collections::HashMap,
@@ -55,8 +55,8 @@ impl Watch {
         Watch { redaction, ..Watch::default() }
     }
 
-    /// Handles an incoming message before the library does. Fails if more than [`MAX_OWED`] requests of the server
-    /// have no answer yet, because a server that does not receive the answers would fill the memory with them.
+    /// Handles an incoming message before the library does. Fails if more than [`MAX_OWED`] requests of the server have
+    /// no answer yet: if a server does not read the answers, they stay in memory.
     pub(super) fn see(&self, message: &ServerJsonRpcMessage) -> Result<(), Failure> {
         let notification = match message {
             ServerJsonRpcMessage::Notification(notification) => &notification.notification,

@@ -8,7 +8,7 @@ use hyper::{HeaderMap, StatusCode};
 use super::profile::Dialect;
 use crate::code;
 
-/// Maximum letters of a provider's message that a failure repeats.
+/// Maximum letters of a provider's message that the message of a failure repeats.
 const MAX_MESSAGE: usize = 500;
 /// The longest wait that the host accepts from a provider of the dialect `chat` or `responses`; it ignores a longer
 /// one.
@@ -38,13 +38,13 @@ pub(crate) struct Report {
 }
 
 impl AttemptError {
-    /// Creates a failure with the code `class`, which decides if it is retryable.
+    /// Creates the error of an attempt with the failure code `class`. The code decides if the failure is retryable.
     pub(crate) fn new(class: &str, message: impl Into<String>) -> AttemptError {
         let failure = Failure { retryable: passes(class), ..Failure::new(class, message) };
         AttemptError { failure, wait: None }
     }
 
-    /// Creates the failure for an answer that violates the dialect.
+    /// Creates the error of an attempt whose answer violates the provider's dialect.
     pub(crate) fn nonsense(message: impl Into<String>) -> AttemptError {
         AttemptError::new(code::MODEL_BAD_RESPONSE, message)
     }
@@ -57,7 +57,7 @@ impl From<Failure> for AttemptError {
     }
 }
 
-/// Returns true if failures with this code are transient, so that another attempt may succeed.
+/// Returns true if failures with the code `class` are transient, so that another attempt may succeed.
 fn passes(class: &str) -> bool {
     matches!(
         class,
@@ -69,8 +69,8 @@ fn passes(class: &str) -> bool {
     )
 }
 
-/// Maps the code of an exchange's failure to a code of this capability. `in_body` is true if the head of the answer
-/// had arrived. A retryable failure stays retryable.
+/// Maps the failure of an HTTP exchange to a code of this capability. `in_body` is true if the head of the answer had
+/// arrived. A retryable failure stays retryable.
 pub(crate) fn of_exchange(failure: Failure, in_body: bool) -> AttemptError {
     let class = match (failure.code.as_str(), failure.retryable) {
         (code::CONNECT | code::TLS, _) => code::MODEL_CONNECT,
@@ -110,7 +110,7 @@ impl Report {
         (class, class != code::MODEL_QUOTA && (may_pass || passes(class)))
     }
 
-    /// Returns the most specific code that the provider gave.
+    /// Returns the most specific error code in the provider's report: `code`, or else `kind`.
     fn own_code(&self) -> &str {
         if self.code.is_empty() { &self.kind } else { &self.code }
     }

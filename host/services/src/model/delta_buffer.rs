@@ -1,4 +1,4 @@
-//! Progress events for the pieces of an answer: the first at once, later ones together.
+//! Reports the pieces of an answer as events while the model writes: the first piece at once, later ones together.
 
 use std::{future, sync::Arc, time::Duration};
 
@@ -23,9 +23,9 @@ pub(super) struct DeltaBuffer {
     progress: Progress,
     clock: Arc<dyn Clock>,
     waiting: Vec<Delta>,
-    /// Redacts keys in texts that arrive in pieces.
+    /// Redacts secrets in texts that arrive in pieces.
     pieces: StreamRedactor,
-    /// True if the last piece was a thought.
+    /// True if the last piece was part of the model's thoughts.
     thinks: bool,
     /// The pause before the next report; `None` if the next piece is reported at once.
     quiet: Option<BoxFuture<'static, ()>>,
@@ -37,14 +37,14 @@ impl DeltaBuffer {
         DeltaBuffer { progress, clock, waiting: Vec::new(), pieces, thinks, quiet: None }
     }
 
-    /// Redacts these keys in the pieces added from now on.
+    /// Sets the redaction for the pieces that are added from now on.
     pub(super) fn hide(&mut self, redaction: Redaction) {
         self.pieces = StreamRedactor::new(redaction);
         self.thinks = false;
     }
 
-    /// Reports a piece, at once or after the pause. Ignores empty pieces. Keeps back text that may be part of a key
-    /// until more text arrives.
+    /// Reports a piece, at once or after the pause. Ignores empty pieces. Text that may be part of a secret is held
+    /// back until more text arrives.
     pub(super) fn add(&mut self, delta: Delta) {
         let (thinks, text) = match delta {
             Delta::Text(text) => (false, text),
@@ -58,7 +58,7 @@ impl DeltaBuffer {
         self.add_settled(if thinks { Delta::Thinking(told) } else { Delta::Text(told) });
     }
 
-    /// Adds the text that was kept back because it might be part of a key.
+    /// Adds the text that was held back because it might be part of a secret.
     fn settle(&mut self) {
         let rest = self.pieces.end();
         self.add_settled(if self.thinks { Delta::Thinking(rest) } else { Delta::Text(rest) });
@@ -80,8 +80,8 @@ impl DeltaBuffer {
         }
     }
 
-    /// Reports the waiting text after the pause. Without a pause the future never ends. The caller may drop it at any
-    /// time.
+    /// Reports the waiting text after the pause. Without a pause the future never ends. The caller may drop the future
+    /// at any time.
     pub(super) async fn tick(&mut self) {
         match &mut self.quiet {
             Some(quiet) => quiet.await,

@@ -40,7 +40,7 @@ pub(super) struct Pictures(HashMap<Arc<str>, String>);
 
 /// A reply that is assembled from the events of a stream.
 pub(super) trait Assembly: Send {
-    /// Adds an event to the reply, and passes its text and thoughts to `tell`.
+    /// Adds an event of the stream to the reply, and calls `tell` with the text and thoughts in the event.
     fn take(&mut self, event: &Event, tell: &mut dyn FnMut(Delta)) -> Result<(), Interrupted>;
 
     /// Returns true once the end of the reply has arrived.
@@ -97,7 +97,7 @@ impl Pictures {
         self.0.get(file).map_or("", String::as_str)
     }
 
-    /// Returns the URL of an image; for a file, a `data:` URL with its content.
+    /// Returns the URL of an image. For a file, it is a `data:` URL with the content of the file.
     fn address(&self, image: &Image) -> String {
         match &image.source {
             Source::Url(url) => url.to_string(),
@@ -126,7 +126,8 @@ impl Dialect {
         }
     }
 
-    /// Refuses members that a provider of this dialect would ignore although they change the meaning.
+    /// Refuses members of a request that a provider of this dialect would ignore, although they change what the request
+    /// means.
     pub(super) fn check(self, request: &Request) -> Result<(), Failure> {
         match self == Dialect::Responses && !request.stop.is_empty() {
             true => Err(wrong("providers of the dialect `responses` do not support `stop`")),
@@ -152,7 +153,7 @@ pub(super) fn address(profile: &Profile) -> String {
     }
 }
 
-/// Adds the headers with the key and the version of the interface.
+/// Adds the headers with the API key and the version of the API.
 pub(super) fn add_headers(profile: &Profile, key: Option<&Key>, headers: &mut HeaderMap) -> Result<(), Failure> {
     if let Some(key) = key {
         profile.auth.show(key, headers).map_err(|why| Failure::new(code::MODEL_AUTH, why))?;
@@ -194,7 +195,8 @@ impl Body {
     }
 }
 
-/// Adds the request's `params`. Objects are merged; any other member that the body already has is refused.
+/// Adds the request's `params` to the body. A member that both have is merged if both values are objects, and refused
+/// otherwise.
 fn with_params(body: Body, params: &Object) -> Result<Json, Failure> {
     let mut members = body.0;
     for (name, value) in params {

@@ -1,4 +1,4 @@
-//! The grants of models in a flow.
+//! Checks that a flow grants a node the model that it calls.
 
 use flowcell_contract::{Caller, Failure, Json, code};
 

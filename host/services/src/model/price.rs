@@ -1,4 +1,4 @@
-//! The usage of turns, and its cost.
+//! The token usage of turns, and what it costs.
 
 use flowcell_contract::Json;
 use serde::Deserialize;
@@ -25,9 +25,9 @@ pub struct Price {
     pub input: f64,
     /// Price of output tokens, thoughts included.
     pub output: f64,
-    /// Price of input tokens read from a cache; as `input` by default.
+    /// Price of input tokens read from the provider's cache; as `input` by default.
     pub cache_read: Option<f64>,
-    /// Price of input tokens written to a cache; as `input` by default.
+    /// Price of input tokens written to the provider's cache; as `input` by default.
     pub cache_write: Option<f64>,
     /// Maximum tokens of an image in a request, for cost estimates; [`IMAGE_TOKENS`] by default.
     pub image_tokens: Option<u64>,
@@ -66,7 +66,8 @@ impl Price {
         numbers.into_iter().all(|number| number.is_finite() && number >= 0.0)
     }
 
-    /// Returns the maximum cost of an attempt with these tokens and images, at the highest price that a cache allows.
+    /// Returns the maximum cost in USD of an attempt with these numbers of tokens and images. Each input token counts
+    /// at the highest of the prices with and without a cache.
     pub(super) fn most(&self, input: u64, images: u64, output: u64) -> f64 {
         let highest = [self.cache_read, self.cache_write].into_iter().flatten().fold(self.input, f64::max);
         let input = input.saturating_add(images.saturating_mul(self.image_tokens.unwrap_or(IMAGE_TOKENS)));

@@ -1,4 +1,4 @@
-//! The operator's profiles of providers.
+//! The operator's profiles of model providers.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -10,16 +10,16 @@ use crate::pattern;
 
 /// Default limit in milliseconds of a turn with all its attempts.
 pub const DEFAULT_TIMEOUT_MS: u64 = 600_000;
-/// Default milliseconds without a byte after which a stream is given up.
+/// Default of the milliseconds without a byte after which the host gives up a stream.
 pub const DEFAULT_IDLE_MS: u64 = 90_000;
 /// Default number of attempts at a turn after the first.
 pub const DEFAULT_MAX_RETRIES: u32 = 2;
 /// Default limit of concurrent turns of all tenants of a server.
 pub const DEFAULT_MAX_CALLS: usize = 256;
-/// Limit of output tokens, if neither the request nor the profile sets one.
+/// Limit of output tokens in the dialect `messages`, if neither the request nor the profile sets one.
 pub const DEFAULT_MAX_TOKENS: u64 = 4096;
 
-/// The wire format of a provider's interface.
+/// The dialect of a provider: the API that its requests and replies follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dialect {
@@ -29,7 +29,7 @@ pub enum Dialect {
     Chat,
     /// OpenAI Responses: `POST {baseUrl}/responses`.
     Responses,
-    /// Answers from a script or deterministically, without a network.
+    /// No API: the host itself creates the replies, from a script or deterministically, without a network.
     Simulated,
 }
 
@@ -59,20 +59,20 @@ pub enum Dialect {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Profile {
-    /// The language of the provider.
+    /// The API of the provider.
     pub dialect: Dialect,
     /// The base URL of requests; the dialect adds its path.
     pub base_url: Option<String>,
     /// The model of requests that name none.
     pub model: Option<String>,
-    /// The way that requests carry the key.
+    /// The way that requests carry the API key.
     #[serde(default)]
     pub auth: Auth,
     /// The environment variable with the key, read at each call.
     pub key_env: Option<String>,
     /// The file with the key, read at each call.
     pub key_file: Option<PathBuf>,
-    /// The version of the interface, as a header or a query parameter.
+    /// The version of the API, sent as a header or a query parameter.
     pub api_version: Option<String>,
     /// Additional headers, without secrets.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The providers that an operator configures.
+//! The model providers that an operator configures, and those that are built in.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
 /// The model of a simulated profile that names none.
 const SIMULATED: &str = "simulated";
 
-/// The built-in profiles. They need only their key variable, and a model in the request.
+/// The built-in profiles. They need only the environment variable with the API key, and a model in the request.
 const BUILT_IN: &str = include_str!("providers/built-in.yaml");
 
 /// Maximum of `maxRetries` in a profile.
@@ -67,8 +67,8 @@ impl Providers {
         Providers::parse("{}", Path::new(""))
     }
 
-    /// Reads a configuration in YAML or JSON. Relative file names start at `folder`. Scripts are read now, keys at each
-    /// call. An error is `invalid_input` and names the member.
+    /// Reads a configuration in YAML or JSON. Relative file names start at `folder`. Scripts are read now, API keys at
+    /// each call. An error is `invalid_input` and names the wrong member.
     pub fn parse(text: &str, folder: &Path) -> Result<Providers, Failure> {
         let parse = |text: &str| {
             serde_yaml::from_str::<Json>(text).map_err(|error| wrong(format!("providers: {}", yaml_error(&error))))

@@ -1,4 +1,4 @@
-//! The outcome of a turn, the same for every provider.
+//! The reply of a turn, in the form that all providers share.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -45,7 +45,7 @@ pub(super) struct Blocks {
 }
 
 impl Outcome {
-    /// Returns the same turn with keys redacted.
+    /// Returns the same reply with secrets redacted.
     pub(super) fn without(self, redaction: &Redaction) -> Outcome {
         if redaction.is_empty() {
             return self;
@@ -103,13 +103,13 @@ impl Blocks {
         Blocks { provider, prefix: format!("call_{}", letters.collect::<String>()), used: ids.collect() }
     }
 
-    /// Builds a text block. `raw` is the provider's own form of the block, if that contains more.
+    /// Builds a text block. `raw` is the provider's own form of the block, if it contains more than the text.
     pub(super) fn text(&self, text: &str, raw: Option<Json>) -> Json {
         self.with_raw(vec![("type", Json::from("text")), ("text", Json::from(text))], raw)
     }
 
-    /// Builds a tool call. Missing ids and names are generated, and repeated ids replaced; `raw` is then dropped,
-    /// because it contains the original id and name.
+    /// Builds a tool call. A missing id or name is generated, and a repeated id replaced. In these cases `raw` is
+    /// dropped, because it contains the original id and name.
     pub(super) fn tool_use(&mut self, id: &str, name: &str, input: Json, raw: Option<Json>) -> Json {
         let known = !id.is_empty() && self.used.insert(id.into());
         let id: Arc<str> = if known { id.into() } else { self.made() };

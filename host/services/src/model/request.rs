@@ -1,4 +1,4 @@
-//! The strictly checked request of a turn. It means the same to every provider.
+//! The request of a turn, strictly checked. A request means the same to every provider.
 
 mod block;
 
@@ -32,7 +32,7 @@ const MEMBERS: [&str; 15] = [
     "agentRunId",
 ];
 
-/// A requested turn.
+/// The request of a turn: the parsed arguments of a call of `model`.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) provider: Option<Arc<str>>,
@@ -59,7 +59,7 @@ pub(super) struct Tool {
     pub(super) input_schema: Json,
 }
 
-/// The rule for calling tools.
+/// Whether and which tools the model calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum ToolChoice {
     /// The model decides.

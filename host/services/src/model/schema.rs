@@ -1,4 +1,5 @@
-//! The schemas of replies in the forms that providers accept. The caller checks the reply against the original schema.
+//! Converts the schema of a reply to forms that providers accept. The caller checks the reply against the original
+//! schema.
 
 use flowcell_contract::{Json, Object};
 

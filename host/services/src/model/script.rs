@@ -1,4 +1,4 @@
-//! Scripts of the provider `simulated`.
+//! The entries of scripts for the provider `simulated`.
 
 use flowcell_contract::Json;
 use serde::Deserialize;
@@ -34,10 +34,10 @@ const CODES: [&str; 13] = [
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Entry {
-    /// A text that the user's last text must contain.
+    /// A text that the user's last text must contain. `None`: the entry is for conversations that no `match` fits.
     #[serde(rename = "match")]
     pub matches: Option<String>,
-    /// The text of the reply; the default reply if the entry has no other content.
+    /// The text of the reply. By default it is empty if the entry has tool calls, otherwise the default reply.
     pub text: Option<String>,
     /// A value whose JSON is the text of the reply.
     pub json: Option<Json>,
@@ -45,11 +45,11 @@ pub struct Entry {
     pub thinking: Option<String>,
     /// Tool calls after the reply's text.
     pub tool_calls: Vec<ScriptedCall>,
-    /// A failure of the turn.
+    /// A failure of the turn, in place of a reply.
     pub error: Option<ScriptedError>,
     /// Milliseconds before the reply.
     pub delay_ms: u64,
-    /// Letters of each streamed piece of text, 16 by default.
+    /// Number of letters in each streamed piece of text; 16 by default.
     pub chunk: Option<usize>,
     /// Milliseconds between two pieces.
     pub chunk_delay_ms: u64,
@@ -81,7 +81,7 @@ pub struct ScriptedError {
     pub message: Option<String>,
     /// Milliseconds that the provider asks the host to wait before the next attempt.
     pub retry_after_ms: Option<u64>,
-    /// Number of attempts that fail before the turn succeeds; all of them by default.
+    /// Number of attempts that fail before the turn succeeds. By default every attempt fails.
     pub times: Option<u32>,
 }
 

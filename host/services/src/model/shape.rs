@@ -1,4 +1,4 @@
-//! Objects with a fixed set of members, and the error messages for other members.
+//! Reads JSON objects with a fixed set of members. The error messages name the wrong member and its place.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One turn: attempts until one gets a complete answer, and the usage of all attempts.
+//! Makes one turn: attempts until one gets a complete answer, and the sum of the usage of all attempts.
 
 mod exchange;
 
@@ -72,8 +72,8 @@ impl State {
         }
     }
 
-    /// Adds the usage of the attempt to the bill. A refused attempt used nothing. The usage of an attempt that broke
-    /// off is an estimate, unless the provider reported it.
+    /// Adds the usage of the current attempt to the bill. A refused attempt used nothing. The usage of an attempt that
+    /// broke off is an estimate, unless the provider reported it.
     fn settle(&mut self, complete: bool) {
         let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
         if self.progress == Progress::Unsent || refused {
@@ -124,8 +124,8 @@ impl Turn {
         }
     }
 
-    /// Returns a bill with the estimated usage of earlier requests for this turn, whose process ended before the
-    /// reply. If the price is unknown, their cost is zero.
+    /// Returns a bill with the estimated usage of earlier requests for this turn, if the host process ended before
+    /// their replies. If the price is unknown, their cost is zero.
     fn lost(&self) -> Bill {
         let mut bill = Bill::default();
         if self.outgoing.lost > 0 {

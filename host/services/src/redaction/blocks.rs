@@ -93,8 +93,8 @@ impl Search<'_> {
         });
     }
 
-    /// Calls `each` for every run of at least `least` letters, and for a run at the end of the view, because a key in
-    /// it may continue in the next piece of the text.
+    /// Calls `each` for every run of at least `least` letters. Also calls it for a shorter run at the end of the view,
+    /// because a key in that run may continue in the next piece of the text.
     fn runs(
         &self,
         view: &[u8],

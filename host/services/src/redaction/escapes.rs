@@ -1,8 +1,8 @@
 //! The spellings of characters in texts: plain, escaped, or with escapes inside escapes.
 //!
 //! A reading is one way to read the bytes at a place: a character, and the place after it. The start of an escape has
-//! several readings, because it may also be plain text. A layer is one level of escapes inside escapes; `below` is
-//! the number of layers that the characters of an escape may have themselves.
+//! several readings, because it may also be plain text. A layer is one level of escapes inside escapes. `below` is the
+//! number of layers of escapes that the characters of an escape may consist of.
 
 use std::cell::Cell;
 

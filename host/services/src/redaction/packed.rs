@@ -1,4 +1,4 @@
-//! Streams of gzip and zlib inside other bytes.
+//! Finds keys in streams of gzip and zlib inside other bytes.
 
 use std::io::Read;
 
@@ -31,7 +31,8 @@ enum Outcome {
 }
 
 impl Search<'_> {
-    /// Finds streams whose content has a key. The span starts at the stream and ends at the end of the view.
+    /// Finds streams whose content has a key. For such a stream, the span starts at the stream and ends at the end of
+    /// the view.
     pub(super) fn packed(&self, view: &[u8], depth: u8, found: &mut Found) {
         let mut at = 0;
         while let Some(start) = next_stream(view, at) {

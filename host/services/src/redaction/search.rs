@@ -8,10 +8,10 @@ use std::{cell::Cell, ops::Range};
 
 use super::escapes::{Few, Reader, is_introducer};
 
-/// Maximum nested escapes that are undone, such as `\u0025\u0034\u0031` for `%41` for `A`.
+/// Maximum nesting of escapes that are decoded, such as `\u0025\u0034\u0031` for `%41` for `A`.
 pub(super) const LAYERS: u8 = 3;
 
-/// Maximum nested blocks that are decoded, such as base64 inside gzip.
+/// Maximum nesting of blocks that are decoded, such as base64 inside gzip.
 const DEPTH: u8 = 4;
 
 /// Maximum steps of a search per byte and key. Ordinary text takes 1, text of escapes only takes 10.
@@ -26,8 +26,8 @@ const LEAST_STEPS: u64 = 1 << 20;
 /// Maximum characters of a line break between two characters of a key: `=\r\n`.
 const BREAKS: u8 = 3;
 
-/// Minimum number of characters of a key that must match at the end of a view, before the search expects the key to
-/// continue after it.
+/// Minimum number of characters of a key at the end of a view from which on the search expects the rest of the key in
+/// the next piece of the text.
 const OPEN: usize = 4;
 
 /// Maximum bytes that one search decompresses.
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
         self.spend(bytes as u64 * STEPS_PER_BYTE);
     }
 
-    /// Finds keys whose characters are plain or escaped.
+    /// Finds keys whose characters are plain or escaped, without decoding blocks.
     fn spelled(&self, view: &[u8], found: &mut Found) {
         let reader = self.reader(view);
         let mut at = 0;

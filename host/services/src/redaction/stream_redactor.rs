@@ -8,12 +8,12 @@ use super::{HIDDEN, Redaction, search::Found};
 /// any encoding.
 const CONTEXT: usize = 128;
 
-/// Takes pieces of a text and returns them without keys. It keeps back text that may be part of a key. The first few
-/// characters of a key may be released before the rest arrives.
+/// Receives a text in pieces and releases it with keys redacted. Text that may be part of a key is held back. The first
+/// few characters of a key may be released before the rest of the key arrives.
 #[derive(Debug, Default)]
 pub(crate) struct StreamRedactor {
     redaction: Redaction,
-    /// The end of the released text, and the text kept back.
+    /// The end of the released text, and after it the text that is held back.
     text: String,
     /// The number of released bytes in `text`.
     told: usize,
@@ -38,7 +38,7 @@ impl StreamRedactor {
         self.told_until(&found, end)
     }
 
-    /// Returns the text kept back. The next piece starts a new text.
+    /// Returns the text that is held back, with keys redacted. The next piece starts a new text.
     pub(crate) fn end(&mut self) -> String {
         let found = self.redaction.search(self.text.as_bytes());
         let rest = self.told_until(&found, self.text.len());

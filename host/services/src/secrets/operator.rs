@@ -57,18 +57,18 @@ impl OperatorSecrets {
         Ok(OperatorSecrets { known: Arc::new(known.collect::<Result<_, Failure>>()?), ..OperatorSecrets::default() })
     }
 
-    /// Returns the same secrets, which look up environment variables in `environment`.
+    /// Returns the same secrets, for which `environment` replaces the environment of this process.
     pub fn in_environment(self, environment: Environment) -> OperatorSecrets {
         OperatorSecrets { environment, ..self }
     }
 
-    /// Returns the origins that a secret is meant for, or `None` if it does not exist. The secrets belong to the tenant
-    /// `local`, whose operator writes the file.
+    /// Returns the origins that a secret is meant for, or `None` if it does not exist. Only the tenant `local` has
+    /// these secrets, because its operator writes the file.
     pub(super) fn meant_for(&self, tenant: &Tenant, name: &str) -> Option<&OriginGrants> {
         self.known.get(name).filter(|_| *tenant == Tenant::local()).map(|known| &known.origins)
     }
 
-    /// Reads a secret, or `None` if it does not exist.
+    /// Reads a secret. Returns `None` if it does not exist.
     pub(super) async fn read(&self, tenant: &Tenant, name: &str) -> Result<Option<Key>, Failure> {
         let Some(known) = self.known.get(name).filter(|_| *tenant == Tenant::local()) else { return Ok(None) };
         let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, fs};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Maximum number of scans of all processes. Scanning ends once a scan finds no new process of the programs. A found
-/// process is stopped, so it starts no others.
+/// Maximum number of scans of all processes. Scanning ends once a scan finds no new process of the programs. Every
+/// found process is stopped at once, so that it starts no others.
 const MAX_LOOKS: usize = 16;
 
 /// A process as the system reports it.

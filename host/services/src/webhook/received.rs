@@ -17,7 +17,7 @@ pub const ID_CHARS: usize = 256;
 /// Maximum signatures of a post that are checked: one for each key of the sender during a key change.
 pub const SIGNATURES: usize = 8;
 
-/// The values of a post's headers.
+/// The id, the time and the signatures of a received post, from its headers.
 #[derive(Debug)]
 pub struct Received {
     /// The id of the post, the same in every attempt.
@@ -26,7 +26,7 @@ pub struct Received {
     signatures: Vec<Vec<u8>>,
 }
 
-/// The reason that the sender of a post is not verified.
+/// The reason why the sender of a post could not be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsigned {
     /// A header is missing.
@@ -35,7 +35,7 @@ pub enum Unsigned {
     Repeated(&'static str),
     /// A header has an invalid value; the second member gives the reason.
     Malformed(&'static str, &'static str),
-    /// The time differs too much from the current time.
+    /// The time in the post differs from the current time by more than [`TOLERANCE`].
     Stale,
     /// No signature matches one of the accepted keys.
     NoSignatureFits,

@@ -1,4 +1,4 @@
-//! Signatures that let a receiver verify the sender.
+//! Signs posts, so that the receiver can verify the sender, and verifies such signatures.
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
@@ -15,7 +15,7 @@ const PREFIX: &str = "whsec_";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretSource(KeySource);
 
-/// A secret to sign with. It has no text form.
+/// A secret to sign with. Its `Debug` form does not contain the secret.
 #[derive(Clone)]
 pub struct SigningKey(Arc<hmac::Key>);
 
@@ -67,7 +67,7 @@ impl SigningKey {
         format!("v1,{}", STANDARD.encode(hmac::sign(&self.0, &signed(id, timestamp, body))))
     }
 
-    /// Verifies a signature of this key in constant time.
+    /// Returns true if `signature` is the signature of `signed` with this key. Takes constant time.
     pub(super) fn has_signed(&self, signed: &[u8], signature: &[u8]) -> bool {
         hmac::verify(&self.0, signed, signature).is_ok()
     }

@@ -1,4 +1,4 @@
-//! Answers of tools, over each transport and in each version.
+//! Answers of tools, over each transport and in each version of the protocol.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn mixed(blocks: &Value, kit: &Kit) {
     assert_eq!((&blocks[5]["uri"], &blocks[5]["name"]), (&json!("file:///c"), &json!("c")));
 }
 
-/// H16. A short text may be large in memory.
+/// A short text may be large in memory.
 #[tokio::test]
 async fn h16_answers_of_too_many_values_are_refused() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
@@ -84,7 +84,6 @@ async fn failures_have_their_codes() {
     }
 }
 
-/// R22, H16.
 #[tokio::test]
 async fn r22_h16_an_answer_that_does_not_come_is_given_up() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
@@ -105,7 +104,6 @@ async fn a_server_hears_that_nobody_waits() {
     while kit.call("fake", "cancelled", json!({})).await.unwrap() == json!("[]") {}
 }
 
-/// R22, H16.
 #[tokio::test]
 async fn r22_h16_too_much_is_refused() {
     let mebibytes = |size: usize| json!({ "size": size * 1024 * 1024 });
@@ -121,7 +119,6 @@ async fn r22_h16_too_much_is_refused() {
     }
 }
 
-/// H16.
 #[tokio::test]
 async fn h16_nothing_is_offered_to_servers() {
     let kit = Kit::of(&json!({ "fake": fake(&Plan::default()) }));
@@ -133,7 +130,7 @@ async fn h16_nothing_is_offered_to_servers() {
     assert_eq!(answer("q3")["result"], json!({ "action": "decline" }));
 }
 
-/// H16. Each answer waits in memory until the server takes it.
+/// Each answer of the host waits in memory until the server reads it.
 #[tokio::test]
 async fn h16_a_server_that_asks_on_and_on_is_not_listened_to() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {

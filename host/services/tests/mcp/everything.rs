@@ -1,4 +1,4 @@
-//! The reference server `everything`, over both transports.
+//! Tests with `everything`, a reference server of the protocol, over both transports.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -53,7 +53,7 @@ async fn everything_over_standard_input_and_output() {
     assert!(!text.contains("CARGO"), "the rest of the environment stays here: {text}");
 }
 
-/// R22: the process is killed in the middle of a call.
+/// The process of the server is killed in the middle of a call.
 #[cfg(unix)]
 #[tokio::test]
 async fn r22_everything_is_killed_and_started_again() {

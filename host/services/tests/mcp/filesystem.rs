@@ -1,4 +1,4 @@
-//! The reference server `filesystem`.
+//! Tests with `filesystem`, a reference server of the protocol.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! A test kit: tools with their surroundings.
+//! Helpers of the tests: [`Kit`] has the tools of a configuration, and the store for their files.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use flowcell_services::{
 };
 use serde_json::{Value, json};
 
-/// Longer than any step takes, unless it hangs.
+/// A time limit that no step reaches, unless it hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A key that cannot be confused with other text.
@@ -45,7 +45,7 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    /// Creates a kit from servers as an operator writes them.
+    /// Creates a kit from a configuration of servers.
     pub(crate) fn of(servers: &Value) -> Kit {
         let servers = Servers::parse(&servers.to_string(), Path::new("")).unwrap();
         let client = Client::new(Egress::new(EgressPolicy::default()).unwrap());
@@ -107,7 +107,7 @@ pub(crate) fn program(program: &Path, args: &[&str]) -> Value {
     json!({ "command": program, "args": args, "env": ["PATH"] })
 }
 
-/// Returns the configuration of the fake as a program, with a key in its environment.
+/// Returns the configuration of the fake server as a program, with a key in its environment.
 pub(crate) fn fake(plan: &Plan) -> Value {
     let test = std::env::current_exe().unwrap();
     let built = test.parent().and_then(Path::parent).unwrap().join("examples/mcp_fake");
@@ -116,15 +116,15 @@ pub(crate) fn fake(plan: &Plan) -> Value {
     json!({ "command": built, "args": [plan], "env": { "TOKEN": { "keyEnv": "CANARY" } } })
 }
 
-/// Returns the configuration of the fake at an address, with a key in a header.
+/// Returns the configuration of the fake server at an address, with a key in a header.
 pub(crate) fn at(fake: &Fake) -> Value {
     let address = fake.address().to_string();
     json!({ "url": format!("http://{address}/mcp"), "allowPrivate": [address],
         "headers": { "Authorization": { "keyEnv": "CANARY" } } })
 }
 
-/// Returns kits for a fake named `fake`, over each transport and in each version. A fake over HTTP is returned with its
-/// kit.
+/// Returns kits whose server is a fake named `fake`: one for each transport and each version of the protocol, with a
+/// description of both. A fake over HTTP is returned with its kit.
 pub(crate) async fn everywhere(plan: Plan) -> Vec<(String, Kit, Option<Fake>)> {
     let mut kits = Vec::new();
     for modern in [false, true] {

@@ -1,4 +1,4 @@
-//! Lists of tools.
+//! Lists of tools: their pages, their lifetime, and tools that are refused or shortened.
 
 use flowcell_contract::Json;
 use flowcell_mcpfake::{List, Plan, http::Fake};
@@ -53,7 +53,6 @@ async fn a_list_without_a_time_to_live_is_asked_for_again() {
     assert_eq!(fake.listed(), 2);
 }
 
-/// H16.
 #[tokio::test]
 async fn h16_lists_that_are_too_long_or_none_are_refused() {
     let table = [
@@ -70,7 +69,6 @@ async fn h16_lists_that_are_too_long_or_none_are_refused() {
     }
 }
 
-/// H16.
 #[tokio::test]
 async fn h16_what_is_not_allowed_in_a_list_is_left_out_or_cut() {
     for (place, kit, _fake) in everywhere(Plan { list: List::Hostile, ..Plan::default() }).await {

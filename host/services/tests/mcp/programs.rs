@@ -25,7 +25,6 @@ async fn a_program_sees_the_environment_that_was_named() {
     assert_eq!(passed, [format!("CANARY={CANARY}")]);
 }
 
-/// R22.
 #[tokio::test]
 async fn r22_a_program_that_cannot_start_is_no_connection() {
     let mute = |start: u64| {
@@ -52,7 +51,6 @@ async fn r22_a_program_that_cannot_start_is_no_connection() {
     }
 }
 
-/// R22.
 #[tokio::test]
 async fn r22_a_program_that_ended_is_started_again() {
     let kit = Kit::of(&json!({ "fake": fake(&Plan::default()) }));
@@ -106,7 +104,6 @@ async fn until(what: impl Fn() -> bool) {
     }
 }
 
-/// R22.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn r22_nothing_of_a_program_is_left() {

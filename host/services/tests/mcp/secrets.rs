@@ -1,4 +1,4 @@
-//! Keys never appear in any output.
+//! No output contains the secrets of a server.
 
 use flowcell_mcpfake::Plan;
 use flowcell_services::mcp::Servers;

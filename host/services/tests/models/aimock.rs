@@ -1,5 +1,5 @@
-//! `@copilotkit/aimock`, a model server of another project: a tool loop, a rate limit and a broken stream, in all
-//! dialects.
+//! Tests with `@copilotkit/aimock`, a model server of another project: a tool loop, a rate limit and a broken stream,
+//! in all dialects.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -78,7 +78,7 @@ fn fixtures_of_the_tests() -> Value {
     json!({ "fixtures": fixtures })
 }
 
-/// Returns the text of a reply, without blocks for its provider only.
+/// Returns the first text block of a reply.
 fn text(reply: &Value) -> &str {
     let blocks = reply["content"].as_array().unwrap();
     let text = blocks.iter().find(|block| block["type"] == "text").and_then(|block| block["text"].as_str());

@@ -1,4 +1,4 @@
-//! Configurations of operators.
+//! The operator's configuration of model providers: what is accepted, and the errors.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The same conversation with every provider, checked by a strict server.
+//! The same conversations in every dialect, with a fake provider that checks each request strictly.
 
 use serde_json::{Value, json};
 
@@ -62,7 +62,6 @@ async fn thoughts_and_calls_of_tools_are_handed_back_as_they_came() {
     }
 }
 
-/// W11.
 #[tokio::test]
 async fn w11_a_call_of_a_tool_without_a_name_has_one_in_the_conversation() {
     for dialect in DIALECTS {

@@ -1,4 +1,5 @@
-//! A test kit: the capability with its surroundings, before a fake provider.
+//! Helpers of the tests: [`Kit`] has the capability `model`, a clock and a caller, and sends requests to a fake
+//! provider.
 
 use std::{
     collections::HashMap,
@@ -29,7 +30,8 @@ pub(crate) const DIALECTS: [&str; 3] = ["messages", "chat", "responses"];
 /// A Saturday, 21 November 2026, 12:00:00.
 const NOW: u64 = 1_795_262_400;
 
-/// A clock that stands still. Waits of the kinds backoff and simulated end at once, all others when they are fired.
+/// A clock that stands still. Waits of the kinds `Backoff` and `Simulated` end at once, all others when a test calls
+/// [`TestClock::fire`].
 #[derive(Default)]
 pub(crate) struct TestClock {
     slept: Mutex<Vec<(Wait, Duration)>>,
@@ -98,7 +100,8 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    /// Creates a kit before a fake, with a profile named as its dialect; `more` are members of the profile.
+    /// Creates a kit that sends requests to `fake`. The profile has the name of its dialect; `more` are further members
+    /// of the profile.
     pub(crate) fn before(fake: &Fake, dialect: &str, more: serde_json::Value) -> Kit {
         let (base, auth) = match dialect {
             "messages" => (fake.url(""), "x-api-key"),
@@ -151,7 +154,7 @@ impl Kit {
         Kit { effect: Some(Effect::Once), ..self }
     }
 
-    /// Sets the number of turns that were lost with their process.
+    /// Sets the number of earlier tries of a turn during which the host process ended.
     pub(crate) fn lost(self, lost: u32) -> Kit {
         Kit { lost, ..self }
     }
@@ -160,7 +163,7 @@ impl Kit {
         self.model.admit(&call(request), &self.caller)
     }
 
-    /// Admits a turn and makes it, as the gate does.
+    /// Admits a turn and makes it, as the runtime does.
     pub(crate) async fn generate(&self, request: &serde_json::Value) -> Result<serde_json::Value, Failure> {
         let call = call(request);
         let admission = self.model.admit(&call, &self.caller)?;
@@ -212,7 +215,7 @@ pub(crate) fn call(request: &serde_json::Value) -> Call {
     Call { interface: "model".into(), function: "generate".into(), args }
 }
 
-/// Starts a fake that plays these turns.
+/// Starts a fake provider that plays these turns.
 pub(crate) async fn playing(turns: serde_json::Value) -> Fake {
     Fake::start(json!({ "turns": turns })).await.unwrap()
 }

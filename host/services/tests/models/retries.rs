@@ -9,7 +9,6 @@ fn status(status: u16, headers: Value) -> Value {
     json!({ "fault": { "status": { "status": status, "headers": headers } } })
 }
 
-/// R20.
 #[tokio::test]
 async fn r20_what_passes_by_itself_is_tried_again() {
     let table = [
@@ -43,7 +42,6 @@ async fn r20_what_passes_by_itself_is_tried_again() {
     }
 }
 
-/// R20.
 #[tokio::test]
 async fn r20_after_the_last_attempt_the_failure_says_so() {
     let table = [(json!({}), 3), (json!({ "maxRetries": 0 }), 1), (json!({ "maxRetries": 6 }), 7)];

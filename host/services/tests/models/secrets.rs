@@ -1,4 +1,4 @@
-//! Keys: their sources, and the absence of keys in all output.
+//! API keys: their sources, and that no output contains them.
 
 use std::{path::Path, sync::Arc};
 

@@ -43,7 +43,6 @@ async fn unknown_events_are_skipped() {
     }
 }
 
-/// W11.
 #[tokio::test]
 async fn w11_arguments_of_a_tool_are_bounded_like_a_text() {
     const MIB: usize = 1024 * 1024;
@@ -69,7 +68,6 @@ async fn w11_arguments_of_a_tool_are_bounded_like_a_text() {
     }
 }
 
-/// R20.
 #[tokio::test]
 async fn r20_a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
     for dialect in DIALECTS {
@@ -93,7 +91,6 @@ async fn r20_a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
     }
 }
 
-/// R20.
 #[tokio::test]
 async fn r20_a_connection_that_breaks_is_a_broken_stream() {
     for dialect in DIALECTS {
@@ -137,7 +134,6 @@ async fn errors_after_the_status_have_the_same_names() {
     assert_eq!((failure.code.as_str(), detail(&failure, "providerCode")), ("model_overloaded", json!("server_error")));
 }
 
-/// R20.
 #[tokio::test]
 async fn r20_silence_is_given_up() {
     for dialect in DIALECTS {
@@ -181,7 +177,6 @@ async fn a_turn_ends_by_itself() {
     }
 }
 
-/// R20.
 #[tokio::test]
 async fn r20_nonsense_is_a_bad_response() {
     let table = [

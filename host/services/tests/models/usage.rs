@@ -54,7 +54,6 @@ async fn what_is_not_said_is_estimated() {
     }
 }
 
-/// W7.
 #[tokio::test]
 async fn w7_a_turn_never_costs_more_than_it_may_cost_at_most() {
     let text = "a text of forty letters, in ten pieces..";
@@ -105,7 +104,8 @@ async fn broken_attempts_are_counted_too() {
     }
 }
 
-/// W11. A turn lost with its process counts like an attempt that broke off: its request is estimated.
+/// If the host process ended during a turn, the turn counts like an attempt that broke off: the tokens of its request
+/// are estimated.
 #[tokio::test]
 async fn w11_turns_that_were_lost_are_counted_too() {
     let request = json!({ "messages": [{ "role": "user", "content": "hello" }] });

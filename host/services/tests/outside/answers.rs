@@ -1,4 +1,4 @@
-//! Answers to requests.
+//! Which replies the capability `http` makes of the answers of servers.
 
 use std::io::Write;
 
@@ -178,7 +178,6 @@ async fn broken_gzip_is_a_protocol_error() {
     }
 }
 
-/// H15.
 #[tokio::test]
 async fn h15_a_gzip_bomb_stops_at_the_limit() {
     // 64 MiB of zeros in 64 KiB, compressed once more.

@@ -1,4 +1,4 @@
-//! Reused connections.
+//! When the client reuses a connection, and when it opens a new one.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Images: attempts, permitted answers, and data that never leaves the host.
+//! Image endpoints: attempts, permitted answers, costs, and data that never leaves the host.
 
 use std::{
     sync::{
@@ -46,7 +46,7 @@ impl Clock for Still {
     }
 }
 
-/// An endpoint, and a caller.
+/// A fake image endpoint, and a caller.
 struct World {
     server: Server,
     kit: Kit,
@@ -67,7 +67,7 @@ fn one() -> serde_json::Value {
 }
 
 impl World {
-    /// Starts the endpoint. `react` gets a request, and the number of requests before it.
+    /// Starts the endpoint. `react` receives a request, and the number of requests before it.
     async fn new(react: impl Fn(&Seen, usize) -> Reaction + Send + Sync + 'static) -> World {
         let before = AtomicUsize::new(0);
         let server = Server::start(move |seen| react(seen, before.fetch_add(1, Ordering::SeqCst))).await;

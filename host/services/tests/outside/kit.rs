@@ -1,4 +1,4 @@
-//! A test kit: the capability with its surroundings.
+//! Helpers of the tests: [`Kit`] has the capability `http`, a store for files and a caller.
 
 use std::{
     collections::HashMap,
@@ -40,7 +40,7 @@ impl Blobs for MemoryBlobs {
     }
 }
 
-/// Resolves each name to its answers in turn, then to the last one forever. Counts the requests.
+/// A resolver that returns the given answers for a name in turn, then the last one forever. Counts the requests.
 #[derive(Default)]
 pub(crate) struct Names {
     answers: HashMap<String, Vec<Vec<IpAddr>>>,
@@ -80,7 +80,7 @@ pub(crate) struct Kit {
     pub(crate) http: HttpCapability,
     pub(crate) blobs: Arc<MemoryBlobs>,
     pub(crate) caller: Caller,
-    /// The effect of performed calls; `None` takes the effect of their admission.
+    /// The effect of performed calls. `None`: the effect in their admission.
     pub(crate) effect: Option<Effect>,
 }
 
@@ -120,7 +120,7 @@ impl Kit {
         self.http.admit(&call(args), &self.caller)
     }
 
-    /// Admits a call and performs it, as the gate does.
+    /// Admits a call and performs it, as the runtime does.
     pub(crate) async fn send(&self, args: serde_json::Value) -> Result<Value, Failure> {
         let call = call(args);
         let admission = self.http.admit(&call, &self.caller)?;

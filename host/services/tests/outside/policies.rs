@@ -46,7 +46,8 @@ const SEGMENTS: [&str; 16] = [
     "x.a.test",
 ];
 
-/// A policy and its parts. This test uses them to judge a destination independently.
+/// A policy, as text and in parts. From the parts the test decides, independently of the guard, whether the policy
+/// allows a destination.
 struct Operator {
     text: String,
     scheme: &'static str,

@@ -1,4 +1,4 @@
-//! Outgoing requests.
+//! The requests of the capability `http`: what it sends, what it refuses, and how it describes a request.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Webhooks: the posts, their attempts, and their end.
+//! Webhooks: what a post contains, when the host repeats it, and when it gives up.
 
 use std::{
     sync::{

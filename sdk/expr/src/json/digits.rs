@@ -1,4 +1,4 @@
-//! Keeps all digits of whole numbers, or reports an error.
+//! Parses whole numbers without losing digits. A number that cannot be stored exactly is an error.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ pub const TOO_LONG: &str = "has more digits than can be kept exactly: write it a
 /// Minimum number of digits of a whole number that may not fit into 64 bits.
 const RUN: usize = 19;
 
-/// Parses a whole number: digits with an optional `-`. Returns `None` if the number cannot be stored exactly: neither
-/// a signed nor an unsigned 64-bit integer holds it, and a float would print different digits.
+/// Parses a whole number: digits with an optional `-`. Returns `None` if the number cannot be stored exactly: it fits
+/// neither into a signed nor into an unsigned 64-bit integer, and a float would print different digits.
 pub fn whole_number(digits: &str) -> Option<Number> {
     if let Ok(number) = digits.parse::<i64>() {
         return Some(number.into());

@@ -36,7 +36,7 @@ pub(super) fn attributes<'e, 'x>(filter: &'e Filter<'x>) -> Option<(Vec<Path>, &
     Some((names.map(path).collect(), argument, is_tested))
 }
 
-/// Returns the argument of a filter that contains the name of an attribute.
+/// Returns the argument with which a filter names the attribute that it reads.
 fn argument<'e, 'x>(filter: &'e Filter<'x>) -> Option<&'e Expr<'x>> {
     let first = || match filter.args.first()? {
         CallArg::Pos(argument) => Some(argument),
@@ -71,7 +71,7 @@ fn names_of<'e>(argument: &'e Expr<'_>) -> Option<&'e str> {
     }
 }
 
-/// Returns the segments of an attribute; `a.b` is a member of a member.
+/// Splits the argument `attribute` of a filter at its dots: `a.0` is the key `a` and the index 0.
 fn steps(attribute: &str) -> impl Iterator<Item = Segment> {
     attribute.split('.').map(|name| name.parse().map_or_else(|_| Segment::Key(name.into()), Segment::Index))
 }

@@ -1,8 +1,8 @@
 //! Checks a parsed expression, collects the paths that it reads, and prints it in the canonical form.
 //!
 //! In the canonical form, operators are filters that enforce the limits and rules of this language, and calls do not
-//! exist. A guard follows each lookup: the filter `_read`, which fails in a strict flow if the value is missing.
-//! Printing text keeps this module independent of MiniJinja's storage.
+//! exist. A guard follows each lookup: the filter `_read`, which fails in a strict flow if the value is missing. The
+//! canonical form is text, so this module does not depend on how MiniJinja stores expressions.
 
 use std::{fmt::Write as _, ops::Range};
 
@@ -346,7 +346,7 @@ impl<'s> Printer<'s> {
         self.arguments(&filter.args);
     }
 
-    /// Prints the argument of `default`. Its lookup must succeed only if its value is the result.
+    /// Prints a lookup that is the argument of `default`. The value must exist only if it is the filter's result.
     fn default(&mut self, other: &Expr<'_>, usage: Use) {
         self.printed.push('(');
         let before = self.reads.len();

@@ -1,4 +1,4 @@
-//! Measurements.
+//! Records measurements as events of the run.
 
 use crate::wit::flowcell::host::metrics;
 

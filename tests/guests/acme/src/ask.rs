@@ -1,4 +1,4 @@
-//! `acme.ask`: a question to a person, with an answer to fall back on.
+//! `acme.ask`: asks a person, with a fallback answer.
 
 use crate::{
     done,
@@ -9,7 +9,7 @@ use crate::{
     number, pause, text, woken,
 };
 
-/// Asks, and tells what was said; if nobody said anything in time, the fallback.
+/// Asks the question and returns the answer. If nobody answers in time, returns the fallback answer.
 pub fn run() -> Result<Step, Failure> {
     match woken().as_deref() {
         None => ask(),

@@ -1,4 +1,4 @@
-//! `acme.each`: a body, run once per item. The items and what becomes of them never enter this sandbox.
+//! `acme.each`: runs a body once per item. The items and the results never enter this sandbox.
 
 use crate::{
     done, failure,
@@ -9,7 +9,7 @@ use crate::{
     number, of_body, pause, woken,
 };
 
-/// Runs the body for each item, then tells what became of them.
+/// Runs the body for each item, then returns the results.
 pub fn run() -> Result<Step, Failure> {
     if woken().is_none() {
         return fan_out();

@@ -9,14 +9,14 @@ use crate::{
     text,
 };
 
-/// Greets somebody, and says so in the log.
+/// Returns a greeting and writes a line to the log.
 pub fn run() -> Result<Step, Failure> {
     let name = text("/name")?;
     log::log(log::Level::Info, &format!("greeting {name}"));
     done(vec![("text", Source::Json(quoted(&format!("Hello {name}"))))])
 }
 
-/// A text as JSON.
+/// Returns a text as JSON.
 fn quoted(text: &str) -> String {
     let mut json = String::from("\"");
     for c in text.chars() {

@@ -1,5 +1,6 @@
-//! The pack `acme`, written against the WIT alone: it owns a body as `control.foreach` does, asks people as `control.gate`
-//! does, and listens as agents do, so that a host which knew its own nodes by name could not run it.
+//! The pack `acme`, written from the WIT alone. Its nodes own a body like `control.foreach`, ask people like
+//! `control.gate`, and receive messages like agents. A host with special code for its own node types could not run this
+//! pack.
 
 mod ask;
 mod each;
@@ -38,30 +39,30 @@ impl exports::flowcell::node::node::Guest for Acme {
     }
 }
 
-/// The name of what ended the last pause; none on the first run.
+/// Returns the name of the wake that ended the last pause; `None` in the first run.
 fn woken() -> Option<String> {
     context::get_text(Part::Woken, "/wake")
 }
 
-/// One text of the input, which has to be there.
+/// Returns a text of the input. Fails if the text is missing.
 fn text(path: &str) -> Result<String, Failure> {
     let missing = || failure("invalid_input", format!("input at `{path}`: a text is expected"));
     context::get_text(Part::Input, path).ok_or_else(missing)
 }
 
-/// One whole number of the input; none: it is not there.
+/// Returns a whole number of the input; `None` if it is missing.
 fn number<N: std::str::FromStr>(path: &str) -> Result<Option<N>, Failure> {
     let wrong = |_| failure("invalid_input", format!("input at `{path}`: a whole number is expected"));
     context::get_json(Part::Input, path).map(|text| text.parse().map_err(wrong)).transpose()
 }
 
-/// The task is done with an object.
+/// Ends the task with an object as output.
 fn done(members: Vec<(&str, Source)>) -> Result<Step, Failure> {
     let members = members.into_iter().map(|(key, source)| (key.to_owned(), source)).collect();
     Ok(Step::Done(Output::Object(members)))
 }
 
-/// Gives the instance up; nothing has to be remembered.
+/// Pauses the task, without state.
 fn pause(until: Vec<Wake>) -> Result<Step, Failure> {
     Ok(Step::Pause(Pause { until, state: "null".to_owned() }))
 }
@@ -70,7 +71,7 @@ fn failure(code: &str, message: String) -> Failure {
     Failure { code: code.to_owned(), message, retryable: false, retry_after_ms: None, details: None }
 }
 
-/// The failure of a body, handed on as this node's own.
+/// Returns the failure of the body as a failure of this node; `None` if the body has not failed.
 fn of_body() -> Option<Failure> {
     context::len(Part::Woken, "/error")?;
     let part = |path| context::get_text(Part::Woken, path);

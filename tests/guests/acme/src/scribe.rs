@@ -12,7 +12,7 @@ use crate::{
     text,
 };
 
-/// Writes down what it is told, until somebody closes it.
+/// Collects the messages to its agent run until the agent run is closed, then returns them.
 pub fn run() -> Result<Step, Failure> {
     let title = text("/title")?;
     let run = agent::open(r#"{ "model": "none", "inbox": { "capacity": 8 } }"#)?;

@@ -1,4 +1,4 @@
-//! Node types that call a server, or services, for tests of what is recorded of calls.
+//! Node types that call a server or services. Tests use them to check how the host records calls.
 
 use flowcell_sdk::{http, prelude::*, queue, services};
 

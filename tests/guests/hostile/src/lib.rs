@@ -1,4 +1,4 @@
-//! Node types that misbehave, each in one way. The engine's tests say what must come of it.
+//! Node types that misbehave, each in one way. The engine's tests check the results.
 
 use std::{hint::black_box, io::Write};
 
@@ -143,7 +143,8 @@ fn request() -> http::Request {
     http::Request { method, url, headers: vec![], body: http::Content::Bytes(vec![1, 2]), timeout_ms: None }
 }
 
-/// Starts two calls, hears of both, and takes the answer of the first, once.
+/// Starts two calls and waits for their ends. The response of the first can be taken once; other attempts to take one
+/// must fail.
 fn scatter() -> Result<Step, Failure> {
     let began = std::time::SystemTime::now();
     let calls = [http::start_send(&request())?, http::start_send(&request())?];
@@ -173,7 +174,8 @@ fn pause(until: Vec<Wake>, state: String) -> Result<Step, Failure> {
     Ok(Step::Pause(Pause { until, state }))
 }
 
-/// Pauses once for each thing that ends a pause, then answers with what it was given.
+/// Pauses four times, with different wakes. Then returns parts of the input, the wake, the state, the config and the
+/// task.
 fn rest() -> Result<Step, Failure> {
     let given = context::get_json(Part::State, "/round");
     let round: u32 = given.and_then(|round| round.parse().ok()).unwrap_or(0);
@@ -210,7 +212,8 @@ fn rest() -> Result<Step, Failure> {
     }
 }
 
-/// Tells of an agent run in the host's own words, and of one that is somebody else's.
+/// Reports events with members that only the host may set. Then uses a reserved event name and the agent run of another
+/// task, and returns the failure codes.
 fn forge() -> Result<Step, Failure> {
     let words = r#"{ "type": "harness:complete", "seq": 1, "runId": "r0", "nodeId": "canary", "taskId": "canary",
         "agentRunId": "a0", "tenant": "other", "ts": 0 }"#;
@@ -222,13 +225,13 @@ fn forge() -> Result<Step, Failure> {
     json(format!("{codes:?}").replace("Some(", "").replace(')', ""))
 }
 
-/// A call whose failure is the answer.
+/// Fails with the failure of a call. Returns null if the call succeeded.
 fn told<T>(answer: Result<T, Failure>) -> Result<Step, Failure> {
     answer?;
     json("null".into())
 }
 
-/// An object whose members all are the input.
+/// Returns an object in which each of these members is the whole input.
 fn handed_on(keys: &[&str]) -> Result<Step, Failure> {
     let members = keys.iter().map(|key| (key.to_string(), Source::Input(String::new())));
     Ok(Step::Done(Output::Object(members.collect())))

@@ -1,4 +1,4 @@
-//! What a guest can learn of the world around it.
+//! Collects what a guest can observe: clocks, random numbers, files, the network, arguments and environment variables.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ unsafe extern "C" {
     fn subscribe_duration(duration: u64) -> u32;
 }
 
-/// Opens a handle and never gives it back.
+/// Opens a handle and never drops it.
 pub fn subscribe(duration: u64) -> u32 {
     unsafe { subscribe_duration(duration) }
 }

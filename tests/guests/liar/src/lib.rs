@@ -1,6 +1,6 @@
-//! A pack whose manifest does not tell the truth. What the host makes of it is for the host's tests to say.
+//! A pack whose manifest contradicts its code. The host's tests check how the host handles the pack.
 //!
-//! With the feature `forbidden` it imports an interface that no host has.
+//! With the feature `forbidden`, the pack imports an interface that no host has.
 
 #[cfg(not(feature = "forbidden"))]
 wit_bindgen::generate!({

@@ -1,4 +1,5 @@
-//! Node types of code that was written for WASI: its requests and its files are those of the standard interfaces.
+//! Node types that send requests and access files through the standard interfaces of WASI, like code that was not
+//! written for Flowcell.
 
 use std::{fs, io::Write, path::Path};
 
@@ -12,13 +13,13 @@ use wasip2::http::{
 struct Requests {
     urls: Vec<String>,
     body: Option<String>,
-    /// Names and values of more headers.
+    /// Names and values of additional headers.
     #[serde(default)]
     headers: Vec<(String, String)>,
-    /// How often these are added.
+    /// Number of times that the additional headers are added.
     #[serde(default = "one")]
     times: u32,
-    /// In nanoseconds.
+    /// Timeout for the connection and for the first byte, in nanoseconds.
     timeout: Option<u64>,
 }
 
@@ -114,7 +115,7 @@ fn tidy(Tidy { from, to }: Tidy) -> Result<Value> {
     Ok(json!({ "found": found, "size": size, "outside": outside, "gone": fs::metadata(&draft).is_err() }))
 }
 
-/// Tries to change a file that may only be read, and tells what came of each way.
+/// Tries several ways to change a read-only file. Returns for each whether it failed.
 fn spoil(Spoil { file, other }: Spoil) -> Result<Value> {
     let open = || fs::OpenOptions::new().write(true).open(&file);
     let ways: [(&str, std::io::Result<()>); 7] = [

@@ -73,7 +73,7 @@ pub(super) fn execute(args: &BuildArgs, terminal: Terminal) -> Result<Exit, CliE
 }
 
 impl BuildArgs {
-    /// Returns the default options for a project whose folder holds all its dependencies.
+    /// Returns the default options for a project whose folder contains all its dependencies.
     pub(super) fn of(project: &Path) -> BuildArgs {
         BuildArgs { folder: project.to_owned(), out: None, root: None, python_path: Vec::new() }
     }
@@ -104,8 +104,8 @@ impl BuildArgs {
         Ok(Built { project, file, digest })
     }
 
-    /// Returns the folder that contains the folder `wit`: that of `--root`, or the project. Fails if it has no folder
-    /// `wit`.
+    /// Returns the folder that contains the folder `wit`: the folder of `--root`, or the project. Fails if the chosen
+    /// folder has no `wit`.
     fn root(&self, project: &Project) -> Result<PathBuf, CliError> {
         let root = self.root.as_ref().map_or_else(|| Ok(project.folder.clone()), |root| root.canonicalize());
         match root {
@@ -147,7 +147,7 @@ impl BuildArgs {
     }
 }
 
-/// Compiles a crate of Rust to a component. Other than in the other languages, the crate embeds the manifest itself.
+/// Compiles a Rust crate to a component. Unlike projects in other languages, the crate embeds the manifest itself.
 fn rust(project: &Project) -> Result<Vec<u8>, CliError> {
     let mut command = CARGO.command(&project.folder)?;
     command.args(["build", "--release", "--target", TARGET, "--message-format", "json-render-diagnostics"]);

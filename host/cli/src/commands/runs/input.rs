@@ -22,7 +22,7 @@ const PARTS: usize = 30;
 const VALUES: usize = 600;
 
 /// Reads a page of the inputs of a task, beginning with the attempt number `from`. If the task has no attempts, the
-/// error says why.
+/// error gives the reason.
 pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64) -> Result<TaskInputs, CliError> {
     let (run, task) = at;
     let window = Window { from, limit: ATTEMPTS, bytes: PAGE_BYTES };

@@ -105,8 +105,8 @@ impl ResumeArgs {
     }
 }
 
-/// Prepares the run with `prepare`, drives it in this process, and shows its progress as `flowcell run` does.
-/// `flowcell runs retry` uses it, too.
+/// Prepares the run with `prepare`, drives it in this process, and shows its progress as `flowcell run` does. The
+/// command `flowcell runs retry` uses this function, too.
 pub(super) fn go_on(
     host: Host,
     args: ResumeArgs,

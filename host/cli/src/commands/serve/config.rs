@@ -18,7 +18,7 @@ use serde_yaml::{Location, Spanned};
 use super::ServeArgs;
 use crate::cli_error::CliError;
 
-/// Arguments about the file itself, which the file cannot set.
+/// Arguments that the file cannot set.
 const ABOUT: [&str; 3] = ["config", "check", "help"];
 
 /// The settings of `flowcell serve`, and the source of each.

@@ -52,7 +52,7 @@ struct Agent {
 pub(crate) struct Asked {
     pub(crate) address: String,
     pub(crate) question: Question,
-    /// The reference that its answer carries.
+    /// The reference to the question, which the answer has to contain.
     pub(crate) asked: QuestionRef,
 }
 

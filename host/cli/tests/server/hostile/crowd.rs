@@ -19,7 +19,7 @@ use crate::{
 
 /// Clients that connect.
 const LISTENERS: u64 = 10_000;
-/// Clients that are accepted: half of the server's places.
+/// Clients that are accepted: half of the server's permits for subscribers.
 const PLACES: usize = 2_000;
 /// Limit of the server's memory for each client, in KiB.
 const EACH: u64 = 48;

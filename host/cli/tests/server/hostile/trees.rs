@@ -1,4 +1,4 @@
-//! The memory of a server beside a tree of runs.
+//! The memory of a server that drives a tree of runs.
 
 use serde_json::{Value, json};
 

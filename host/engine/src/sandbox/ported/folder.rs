@@ -471,7 +471,7 @@ fn stat_of(entry: &Json) -> Option<DescriptorStat> {
     Some(stat(kind, entry.get("size")?.as_u64()?, Some(modified)))
 }
 
-/// Returns a hash of a path. It tells files apart for the guest.
+/// Returns a hash of a path, by which the guest distinguishes files.
 fn hash(path: &str) -> MetadataHashValue {
     let hash = blake3::hash(path.as_bytes());
     let half = |from: usize| u64::from_le_bytes(std::array::from_fn(|index| hash.as_bytes()[from + index]));

@@ -20,7 +20,7 @@ const MAX_BEFORE_LIVE: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) text: Vec<u8>,
-    /// The run and number of its event. `None` for lines without a journal event.
+    /// The run and the number of the line's event. `None` for a line without an event of the journal.
     pub(crate) event: Option<(RunId, u64)>,
 }
 
@@ -85,14 +85,15 @@ impl Outbox {
         self.closing.notify_one();
     }
 
-    /// Waits until the queue is closed. At most one task may wait at a time.
+    /// Waits until the queue is closed. At most one tokio task may wait at a time.
     pub(crate) async fn closed(&self) {
         while !self.state.lock().closed {
             self.closing.notified().await;
         }
     }
 
-    /// Closes the queue and drops the remaining lines. Returns the run and number of the first event that is lost.
+    /// Closes the queue and drops the remaining lines. Returns the run and the number of the first lost event, or
+    /// `None` if no event is lost.
     pub(crate) fn abandon(&self) -> Option<(RunId, u64)> {
         let mut state = self.state.lock();
         state.closed = true;

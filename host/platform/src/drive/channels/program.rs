@@ -37,7 +37,8 @@ const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 ///
 /// It reads a line `{ "type": "channel:start", "runId" }`, the events, and at last `{ "type": "channel:complete",
 /// "status" }`. Then its input ends. It writes [verbs](super::verb), and a line `channel:answer` answers each. After
-/// the end of the run it has [`GRACE`]. Then it is killed with all processes that it has started.
+/// the end of the run the program may run for [`GRACE`]. If it has not ended then, it is killed with all processes that
+/// it has started.
 pub struct ProgramChannel {
     outbox: Arc<Outbox>,
     state: Arc<ChannelState>,
@@ -45,7 +46,7 @@ pub struct ProgramChannel {
     ended: watch::Receiver<bool>,
 }
 
-/// The state that the tasks of a channel share.
+/// The state that the tokio tasks of a channel share.
 struct ChannelState {
     name: String,
     hub: OnceLock<Hub>,
@@ -55,7 +56,8 @@ struct ChannelState {
     answered: Notify,
 }
 
-/// The end of the input: the last line follows the answers to all earlier verbs, so it waits while a verb is handled.
+/// The end of the program's input. The last line must follow the answers to all earlier verbs, so it is held back while
+/// a verb is handled.
 #[derive(Default)]
 struct Ending {
     asking: bool,
@@ -63,7 +65,7 @@ struct Ending {
 }
 
 impl ProgramChannel {
-    /// Starts a program from its name and arguments. Its tasks run on this runtime.
+    /// Starts a program from its name and arguments. The tokio tasks of the channel run on this runtime.
     pub fn start(runtime: &Handle, words: &[String], notices: Notices) -> io::Result<ProgramChannel> {
         let name = words.first().map(String::as_str).unwrap_or_default();
         let name = Path::new(name).file_name().map_or_else(|| name.to_owned(), |name| name.to_string_lossy().into());
@@ -94,7 +96,7 @@ impl ProgramChannel {
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
 
-    /// Waits until the program has ended or was killed.
+    /// Closes the outbox, and waits until the program has ended or was killed.
     pub async fn close(&self) {
         // Earlier verbs are answered before the last line.
         let _ = tokio::time::timeout(GRACE, self.state.quiet()).await;
@@ -162,7 +164,7 @@ async fn overdue(outbox: &Outbox) {
     tokio::time::sleep(GRACE).await;
 }
 
-/// Writes the lines of the outbox until it is closed and empty.
+/// Writes the lines of the outbox to the program's input until the outbox is closed and empty.
 async fn tell(mut input: Input, outbox: &Outbox) -> io::Result<()> {
     let (lines, bytes) = AT_ONCE;
     while let Some(lines) = outbox.take(lines, bytes).await {
@@ -209,7 +211,7 @@ impl Ending {
     }
 }
 
-/// Passes on the lines of the program's standard error.
+/// Passes on the first [`MAX_LOG_LINES`] lines of the program's standard error as notices.
 async fn log<R: AsyncRead + Unpin>(mut errors: Lines<R>, state: Arc<ChannelState>) {
     let mut left = MAX_LOG_LINES;
     while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = errors.next().await {

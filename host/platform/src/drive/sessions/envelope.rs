@@ -1,4 +1,4 @@
-//! The result of a flow, as one object.
+//! The steps of an agentic flow with their results, grouped by status, as one object.
 
 use flowcell_flow::agentic::FlowLabel;
 use flowcell_runtime::ports::{StepState, StepStatus};
@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Envelope {
     /// The name of the flow.
     pub flow_id: String,
-    /// The session of its first step.
+    /// The session of the flow's first step.
     pub root_session_id: String,
     /// Steps that have begun and not ended.
     pub running_steps: Vec<StepLine>,
@@ -26,7 +26,7 @@ pub struct Envelope {
 pub struct StepLine {
     /// The step's id in the flow.
     pub step_id: String,
-    /// The id of its session.
+    /// The id of the step's session.
     pub session_id: String,
     /// The step's current status.
     pub status: StepStatus,

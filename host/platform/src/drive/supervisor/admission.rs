@@ -1,4 +1,4 @@
-//! The admission of runs. Every new run of any origin enters here as an opened runner.
+//! The admission of runs to a supervisor. A new run arrives in the admission queue as an opened runner.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -32,7 +32,7 @@ pub(super) enum Admitted {
     Full(Box<FlowRunner>),
 }
 
-/// The state of an admitted run. It is on stable storage.
+/// The state of an admitted run. The run is on stable storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// The run has begun with the caller's runner.
@@ -98,19 +98,19 @@ impl AdmissionQueue {
         self.waiting.lock().keys().any(|(of, _)| of == tenant)
     }
 
-    /// Takes a permit to wait for a run. Returns `false` if the tenant may not take one, or if the run has one
-    /// already.
+    /// Takes a permit that lets a run wait for its turn. Returns `false` if the tenant may take no more permits, or if
+    /// the run has one already.
     pub(super) fn wait(&self, run: Key) -> bool {
         let Some(permit) = self.permits.try_take(&run.0, 1) else { return false };
         self.waiting.lock().insert(run, permit).is_none()
     }
 
-    /// Returns the permit to wait of a run that begins now.
+    /// Releases the permit of a waiting run that begins now.
     pub(super) fn begins(&self, run: &Key) {
         self.waiting.lock().remove(run);
     }
 
-    /// Returns the signal that an idle run may have become ready.
+    /// Returns the signal that a run that is not driven may have become ready.
     pub fn moved(&self) -> &Arc<Notify> {
         &self.moved
     }
@@ -149,21 +149,22 @@ impl AdmissionQueue {
     }
 }
 
-/// The beginning of a run that was handed to its driver.
+/// Waits for the first event of a run that was handed to its driver.
 pub(crate) struct Begun {
     run: RunId,
     told: oneshot::Receiver<bool>,
 }
 
 impl Begun {
-    /// Watches the beginning of a run.
+    /// Starts to wait for the first event of a run.
     pub(crate) fn watch(runner: &mut FlowRunner) -> Begun {
         let (teller, told) = oneshot::channel();
         runner.attach(Arc::new(Teller(Mutex::new(Some(teller)))));
         Begun { run: runner.run_id().clone(), told }
     }
 
-    /// Returns once the first event of the run is on stable storage.
+    /// Returns once the first event of the run is on stable storage. Fails if another process drives the run, or if no
+    /// driver has taken it.
     pub(crate) async fn stored(self) -> Result<(), AdmitError> {
         match self.told.await {
             Ok(true) => Ok(()),
@@ -173,7 +174,7 @@ impl Begun {
     }
 }
 
-/// Reports whether a run has begun, or another process has taken it.
+/// A channel that reports once whether its run has begun (`true`) or another process drives the run (`false`).
 struct Teller(Mutex<Option<oneshot::Sender<bool>>>);
 
 impl Teller {

@@ -1,4 +1,4 @@
-//! The time in which a shared store cannot be read.
+//! Records the time in which a shared store cannot be read, and logs its errors.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// Records an error. Writes the first to the log, and then one in each [`LOG_INTERVAL`].
+    /// Records an error. The first error is logged, and then at most one in each [`LOG_INTERVAL`].
     pub(super) fn add(&mut self, error: StoreError) {
         if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
             tracing::warn!("the store cannot be read, so its runs wait; it is tried again each second: {error}");

@@ -1,5 +1,5 @@
-//! Limits the pace at which runs begin that may have ended their process. If the process dies, all runs that have
-//! begun become suspects.
+//! Limits the pace at which runs begin that were resumed in vain, since each of them may have crashed its process. If
+//! the process dies again, all of these runs that have begun become suspects.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// Maximum number of such runs that begin in one [`STEP`].
 const AT_ONCE: usize = 16;
-/// The time within which a run that ends its process usually does so.
+/// The time within which a run that crashes its process usually does so.
 const STEP: Duration = Duration::from_secs(1);
 
 /// Counts the runs that have begun in the current step.

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 const HOUR: u64 = 3_600_000;
 const BEGIN: u64 = 1_000 * HOUR;
 
-/// Returns timers whose wall clock the test sets. Tokio's time passes only while all tasks wait.
+/// Returns timers whose wall clock the test sets. Tokio's time passes only while all tokio tasks wait.
 fn timers() -> (Arc<AtomicU64>, SystemTimers) {
     let wall = Arc::new(AtomicU64::new(BEGIN));
     let shown = wall.clone();

@@ -1,10 +1,10 @@
 //! Starts flows after the end of other runs.
 //!
-//! A run that ends in this process is reported at once. A scan every [`SCAN`] finds the runs of other processes, and
-//! those whose process died early. It reads the ends since the trigger's mark, less [`OVERLAP`]. The driver records
-//! the time of an end by its own clock, so an end may be committed with a past time. The delay is less than a
-//! process's lease plus the difference of the clocks, and the overlap covers it. An end that is seen twice leads to
-//! the same run id, and starts nothing.
+//! A run that ends in this process is reported at once. A scan every [`SCAN`] finds the ended runs of other processes,
+//! and those whose process died before it reported them. The scan reads the ends since the trigger's mark, less
+//! [`OVERLAP`]. The driver records the time of an end by its own clock, so an end may be committed with a past time.
+//! The delay is less than a process's lease plus the difference of the clocks, and the overlap covers it. An end that
+//! is seen twice leads to the same run id, and starts nothing.
 //!
 //! A chain of runs that start each other has at most [`DEPTH`] runs, so that flows cannot start each other forever.
 //! The run's id contains its depth. From the second step on, runs start at the tenant's [`rate`](super::rate). Later
@@ -116,7 +116,8 @@ impl Triggers {
         Ok(started)
     }
 
-    /// Starts the flow that waits for the end of a run. It starts nothing if the end was before the trigger existed.
+    /// Starts the flow that waits for the end of a run. Returns `None` if the end was before the trigger existed, or if
+    /// the chain has [`DEPTH`] runs.
     async fn start_after(&self, host: &Host, live: &Live, mark: &Mark, end: &Ended, now: u64) -> Option<Outcome> {
         if end.at < mark.since {
             return None;
@@ -168,7 +169,7 @@ impl Triggers {
     }
 }
 
-/// A trigger that waits for ends, with its progress.
+/// A trigger that waits for the ends of runs, with its progress.
 struct Waiting<'a> {
     live: &'a Live,
     mark: Mark,
@@ -178,8 +179,8 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Returns the time from which its scan reads ends, in milliseconds since 1970. It is never after `now`, even if
-    /// the clock was set back.
+    /// Returns the time from which the trigger's scan reads ends, in milliseconds since 1970. The time is never after
+    /// `now`, even if the clock was set back.
     fn from(&self, now: u64) -> u64 {
         self.mark.up_to.min(now).saturating_sub(OVERLAP).max(self.mark.since.min(now))
     }

@@ -28,7 +28,7 @@ pub(super) enum Job {
 struct Lane {
     busy: bool,
     ends: VecDeque<Ended>,
-    /// The time of the next look at its triggers.
+    /// The time of the next look at the tenant's triggers.
     look: Instant,
     /// The time of the next scan for ended runs.
     scan: Instant,

@@ -17,9 +17,9 @@ use crate::{FlowLibrary, Host, LibraryError, schedule};
 /// A trigger of a flow.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// The name of the flow that it starts.
+    /// The name of the flow that the trigger starts.
     pub flow: String,
-    /// The definition, with the cause that starts it.
+    /// The trigger's definition: its id, the cause on which it starts the flow, and its input.
     pub trigger: Trigger,
     /// True if the flow's file declares the trigger. False if a user has bound it to the flow.
     pub declared: bool,
@@ -35,7 +35,7 @@ impl Live {
         key(&self.flow, &self.trigger.id)
     }
 
-    /// Returns the digest of the trigger's cause. A changed cause makes it a new trigger.
+    /// Returns the digest of the trigger's cause. A trigger whose cause has changed counts as new.
     pub(super) fn cause(&self) -> String {
         digest(&self.trigger.cause)
     }
@@ -47,7 +47,7 @@ impl Live {
     }
 }
 
-/// The check context of a trigger without its flow.
+/// The context in which a trigger is checked without its flow.
 struct Calendar<'a> {
     rules: CheckMode,
     /// The host and library that a new trigger is checked against. `None` for a stored trigger: the flows and secrets

@@ -85,7 +85,7 @@ pub enum Act {
     Disable,
     /// Deletes a bound trigger.
     Delete,
-    /// Starts the trigger's flow once, now.
+    /// Requests one start of the trigger's flow by hand. A server starts the flow at its next look.
     Fire,
 }
 
@@ -124,7 +124,8 @@ impl<'a> TriggerAdmin<'a> {
         self.view(&self.find(flow, id)?)
     }
 
-    /// Performs an operation on a flow's trigger, and returns the trigger's new state as JSON.
+    /// Performs an operation on a flow's trigger, and returns the trigger's new state as JSON. A deletion returns the
+    /// trigger's key, and a start by hand the id of its run.
     pub fn act(&self, flow: &str, id: &str, act: &Act) -> Result<Value, TriggerError> {
         match act {
             Act::Create { trigger } => return self.create(flow, trigger),

@@ -1,5 +1,5 @@
-//! The documents of triggers, by flow and id. They hold a trigger's switch, bound definition, pending starts by hand,
-//! and progress.
+//! The documents of triggers, by flow and id. They store whether a trigger is disabled, its bound definition, its
+//! pending starts by hand, and its progress.
 
 use flowcell_runtime::ports::{MARK, StoreError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -53,8 +53,8 @@ impl Records<'_> {
         Ok(self.documents().all(SAID)?)
     }
 
-    /// Changes the settings of a trigger, and retries after conflicts. `change` gets the present settings and returns
-    /// the new ones; an inner `None` removes them. If it returns `None`, nothing is written and the result is
+    /// Changes the settings of a trigger, and retries after conflicts. `change` receives the present settings and
+    /// returns the new ones. `Some(None)` removes the settings. With `None`, nothing is written and the result is
     /// `false`.
     pub(super) fn say(
         &self,
@@ -72,8 +72,8 @@ impl Records<'_> {
         Err(StoreError(format!("too many processes change the trigger `{key}`; try again").into()))
     }
 
-    /// Returns the mark of a trigger. If it is missing or has another cause, the method writes a new mark that starts
-    /// now.
+    /// Returns the mark of a trigger with its version. If the mark is missing or has another cause, the method writes a
+    /// new mark that starts now.
     pub(super) fn mark(&self, key: &str, cause: &str, now: u64) -> Result<(Mark, u64), StoreError> {
         loop {
             let found: Option<(Mark, u64)> = self.get(MARK, key)?;

@@ -59,7 +59,7 @@ pub enum TriggerStartError {
 pub(super) struct Start {
     /// The run's id.
     pub(super) run: RunId,
-    /// The members of the input's `trigger` besides `id`.
+    /// The members of `trigger` in the run's input, besides `id`.
     pub(super) about: Vec<(&'static str, Json)>,
     /// The digest of the post, which identifies repeated posts.
     pub(super) request: Option<Box<str>>,

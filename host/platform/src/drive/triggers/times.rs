@@ -1,4 +1,4 @@
-//! Due times, and starts that users asked for.
+//! Starts runs at due times, and runs that users start by hand.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ use crate::Host;
 
 /// Maximum size in bytes of a post.
 pub const POST_BYTES: usize = 1024 * 1024;
-/// The secret for the check of posts to unknown triggers, so that it takes the same time.
+/// The secret that checks posts to unknown triggers, so that such a check takes as long as any other.
 const NOBODYS: &str = "a secret that nobody has";
 
 /// A refusal is sent at a multiple of this time after the post came. So the time does not reveal whether the trigger
@@ -61,7 +61,7 @@ pub enum HookError {
 }
 
 impl Triggers {
-    /// Accepts a post to a flow's trigger, with its original headers and body.
+    /// Accepts a post with its original headers and body. `place` is the tenant, the flow and the id of the trigger.
     pub async fn receive(
         &self,
         place: (&Tenant, &str, &str),
@@ -133,8 +133,8 @@ fn told_after(known: Duration) -> Duration {
     REFUSED_AT * u32::try_from(steps).unwrap_or(u32::MAX)
 }
 
-/// Returns the result of an earlier post with this id. A post whose run was removed counts as the same, since its body
-/// is unknown.
+/// Returns the result of an earlier post with this id, or `None` if there was none. An earlier post whose run was
+/// removed counts as the same post, since its body is unknown.
 fn before(host: &Host, run: &RunId, digest: &str) -> Result<Option<Taken>, HookError> {
     let later =
         |error: flowcell_runtime::ports::StoreError| HookError::Later(TriggerStartError::Store(error.to_string()));

@@ -14,7 +14,7 @@ use super::log::{StepLine, StepLog};
 
 /// Maximum number of characters of a result's summary, and of an error.
 const SUMMARY: usize = 1_000;
-/// Maximum size in bytes of parameters as JSON text. Of larger parameters, the start is logged as a string.
+/// Maximum size in bytes of parameters as JSON text. Of larger parameters, only the beginning is logged, as a string.
 const PARAMS: usize = 16 * 1024;
 
 /// Follows the events of one run.

@@ -11,7 +11,7 @@ use super::{Attempted, Called, Ended, Tokens, What, code_in, name_in};
 #[derive(Default)]
 pub(super) struct Open {
     runs: HashMap<RunId, Run>,
-    /// A model's turn that has ended but is not reported yet, since the next events tell its model and usage.
+    /// A model's turn that has ended but is not reported yet, since the next events contain its model and usage.
     turn: Option<Box<Ended>>,
 }
 
@@ -170,7 +170,7 @@ fn ended(event: &Event, what: What, began: u64, outcome: &'static str) -> Ended 
     Ended { tenant, run, what, began, ended: event.ts.max(began), outcome, error: code_in(&event.data) }
 }
 
-/// Returns the start time of an event that reports its duration at the end.
+/// Returns the time at which the span began that this event ends: the time of the event less its `durationMs`.
 fn lasted(event: &Event) -> u64 {
     event.ts.saturating_sub(event.data.get("durationMs").and_then(Json::as_u64).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! Tests the spans that a run's events give.
+//! Tests the spans that are derived from a run's events.
 
 use flowcell_contract::Json;
 use parking_lot::Mutex;

@@ -127,15 +127,15 @@ impl Capability for CountedModels {
 
 /// A kind of paid call.
 pub(crate) struct Paid {
-    /// The configuration that makes its price known, in a sentence for the operator.
+    /// The configuration that makes the price of the call known, in a sentence for the operator.
     pub(crate) needs: &'static str,
-    /// Returns its actual cost in USD, as far as it is known.
+    /// Returns the actual cost of the call in USD, as far as the cost is known.
     pub(crate) cost: fn(&Result<Value, Failure>) -> f64,
     /// The part of the cost that an earlier process has already reserved, in USD. That reservation stays.
     pub(crate) reserved_before: f64,
 }
 
-/// The payment of a model's turn.
+/// A model's turn as a paid call.
 const TURN: Paid =
     Paid { needs: "the profile of the model needs `prices` and `maxTokens`", cost, reserved_before: 0.0 };
 
@@ -194,8 +194,8 @@ impl Usage {
         done.map_err(|error| StoreError(error.to_string().into()).into())
     }
 
-    /// Reserves the maximum cost if the operator limits the tenant's costs. If the limit exists and the price is
-    /// unknown, it refuses the work. Returns `None` without a limit.
+    /// Reserves the maximum cost if the operator limits the tenant's costs. Fails if there is a limit and the price is
+    /// unknown. Returns `None` without a limit.
     fn reserve(&self, tenant: &Tenant, most: Result<f64, QuotaError>) -> Result<Option<Reserved>, QuotaError> {
         let policy = Policy::of(&*self.0.documents, tenant)?;
         let Some(limit) = policy.per_day.model_usd else { return Ok(None) };

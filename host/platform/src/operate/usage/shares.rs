@@ -12,12 +12,13 @@ use parking_lot::Mutex;
 
 use super::Usage;
 
-/// Maximum number of calls of all tenants that wait for a permit of any server. They are shared as the permits are.
+/// Maximum number of calls of all tenants that wait for a permit of any server. Tenants share these places as they
+/// share the permits.
 pub(crate) const WAITING: u64 = 4_096;
 
 /// A server that tenants share.
 pub(crate) struct Server<'a> {
-    /// Its unique name, such as `mcp:files`.
+    /// The server's unique name, such as `mcp:files`.
     pub(crate) name: &'a str,
     /// Maximum number of concurrent calls.
     pub(crate) permits: usize,

@@ -48,7 +48,7 @@ pub enum VaultError {
     /// The data key does not decrypt.
     #[error("the data key {1} of the tenant `{0}` was changed in the store; set the secrets of the tenant again")]
     DamagedKey(String, String),
-    /// Another caller changed it at the same time.
+    /// Another caller changed the secret or the key at the same time.
     #[error("another process changed `{0}` at the same time; try again")]
     Changed(String),
     /// The error concerns one of several tenants.

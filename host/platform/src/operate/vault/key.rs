@@ -15,9 +15,10 @@ use super::{
     seal::{KEY_BYTES, KeyBytes, new_key},
 };
 
-/// The file in a store's folder with the key that was created for it.
+/// Name of the file with the operator's key, in the folder of the store. The host creates the file if the operator has
+/// configured no key.
 pub const FILE: &str = "secret.key";
-/// The file with the next key during a rotation.
+/// Name of the file with the next key during a rotation, in the same folder.
 const NEXT: &str = "secret.key.next";
 /// The constant that a key's name is derived from, together with the key.
 const NAMING: &[u8] = b"flowcell key encryption key";
@@ -130,14 +131,14 @@ pub fn exposed(folder: &Path) -> Option<String> {
     Some(format!("other users may read the store in {folder} (mode {mode:o}); run `chmod -R go= {folder}`"))
 }
 
-/// The place of a host's keys.
+/// The place of the operator's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Keeping {
     /// The operator's key sources. The first key encrypts.
     Given(Vec<KeySource>),
     /// A key file in this folder, which is created on first use.
     Beside(PathBuf),
-    /// A key in memory. It is lost with the process, as are its secrets.
+    /// A key in memory. The key and the secrets are lost when the process ends.
     Memory,
     /// The operator has configured no key.
     Missing,

@@ -1,4 +1,4 @@
-//! Gives runs the secrets of the vault, and converts its errors to failures.
+//! Provides the secrets of the vault to runs, and converts the vault's errors to failures.
 
 use flowcell_contract::{Failure, Tenant, code};
 use flowcell_services::{egress::OriginGrants, secrets::SecretStore};

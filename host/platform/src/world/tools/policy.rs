@@ -30,7 +30,7 @@ pub(super) fn check_any(caller: &Caller) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns whether the flow may grant the node a tool whose name begins with `begin`.
+/// Returns whether a grant of the node may match a tool whose name begins with `begin`.
 pub(super) fn may_be_granted(caller: &Caller, begin: &str) -> bool {
     granted(caller).any(|pattern| may_begin(pattern, begin))
 }

@@ -10,8 +10,7 @@ use sha2::{Digest, Sha256};
 pub(crate) const SHOWN_CHARS: usize = 2_000;
 /// Maximum number of characters that are shown of a cut string.
 const TEXT_CHARS: usize = 300;
-/// Minimum number of characters for each part of an object or list, even if all parts then take more than there is
-/// room.
+/// Minimum number of characters for each part of an object or list, even if all parts together then exceed the maximum.
 const PART_CHARS: usize = 48;
 /// Maximum number of members of an object, or items of a list, that are shown. For the others, only their number is
 /// shown.
@@ -101,8 +100,7 @@ impl Shown {
     }
 }
 
-/// Returns the largest number of characters with which all parts fit into `room`, if none takes more than this
-/// number.
+/// Returns the largest limit on the characters of each part with which all parts together fit into `room`.
 fn fair_share(sizes: &[usize], room: usize) -> usize {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();

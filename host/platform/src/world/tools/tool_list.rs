@@ -79,7 +79,7 @@ struct Offer {
 }
 
 impl Tools {
-    /// Returns the `wanted` tools, sorted by name, as the result of `tools.find`. `near` gets the prefix of a
+    /// Returns the `wanted` tools, sorted by name, as the result of `tools.find`. `near` receives the prefix of an MCP
     /// server's tools, `mcp:SERVER/`, and decides whether that server is asked for its tools.
     pub(super) async fn offers(
         &self,

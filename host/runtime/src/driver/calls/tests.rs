@@ -12,7 +12,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use super::{CallKey, Calls, Ended};
 use crate::driver::testing::task;
 
-/// A capability that replies at once, or panics if it is `broken`.
+/// A capability that replies at once. Its function `broken` panics.
 struct Echo;
 
 impl Capability for Echo {

@@ -15,7 +15,7 @@ use crate::{
     tests::driving::block,
 };
 
-/// Adds a child that is driven until the caller drops it. Returns a future that ends then.
+/// Adds a child that is driven until `children` drops it. Returns a future that ends then.
 fn add(children: &mut Children, node: u32) -> oneshot::Receiver<()> {
     let (held, dropped) = oneshot::channel::<()>();
     let driving = tokio::spawn(async move {

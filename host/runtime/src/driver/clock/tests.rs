@@ -19,7 +19,7 @@ use crate::{
     tests::graphs::Plan,
 };
 
-/// A clock that stands still and counts how often a caller sets it.
+/// A clock that stands still and counts the calls of `wait`.
 #[derive(Default)]
 struct Still(AtomicU64);
 

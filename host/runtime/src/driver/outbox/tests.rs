@@ -16,7 +16,7 @@ use crate::{
     tests::graphs::Plan,
 };
 
-/// A channel that keeps the numbers of events, and panics if it is broken.
+/// A channel that records the numbers of events, and panics if `is_broken` is set.
 #[derive(Default)]
 struct Recorder {
     seen: Mutex<Vec<u64>>,

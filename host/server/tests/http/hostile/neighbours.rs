@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::household::{Household, all_scopes};
 use crate::client::{Served, ask, begin_body, connect_from, read, send};
 
-/// Tokens of an address that may fail in a minute.
+/// Maximum number of unknown tokens from one address in a minute.
 const FAILURES: usize = 100;
 const HERE: &str = "127.0.0.1";
 const THERE: &str = "127.0.0.2";

@@ -1,4 +1,4 @@
-//! Random requests of two tenants: a tenant only receives its own data.
+//! Random requests of two tenants: each tenant receives only its own data.
 
 use flowcell_server::Limits;
 use serde_json::{Value, json};

@@ -113,7 +113,7 @@ fn y3_a_trigger_with_a_costly_input_holds_up_no_other_tenant() {
     assert_eq!(failed["runs"], json!([]));
 }
 
-/// Returns a flow that passes an input on to the flow of a name.
+/// Returns a flow that calls the flow `called` with its own input `x`.
 fn passes_on(name: &str, called: &str) -> Value {
     json!({
         "flow": { "name": name, "input": { "n": "costly", "x": null } },
@@ -216,7 +216,7 @@ fn restarted(folder: tempfile::TempDir) -> (Served, [String; 2]) {
     (Served::over(host, folder, known, Limits::default()), tokens)
 }
 
-/// The check of new flows refuses such a schema. These files are as an older version has kept them.
+/// The check of new flows refuses such a schema. The files of this test are as an older version has stored them.
 #[test]
 fn y3_a_server_starts_again_and_again_with_a_costly_schema_in_its_library() {
     let mut folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, as most servers speak it.
+//! The dialect `chat`: OpenAI Chat Completions, which most servers support.
 
 mod calls;
 mod reply;
@@ -37,7 +37,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Body {
     body
 }
 
-/// Converts a message; tool results become messages of their own.
+/// Converts a message of a request to messages of the dialect: each tool result becomes a separate message.
 fn messages(asked: &Asked<'_>, message: &Message) -> Vec<Json> {
     match message.role {
         Role::Assistant => assistant(asked, message).into_iter().collect(),

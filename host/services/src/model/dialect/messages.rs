@@ -1,4 +1,4 @@
-//! The dialect of Anthropic Messages.
+//! The dialect `messages`: Anthropic Messages.
 
 mod reply;
 

@@ -1,4 +1,5 @@
-//! OpenAI Responses. The provider stores nothing: the items carry the state that it needs.
+//! The dialect `responses`: OpenAI Responses. The provider stores no conversation: the items of each request carry
+//! everything that it needs.
 
 mod reply;
 

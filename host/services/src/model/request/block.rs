@@ -35,7 +35,7 @@ pub(in crate::model) enum Block {
     Raw(Raw),
 }
 
-/// A value in a provider's own form.
+/// A value in the form of one provider, with the name of that provider.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct Raw {
     provider: Arc<str>,

@@ -1,4 +1,4 @@
-//! Generates a small value of a JSON Schema.
+//! Generates a small value that matches a JSON Schema.
 
 use std::cell::Cell;
 
@@ -20,7 +20,7 @@ const BUDGET: usize = 100_000;
 /// The cost of one schema.
 const SCHEMA: usize = 10;
 
-/// Returns a valid, checked value. The error says why none was found.
+/// Returns a value that matches the schema. The error says why none was found.
 pub(super) fn value(schema: &Value) -> Result<Value, String> {
     let compiled = Schema::compile(schema).map_err(|error| format!("cannot use `outputSchema`: {error}"))?;
     let value = Generator { root: schema, left: Cell::new(BUDGET) }.value(schema, 0);

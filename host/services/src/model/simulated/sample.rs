@@ -1,4 +1,5 @@
-//! Generates a text for a simple pattern: letters, classes, groups, first alternatives, and minimum repetitions.
+//! Generates a text that matches a simple regular expression: it supports letters, classes and groups, and uses first
+//! alternatives and minimum repetitions.
 
 use std::{iter::Peekable, str::Chars};
 

@@ -41,8 +41,8 @@ const REST: Duration = Duration::from_secs(1);
 const REQUEST_IDS: [&str; 2] = ["request-id", "x-request-id"];
 
 impl Turn {
-    /// Sends the request and reads the whole stream. On success, `state.assembly` holds the complete reply. Returns
-    /// the redaction of the key that the request carried.
+    /// Sends the request and reads the whole stream. On success, `state.assembly` has the complete reply. Returns the
+    /// redaction of the API key that the request carried.
     pub(super) async fn exchange(&self, state: &mut State) -> Result<Redaction, AttemptError> {
         let key = match &self.provider.key {
             Some(source) => Some(source.read(&self.environment, code::MODEL_AUTH).await?),

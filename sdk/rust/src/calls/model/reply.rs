@@ -106,8 +106,8 @@ impl Usage {
         self.input.saturating_add(self.output)
     }
 
-    /// Adds the usage of another turn. `cost_basis` stays `unknown` if it is; otherwise it becomes that of the other
-    /// turn, if the other turn has one.
+    /// Adds the usage of another turn. If `cost_basis` is `unknown`, it stays so. Otherwise it becomes the `cost_basis`
+    /// of the other turn, if the other turn has one.
     pub fn add(&mut self, other: &Usage) {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);

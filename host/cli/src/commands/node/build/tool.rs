@@ -40,7 +40,7 @@ impl Tool {
         endings.iter().map(|ending| folder.join(format!("{}{ending}", self.program))).find(|file| file.is_file())
     }
 
-    /// Runs a command. If it fails, the error holds its output.
+    /// Runs a command. If the command fails, the error contains its output.
     pub(super) fn run(&self, mut command: Command) -> Result<(), CliError> {
         let output = command.output().map_err(|error| self.unable(&error))?;
         if output.status.success() {

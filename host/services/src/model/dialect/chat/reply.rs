@@ -1,4 +1,4 @@
-//! The stream of Chat Completions, with tolerance for the differences of its many servers.
+//! Assembles a reply from a stream of Chat Completions. Tolerates the differences between the many servers.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const DONE: &str = "[DONE]";
 /// Members with thoughts, which some servers send and expect back.
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 
-/// A message under assembly.
+/// The message that is assembled from the stream.
 #[derive(Debug, Default)]
 pub(in crate::model::dialect) struct ChatReply {
     id: Arc<str>,

@@ -1,4 +1,4 @@
-//! The stream of Anthropic Messages.
+//! Assembles a reply from a stream of Anthropic Messages.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     sse::Event,
 };
 
-/// A message under assembly.
+/// The message that is assembled from the stream.
 #[derive(Debug, Default)]
 pub(in crate::model::dialect) struct MessagesReply {
     id: Arc<str>,
@@ -125,7 +125,7 @@ fn index(event: &Json) -> Result<u64, Interrupted> {
 }
 
 impl Open {
-    /// Returns the block as the provider would send it in one piece.
+    /// Returns the block as the provider would send it without streaming.
     fn whole(&self) -> Json {
         let mut members = self.start.clone();
         for (name, added) in [("text", &self.text), ("thinking", &self.thinking), ("signature", &self.signature)] {

@@ -1,5 +1,5 @@
-//! The stream of OpenAI Responses. Its last event has the whole response. The events before it serve for progress
-//! reports, and replace output that the last event leaves out.
+//! Assembles a reply from a stream of OpenAI Responses. The last event of a stream has the whole response. The earlier
+//! events serve for progress reports, and replace output that the last event leaves out.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     sse::Event,
 };
 
-/// A response under assembly.
+/// The response that is assembled from the stream.
 #[derive(Debug, Default)]
 pub(in crate::model::dialect) struct ResponsesReply {
     /// Completed items, by their index in the output.
