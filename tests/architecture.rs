@@ -102,7 +102,7 @@ fn all_sdks_have_the_version_of_the_workspace() {
 
 /// Only `flowcell-schema` checks schemas within a budget, so no other crate may compile them.
 #[test]
-fn only_the_room_of_schemas_builds_validators() {
+fn only_the_schema_crate_builds_validators() {
     let folders = ["contract", "engine", "flow", "runtime", "services", "platform", "server", "cli"]
         .map(|name| format!("host/{name}"));
     for folder in &folders {
@@ -220,20 +220,20 @@ fn crates() -> Vec<PathBuf> {
 }
 
 /// The modules that every store has, in the order of their documentation.
-const OUTLINE: [&str; 8] = ["units", "runs", "state", "blobs", "inbox", "documents", "sessions", "sweep"];
+const STORE_MODULES: [&str; 8] = ["units", "runs", "state", "blobs", "inbox", "documents", "sessions", "sweep"];
 
 #[test]
-fn all_stores_have_the_outline_of_their_ports() {
+fn all_stores_have_the_modules_of_their_ports() {
     for store in ["ports", "memory", "sqlite", "sql"] {
         let room = root().join("host/runtime/src").join(store);
         let text = fs::read_to_string(room.with_extension("rs")).unwrap();
-        for name in OUTLINE {
+        for name in STORE_MODULES {
             assert!(room.join(format!("{name}.rs")).is_file(), "{store} has no `{name}.rs`");
             assert!(text.contains(&format!("\nmod {name};")), "{store} does not declare `{name}`");
         }
         let rows: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("//! | `")).collect();
-        let listed = rows.iter().filter_map(|row| row.split('`').next()).filter(|name| OUTLINE.contains(name));
-        assert!(listed.eq(OUTLINE), "{store} documents its modules in another order");
+        let listed = rows.iter().filter_map(|row| row.split('`').next()).filter(|name| STORE_MODULES.contains(name));
+        assert!(listed.eq(STORE_MODULES), "{store} documents its modules in another order");
     }
 }
 

@@ -94,16 +94,16 @@ impl Crate {
             }
             UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(tree, module, path.clone())),
             UseTree::Glob(_) => contents.globs.push(path),
-            UseTree::Name(name) if name.ident == "self" => contents.bring(path.last().unwrap().clone(), path),
+            UseTree::Name(name) if name.ident == "self" => contents.add_import(path.last().unwrap().clone(), path),
             UseTree::Name(name) => {
                 path.push(name.ident.to_string());
-                contents.bring(name.ident.to_string(), path);
+                contents.add_import(name.ident.to_string(), path);
             }
             UseTree::Rename(rename) => {
                 if rename.ident != "self" {
                     path.push(rename.ident.to_string());
                 }
-                contents.bring(rename.rename.to_string(), path);
+                contents.add_import(rename.rename.to_string(), path);
             }
         }
     }
@@ -146,7 +146,7 @@ impl Crate {
     }
 
     /// Returns the modules that a module imports from, without its ancestors and descendants.
-    fn taken(&self, module: &Module) -> BTreeSet<Module> {
+    fn imported_modules(&self, module: &Module) -> BTreeSet<Module> {
         let contents = &self.modules[module];
         let imports = contents.names.values().filter_map(|name| match name {
             Name::Import(path) => Some(path),
@@ -162,7 +162,7 @@ impl Crate {
     fn levels(&self) -> BTreeMap<Module, Level> {
         let mut levels: BTreeMap<Module, Level> = BTreeMap::new();
         for module in self.modules.keys() {
-            for other in self.taken(module) {
+            for other in self.imported_modules(module) {
                 let shared = module.iter().zip(&other).take_while(|(one, other)| one == other).count();
                 let level = levels.entry(module[..shared].to_vec()).or_default();
                 let takes = level.entry(module[shared].clone()).or_default().entry(other[shared].clone()).or_default();
@@ -178,7 +178,7 @@ impl Crate {
 type Level = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 impl Contents {
-    fn bring(&mut self, name: String, path: Vec<String>) {
+    fn add_import(&mut self, name: String, path: Vec<String>) {
         self.paths.insert(path.clone());
         self.names.insert(name, Name::Import(path));
     }
@@ -242,7 +242,7 @@ fn file_of(module: &syn::ItemMod, folder: &Path) -> PathBuf {
 }
 
 /// Returns the groups of modules that reach each other.
-fn rings(edges: &Level) -> BTreeSet<Vec<String>> {
+fn cycles(edges: &Level) -> BTreeSet<Vec<String>> {
     let reach = |from: &String| {
         let mut seen = BTreeSet::new();
         let mut open = vec![from.clone()];
@@ -256,12 +256,12 @@ fn rings(edges: &Level) -> BTreeSet<Vec<String>> {
         seen
     };
     let reached: BTreeMap<_, _> = edges.keys().map(|module| (module.clone(), reach(module))).collect();
-    let in_rings = reached.iter().filter(|(module, targets)| targets.contains(*module));
-    let ring = |(module, targets): (&String, &BTreeSet<String>)| {
+    let in_cycles = reached.iter().filter(|(module, targets)| targets.contains(*module));
+    let cycle = |(module, targets): (&String, &BTreeSet<String>)| {
         let back = |other: &&String| reached.get(*other).is_some_and(|back| back.contains(module));
         targets.iter().filter(back).cloned().collect()
     };
-    in_rings.map(ring).collect()
+    in_cycles.map(cycle).collect()
 }
 
 /// Returns the root files of all crates.
@@ -277,14 +277,14 @@ fn crates() -> Vec<PathBuf> {
 }
 
 /// Returns the cycles of a crate: the folder of the modules, and the imports that form the cycle.
-fn rings_of(root: &Path) -> Vec<(String, String)> {
+fn cycles_of(root: &Path) -> Vec<(String, String)> {
     let mut code = Crate::default();
     code.read(root, &Vec::new());
     let mut found = Vec::new();
     for (level, edges) in code.levels() {
-        for ring in rings(&edges) {
-            let takes = |module| edges[module].iter().filter(|(other, _)| ring.contains(other));
-            let lines = ring.iter().flat_map(takes).flat_map(|(_, takes)| takes);
+        for cycle in cycles(&edges) {
+            let takes = |module| edges[module].iter().filter(|(other, _)| cycle.contains(other));
+            let lines = cycle.iter().flat_map(takes).flat_map(|(_, takes)| takes);
             found.push((level.join("::"), lines.map(|line| format!("\n  {line}")).collect()));
         }
     }
@@ -297,7 +297,7 @@ fn modules_do_not_import_each_other_in_a_ring() {
     let mut told = String::new();
     for root in crates() {
         let name = root.strip_prefix(house).unwrap().to_str().unwrap().to_owned();
-        for (level, lines) in rings_of(&root) {
+        for (level, lines) in cycles_of(&root) {
             told.push_str(&format!("\na ring in `{level}` of {name}:{lines}"));
         }
     }
@@ -308,5 +308,5 @@ fn modules_do_not_import_each_other_in_a_ring() {
 fn a_ring_through_a_re_export_is_found() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ring/lib.rs");
     let lines = "\n  one takes from two::inner\n  two takes from one".to_owned();
-    assert_eq!(rings_of(&root), [(String::new(), lines)]);
+    assert_eq!(cycles_of(&root), [(String::new(), lines)]);
 }

@@ -25,12 +25,12 @@ pub(crate) fn put_exactly(text: &str) -> Result<(), CliError> {
 
 fn write(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
-    told(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    ignore_closed_pipe(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Converts the result of a write to standard output to that of the command. A closed pipe is not an error, since the
 /// reader wants no more.
-fn told(written: io::Result<()>) -> Result<(), CliError> {
+fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(CliError::internal("cannot write to standard output").because(&error))
@@ -67,7 +67,7 @@ impl JsonLines {
 
     /// Writes the buffered lines. Fails if any write has failed. A closed pipe is not an error.
     pub(crate) fn end(mut self) -> Result<(), CliError> {
-        told(std::mem::replace(&mut self.written, Ok(())).and_then(|()| self.out.flush()))
+        ignore_closed_pipe(std::mem::replace(&mut self.written, Ok(())).and_then(|()| self.out.flush()))
     }
 }
 

@@ -5,8 +5,8 @@ use std::{path::Path, sync::Arc};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell::{
     Host, InputError, Json, OpenStoreError, RunId, StartError,
-    control::{self, Ask, Driver, Guests, OwnerReply, Reach},
-    files::operation::Deed,
+    control::{self, Driver, HandedOverRuns, OwnerReply, OwnerRequest, Reach},
+    files::operation::FileOperation,
     tenants::{Tenants, operation::Operation},
 };
 
@@ -27,7 +27,7 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
 
 /// Sends a request to the process that owns the store in a folder. Returns the id of the run that the request
 /// concerns, which is empty if it concerns none. Fails if the owner refuses the request.
-pub(crate) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, CliError> {
+pub(crate) fn ask_owner(folder: &Path, ask: &OwnerRequest) -> Result<RunId, CliError> {
     let told = control::ask_owner(folder, ask)
         .map_err(|error| CliError::internal("cannot reach the process that owns the store").because(&error))?;
     let run = ask.run().cloned().unwrap_or_else(|| RunId::from(""));
@@ -70,7 +70,7 @@ impl<'a> Owner<'a> {
 }
 
 /// Returns the place of the store. Fails for a store in memory, which has no runs of other processes.
-pub(crate) fn durable(store: &StoreArgs) -> Result<StoreLocation<'_>, CliError> {
+pub(crate) fn require_durable(store: &StoreArgs) -> Result<StoreLocation<'_>, CliError> {
     match store.place()? {
         StoreLocation::Memory => {
             Err(CliError::wrong("a store in memory has no runs of other processes").hint("remove `--store memory:`"))
@@ -90,18 +90,18 @@ pub(crate) fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: 
 }
 
 /// Accepts requests like [`listen`], in a process that drives one run of its own. Runs that other processes hand over
-/// are driven as the returned guests, until the run of this process ends. Returns `None` if the store is not in a
+/// are driven as the returned runs, until the run of this process ends. Returns `None` if the store is not in a
 /// folder.
 pub(crate) fn listen_beside(
     host: &Host,
     store: &StoreArgs,
     packs: &PackArgs,
     terminal: Terminal,
-) -> Result<Option<Arc<Guests>>, CliError> {
+) -> Result<Option<Arc<HandedOverRuns>>, CliError> {
     let StoreLocation::Folder(folder) = store.place()? else { return Ok(None) };
-    let guests = Guests::new(host.clone());
-    listen(host, folder, guests.clone(), packs.reach(), terminal);
-    Ok(Some(guests))
+    let handed_over = HandedOverRuns::new(host.clone());
+    listen(host, folder, handed_over.clone(), packs.reach(), terminal);
+    Ok(Some(handed_over))
 }
 
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
@@ -113,7 +113,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> 
     Ok(result)
 }
 
-pub(crate) fn local() -> flowcell::contract::Tenant {
+pub(crate) fn local_tenant() -> flowcell::contract::Tenant {
     flowcell::contract::Tenant::local()
 }
 
@@ -157,14 +157,14 @@ pub(crate) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, C
 /// Executes an operation of operators, such as a change of tenants, in this process. If another process owns the
 /// store, sends the operation to that process.
 pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, CliError> {
-    match Owner::of(durable(store)?, args)? {
+    match Owner::of(require_durable(store)?, args)? {
         Owner::Here(host) => Tenants::of(&host).operate(&operation).map_err(|error| CliError::wrong(error.to_string())),
         Owner::Other(folder) => ask_to_operate(folder, operation),
     }
 }
 
 fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, CliError> {
-    let told = control::ask_owner(folder, &Ask::Operate { operation })
+    let told = control::ask_owner(folder, &OwnerRequest::Operate { operation })
         .map_err(|error| CliError::internal("cannot reach the process that owns the store").because(&error))?;
     match told {
         OwnerReply::Operated { result } => Ok(result),
@@ -176,7 +176,7 @@ fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, CliError>
 /// Stores a file of the tenant `local`. Returns the file value that flows receive.
 pub(crate) fn put(store: &StoreArgs, name: &str, bytes: Vec<u8>) -> Result<Json, CliError> {
     let (name, content) = (name.to_owned(), STANDARD.encode(bytes));
-    let deed = Deed::Put { name, mime: None, metadata: Json::Null, content };
+    let deed = FileOperation::Put { name, mime: None, metadata: Json::Null, content };
     operate(Operation::File { tenant: "local".into(), deed }, store)
 }
 

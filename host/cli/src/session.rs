@@ -31,7 +31,7 @@ use std::{path::Path, sync::Arc};
 use flowcell::{
     Channel, Diagnostic, FlowRunner, Host, Json, PolicyOverride, RunOptions, RunResult,
     channels::{JsonLines, Notice, Notices},
-    control::Guests,
+    control::HandedOverRuns,
 };
 
 use self::chat::Chat;
@@ -85,12 +85,12 @@ fn finish_as(
     let (result, interrupted) = session.until_end(plan, runner)?;
     plan.say_unused(&host, &result.run_id, terminal)?;
     let saved = plan.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
-    host.tell_watchers(&result.run_id);
+    host.wait_for_watchers(&result.run_id);
     let printed = prints.map(|prints| {
         let of = Some((prints, host.sessions()));
         report::print_as(plan, &graph, &result, interrupted, of, terminal)
     });
-    part(host);
+    release_store(host);
     let exit = printed.unwrap_or_else(|| report::print(plan, &graph, &result, interrupted, terminal))?;
     // Print the result even if its files could not be written.
     let saved = saved?;
@@ -104,7 +104,7 @@ fn finish_as(
 
 /// Releases the store at the end of the process, without dropping the host. The store already has all results, and
 /// dropping the host would only delay other processes that want to open the store.
-pub(crate) fn part(host: Host) {
+pub(crate) fn release_store(host: Host) {
     if let Some(store) = host.shared() {
         store.retire();
     }
@@ -129,7 +129,7 @@ pub(crate) struct Session {
     channels: Channels,
     attached: Attached,
     /// The runs that other processes have handed over, which this process drives until its own run ends.
-    guests: Option<Arc<Guests>>,
+    handed_over: Option<Arc<HandedOverRuns>>,
     /// True if the store is not in memory, so that the run outlives the process.
     durable: bool,
 }
@@ -153,12 +153,12 @@ impl Session {
         });
         let durable = !matches!(plan.store.place()?, StoreLocation::Memory);
         let refusals = (!plan.answers.is_empty()).then(|| Arc::new(Refusals::new(screen.clone(), &plan.answers)));
-        Ok(Session { screen, progress, events, asker, refusals, chat, channels, attached, guests: None, durable })
+        Ok(Session { screen, progress, events, asker, refusals, chat, channels, attached, handed_over: None, durable })
     }
 
     /// Adds the runs that other processes hand over, which this process drives until its own run ends.
-    pub(crate) fn with_guests(self, guests: Option<Arc<Guests>>) -> Session {
-        Session { guests, ..self }
+    pub(crate) fn with_handed_over(self, handed_over: Option<Arc<HandedOverRuns>>) -> Session {
+        Session { handed_over, ..self }
     }
 
     /// Returns the channels to attach to the run when it starts or is resumed.
@@ -207,15 +207,15 @@ impl Session {
         })?;
         // Do not wait for attempts that the run no longer needs.
         runtime.shutdown_background();
-        Ok((result, interrupts.which()))
+        Ok((result, interrupts.first()))
     }
 
-    /// Drives the run until it ends or parks, stops the guests, and closes the screen.
+    /// Drives the run until it ends or parks, stops the handed-over runs, and closes the screen.
     pub(crate) fn until_end(&self, plan: &Plan, runner: FlowRunner) -> Result<(RunResult, Interruption), CliError> {
         let flow = runner.flow().to_owned();
         let ended = self.run(plan, runner, &flow);
         // The process is about to end, so it stops driving the runs of other processes.
-        self.guests.iter().for_each(|guests| guests.stop());
+        self.handed_over.iter().for_each(|handed_over| handed_over.stop());
         let ended = ended?;
         self.screen.close();
         Ok(ended)

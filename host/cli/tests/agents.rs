@@ -8,7 +8,7 @@ mod kit;
 
 use std::path::Path;
 
-use kit::{done, flowcell, root, told};
+use kit::{flowcell, output_of, root, stderr};
 use serde_json::{Value, json};
 
 fn flow(name: &str) -> String {
@@ -34,11 +34,11 @@ fn killed_after(folder: &Path, count: usize) -> usize {
 
 /// Resumes the run until it ends or parks. Returns its outputs if it has ended.
 fn go_on(folder: &Path) -> Option<Value> {
-    let output = done(folder, &["run", "--run-id", "a", "--quiet", &flow("assistant.yaml")]);
+    let output = output_of(folder, &["run", "--run-id", "a", "--quiet", &flow("assistant.yaml")]);
     match output.status.code() {
         Some(0) => Some(serde_json::from_slice(&output.stdout).unwrap()),
         Some(3) => None,
-        other => panic!("{other:?}: {}", told(&output)),
+        other => panic!("{other:?}: {}", stderr(&output)),
     }
 }
 
@@ -55,13 +55,13 @@ fn a_run_is_shown_with_the_open_question_of_its_agent() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     assert_eq!(go_on(folder), None);
-    let shown = || kit::said(&done(folder, &["runs", "show", "a"]));
+    let shown = || kit::stdout(&output_of(folder, &["runs", "show", "a"]));
     let asks =
         "asks `assistant#3`: May `assistant` call `data.set` with {\"object\":{},\"path\":\"parcels\",\"value\":3}?";
     let before = shown();
     assert_eq!((before.matches(asks).count(), before.matches("asks `").count()), (1, 1), "{before}");
-    let answered = done(folder, &["answer", "a", "assistant#3", "allow"]);
-    assert!(answered.status.success(), "{}", told(&answered));
+    let answered = output_of(folder, &["answer", "a", "assistant#3", "allow"]);
+    assert!(answered.status.success(), "{}", stderr(&answered));
     let after = shown();
     assert!(!after.contains("asks `"), "{after}");
 }
@@ -89,16 +89,16 @@ fn a_person_allows_a_tool_writes_to_an_agent_and_closes_it() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(go_on(folder.path()), None);
     for (index, deed) in DEEDS.iter().enumerate() {
-        let output = done(folder.path(), deed);
-        assert!(output.status.success(), "{}", told(&output));
+        let output = output_of(folder.path(), deed);
+        assert!(output.status.success(), "{}", stderr(&output));
         let outputs = go_on(folder.path());
         assert_eq!(outputs.is_some(), index == 3);
         if let Some(outputs) = outputs {
             check(folder.path(), &outputs);
         }
     }
-    let late = done(folder.path(), &["send", "a", "--to", "assistant", "too late"]);
-    assert!(!late.status.success() && told(&late).contains("run_not_active"), "{}", told(&late));
+    let late = output_of(folder.path(), &["send", "a", "--to", "assistant", "too late"]);
+    assert!(!late.status.success() && stderr(&late).contains("run_not_active"), "{}", stderr(&late));
 }
 
 /// The command that a parked run prints answers the agent's question. Every other answer is refused or reported.
@@ -109,7 +109,7 @@ fn every_answer_is_applied_or_refused() {
     assert_eq!(go_on(folder), None);
     let resume = |answers: &[&str]| {
         let given = answers.iter().flat_map(|answer| ["--answer", answer]);
-        done(folder, &["runs", "resume", "a"].into_iter().chain(given).collect::<Vec<_>>())
+        output_of(folder, &["runs", "resume", "a"].into_iter().chain(given).collect::<Vec<_>>())
     };
     let refused = [
         ("asistant#3=allow", "the flow has no gate `asistant#3`"),
@@ -118,24 +118,24 @@ fn every_answer_is_applied_or_refused() {
     ];
     for (answer, why) in refused {
         let output = resume(&[answer]);
-        assert_eq!(output.status.code(), Some(2), "{answer}: {}", told(&output));
-        assert!(told(&output).contains(why), "{answer}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{answer}: {}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{answer}: {}", stderr(&output));
     }
     let unused = resume(&["assistant#99=deny"]);
-    assert_eq!(unused.status.code(), Some(3), "{}", told(&unused));
-    assert!(told(&unused).contains("`assistant#99` did not ask"), "{}", told(&unused));
+    assert_eq!(unused.status.code(), Some(3), "{}", stderr(&unused));
+    assert!(stderr(&unused).contains("`assistant#99` did not ask"), "{}", stderr(&unused));
     let applied = resume(&["assistant#3=allow"]);
-    assert!(told(&applied).contains("answered `assistant#3`"), "{}", told(&applied));
+    assert!(stderr(&applied).contains("answered `assistant#3`"), "{}", stderr(&applied));
     assert!(kinds(&events(folder), "agent:tool:").contains(&"agent:tool:decision".to_owned()));
     let mut outputs = None;
     for deed in &DEEDS[1..] {
-        assert!(done(folder, deed).status.success());
+        assert!(output_of(folder, deed).status.success());
         outputs = go_on(folder);
     }
     check(folder, &outputs.unwrap());
     let late = resume(&["assistant#3=allow"]);
-    assert_eq!(late.status.code(), Some(2), "{}", told(&late));
-    assert!(told(&late).contains("the run has ended"), "{}", told(&late));
+    assert_eq!(late.status.code(), Some(2), "{}", stderr(&late));
+    assert!(stderr(&late).contains("the run has ended"), "{}", stderr(&late));
 }
 
 /// A run whose agent asks or listens prints what it waits for and parks, with or without an owner of the store.
@@ -145,20 +145,20 @@ fn what_an_agent_waits_for_is_said_beside_an_owner_as_alone() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let _owner = beside.then(|| kit::Owner::start(folder, &["drive"], "driving the runs"));
-        let run = || done(folder, &["run", "--run-id", "a", &flow("assistant.yaml")]);
+        let run = || output_of(folder, &["run", "--run-id", "a", &flow("assistant.yaml")]);
         let asks = run();
-        assert_eq!(asks.status.code(), Some(3), "{}", told(&asks));
+        assert_eq!(asks.status.code(), Some(3), "{}", stderr(&asks));
         let hint = "flowcell runs resume a --answer";
         assert!(
-            told(&asks).contains("`assistant#3` asks: May `assistant` call") && told(&asks).contains(hint),
+            stderr(&asks).contains("`assistant#3` asks: May `assistant` call") && stderr(&asks).contains(hint),
             "{}",
-            told(&asks)
+            stderr(&asks)
         );
-        assert!(!told(&asks).contains("`assistant` asks"), "{}", told(&asks));
-        assert!(done(folder, DEEDS[0]).status.success());
+        assert!(!stderr(&asks).contains("`assistant` asks"), "{}", stderr(&asks));
+        assert!(output_of(folder, DEEDS[0]).status.success());
         let listens = run();
-        assert_eq!(listens.status.code(), Some(3), "{}", told(&listens));
-        assert!(told(&listens).contains("`assistant` waits for messages to `agent-"), "{}", told(&listens));
+        assert_eq!(listens.status.code(), Some(3), "{}", stderr(&listens));
+        assert!(stderr(&listens).contains("`assistant` waits for messages to `agent-"), "{}", stderr(&listens));
     }
 }
 
@@ -180,7 +180,7 @@ fn answers_that_are_given_with_a_run_survive_its_process() {
         assert!(agent.contains(&"agent:tool:decision".to_owned()), "after {count} events: {agent:?}");
         let mut outputs = None;
         for deed in &DEEDS[1..] {
-            assert!(done(folder, deed).status.success());
+            assert!(output_of(folder, deed).status.success());
             outputs = go_on(folder);
         }
         check(folder, &outputs.unwrap());
@@ -191,12 +191,12 @@ fn answers_that_are_given_with_a_run_survive_its_process() {
 fn a_denied_tool_is_an_error_that_the_model_reads() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(go_on(folder.path()), None);
-    assert!(done(folder.path(), &["answer", "a", "assistant#3", "deny"]).status.success());
+    assert!(output_of(folder.path(), &["answer", "a", "assistant#3", "deny"]).status.success());
     assert_eq!(go_on(folder.path()), None);
     let agent = kinds(&events(folder.path()), "agent:tool:");
     assert!(agent.contains(&"agent:tool:error".to_owned()), "{agent:?}");
-    let wrong = done(folder.path(), &["answer", "a", "assistant#3", "allow"]);
-    assert!(told(&wrong).contains("gate_closed"), "{}", told(&wrong));
+    let wrong = output_of(folder.path(), &["answer", "a", "assistant#3", "allow"]);
+    assert!(stderr(&wrong).contains("gate_closed"), "{}", stderr(&wrong));
 }
 
 /// R21: kill the process of an agent at any point.
@@ -209,7 +209,7 @@ fn r21_an_agent_that_is_killed_anywhere_pays_for_nothing_twice() {
         kills += usize::from(killed_after(folder.path(), count) == count);
         let mut outputs = go_on(folder.path());
         for deed in DEEDS {
-            assert!(done(folder.path(), deed).status.success());
+            assert!(output_of(folder.path(), deed).status.success());
             kills += usize::from(killed_after(folder.path(), count.div_ceil(2)) > 0);
             outputs = go_on(folder.path());
         }
@@ -228,7 +228,7 @@ fn an_agent_without_a_key_runs_on_the_simulated_model() {
         .args(["run", &flow, "--simulate", "model", "--quiet"])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let outputs: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(outputs["answer"], "simulated reply to: How many parcels are there?");
     assert_eq!(outputs["verdict"]["verdict"], "approve");

@@ -18,7 +18,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 
 use crate::{
-    kit::{flowcell, root, told},
+    kit::{flowcell, root, stderr},
     receiver::Receiver,
 };
 
@@ -66,8 +66,8 @@ fn a_program_sees_everything_and_answers_what_the_run_asks() {
     );
     let output =
         flowcell(folder.path()).args(["run", &flow("graph/gate.yaml"), "--channel", &channel]).output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
-    assert!(told(&output).contains("sh I listen"), "what it says is passed on: {}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("sh I listen"), "what it says is passed on: {}", stderr(&output));
     let told = lines(&folder.path().join("told.jsonl"));
     let kinds: Vec<_> = told.iter().map(|line| line["type"].as_str().unwrap()).collect();
     assert_eq!(kinds[0], "channel:start");
@@ -105,7 +105,7 @@ fn a_program_steers_an_agent_by_every_verb() {
     );
     let flow = flow("agents/assistant.yaml");
     let output = flowcell(folder.path()).args(["run", &flow, "--quiet", "--channel", &channel]).output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let outputs: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(outputs, json!({ "answer": "There are 4 letters.", "turns": 2 }));
     let told = lines(&folder.path().join("told.jsonl"));
@@ -125,20 +125,20 @@ fn a_program_that_dies_leaves_the_run_alone() {
         .args(["run", &flow("graph/triage.yaml"), "--channel", "exec:sh -c 'read -r line; exit 7'"])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
-    assert!(told(&output).contains("the channel `sh` ended before the run (exit status: 7)"), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the channel `sh` ended before the run (exit status: 7)"), "{}", stderr(&output));
     // The run stops waiting for the program's answers, and parks.
     let output = flowcell(folder.path())
         .args(["run", &flow("graph/gate.yaml"), "--channel", "exec:sh -c 'exit 0'"])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let output = flowcell(folder.path())
         .args(["run", &flow("graph/gate.yaml"), "--channel", "exec:no-such-program-here"])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-    assert!(told(&output).contains("cannot start the channel `no-such-program-here`"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot start the channel `no-such-program-here`"), "{}", stderr(&output));
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn a_program_may_abort_the_run() {
     );
     let output =
         flowcell(folder.path()).args(["run", &flow("graph/gate.yaml"), "--channel", &channel]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(told(&output).contains("was cancelled"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("was cancelled"), "{}", stderr(&output));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_webhook_gets_every_event_once_and_in_order() {
         .env("HOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(3), "the agent waits for somebody: {}", told(&output));
+    assert_eq!(output.status.code(), Some(3), "the agent waits for somebody: {}", stderr(&output));
     let posts = receiver.posts();
     let events: Vec<_> = posts.iter().flat_map(|post| post.body["events"].as_array().unwrap().clone()).collect();
     assert!(dense(&numbers(&events)), "{:?}", numbers(&events));
@@ -180,7 +180,7 @@ fn a_webhook_gets_every_event_once_and_in_order() {
         .args(["--allow-private", "127.0.0.1"])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let later: Vec<_> = receiver.posts()[posts.len()..]
         .iter()
         .flat_map(|post| post.body["events"].as_array().unwrap().clone())
@@ -201,8 +201,8 @@ fn a_webhook_that_refuses_is_told_of_and_changes_nothing() {
         .args(["--allow-private", "127.0.0.1"])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
-    let said = told(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
     assert!(said.contains("the host sends no more events to the webhook: http://127.0.0.1:"), "{said}");
     assert!(said.contains("it answered 400; `flowcell runs events a --from 0` prints the others"), "{said}");
     assert_eq!(receiver.posts().len(), 1);
@@ -216,8 +216,8 @@ fn webhooks_pass_the_guard() {
         .args(["run", &flow("graph/triage.yaml"), "--channel", &receiver.channel()])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-    assert!(told(&output).contains("--allow-private 127.0.0.1:"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--allow-private 127.0.0.1:"), "{}", stderr(&output));
     assert!(receiver.posts().is_empty() && output.stdout.is_empty(), "nothing ran");
 }
 
@@ -229,7 +229,7 @@ fn a_file_gets_what_is_live_and_what_is_recorded() {
         .args(["--events", "recorded.jsonl"])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let (all, recorded) = (lines(&folder.path().join("all.jsonl")), lines(&folder.path().join("recorded.jsonl")));
     assert!(all.iter().any(|line| line["type"] == "agent:text") && recorded.iter().all(|line| line["seq"].is_u64()));
     let kept: Vec<_> = all.into_iter().filter(|line| line["seq"].is_u64()).collect();
@@ -250,11 +250,11 @@ fn those_who_drive_many_runs_tell_of_each() {
         .args(["drive", "--once", "--channel", "jsonl:all.jsonl", "--channel", &channel, "--channel", "console"])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let all = lines(&folder.path().join("all.jsonl"));
     for id in ["a", "b"] {
         assert!(all.iter().any(|line| line["runId"] == id && line["type"] == "harness:complete"), "{id}");
-        assert!(told(&output).contains("done in"), "the console tells of tasks: {}", told(&output));
+        assert!(stderr(&output).contains("done in"), "the console tells of tasks: {}", stderr(&output));
     }
     assert_eq!(lines(&folder.path().join("programs")).len(), 2, "a program for each run");
 }

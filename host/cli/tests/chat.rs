@@ -12,7 +12,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-use kit::{root, said, told};
+use kit::{root, stderr, stdout};
 
 fn flow(name: &str) -> String {
     root().join("flows").join(name).display().to_string()
@@ -39,10 +39,10 @@ const ALL: &str = "allow\nand how many letters?\n/close\n";
 fn a_run_is_talked_with_from_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
     let output = typed(flowcell(folder.path(), &["run", &flow("agents/assistant.yaml"), "--chat"]), ALL);
-    assert!(output.status.success(), "{}", told(&output));
-    assert_eq!(said(&output), BOTH);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), BOTH);
     for line in ["assistant#3 asks: ", "assistant calls data.set", "assistant listens", "assistant is done (closed)"] {
-        assert!(told(&output).contains(line), "{line}: {}", told(&output));
+        assert!(stderr(&output).contains(line), "{line}: {}", stderr(&output));
     }
 }
 
@@ -52,30 +52,38 @@ fn a_conversation_goes_on_where_it_was_left() {
     let run = ["run", &flow("agents/assistant.yaml"), "--run-id", "a", "--chat"];
     // The input ends while the agent listens, so the run is parked.
     let output = typed(flowcell(folder.path(), &run), "1\n");
-    assert_eq!((output.status.code(), said(&output).as_str()), (Some(3), "assistant: There are 3 parcels.\n"));
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), "assistant: There are 3 parcels.\n"));
     // The person leaves in the middle.
     let output = typed(flowcell(folder.path(), &["chat", "a"]), "/who\n/quit\n");
-    assert_eq!((output.status.code(), said(&output).as_str()), (Some(3), "assistant: There are 3 parcels.\n"));
-    assert!(told(&output).contains("open: assistant (listens)"), "{}", told(&output));
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), "assistant: There are 3 parcels.\n"));
+    assert!(stderr(&output).contains("open: assistant (listens)"), "{}", stderr(&output));
     let output =
         typed(flowcell(folder.path(), &["chat", "a"]), "/to nobody\n/shout\nand how many letters?\n/close assistant\n");
-    assert!(output.status.success(), "{}", told(&output));
-    assert_eq!(said(&output), BOTH);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), BOTH);
     for line in ["the agent `nobody` is not open; open: assistant (listens)", "unknown command `/shout`"] {
-        assert!(told(&output).contains(line), "{line}: {}", told(&output));
+        assert!(stderr(&output).contains(line), "{line}: {}", stderr(&output));
     }
     let output = typed(flowcell(folder.path(), &["chat", "b"]), "");
-    assert!(output.status.code() == Some(2) && told(&output).contains("the store has no run `b`"), "{}", told(&output));
+    assert!(
+        output.status.code() == Some(2) && stderr(&output).contains("the store has no run `b`"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn an_answer_that_is_not_admitted_is_asked_for_again() {
     let folder = tempfile::tempdir().unwrap();
     let output = typed(flowcell(folder.path(), &["run", &flow("graph/gate.yaml"), "--chat"]), "perhaps\n2\n");
-    assert!(output.status.success(), "{}", told(&output));
-    assert!(told(&output).contains("`approve` does not take `perhaps`; it takes publish|discard"), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("`approve` does not take `perhaps`; it takes publish|discard"),
+        "{}",
+        stderr(&output)
+    );
     let output = typed(flowcell(folder.path(), &["run", &flow("graph/gate.yaml"), "--chat"]), "/abort\n");
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }
 
 /// Starts a process that drives the run `a` without any input. Returns once its agent has asked.
@@ -94,15 +102,15 @@ fn a_run_of_another_process_is_talked_with_over_there() {
     let folder = tempfile::tempdir().unwrap();
     let owner = owner(folder.path());
     let left = typed(flowcell(folder.path(), &["chat", "a"]), "/quit\n");
-    assert!(left.status.success() && told(&left).contains("left; the run continues"), "{}", told(&left));
+    assert!(left.status.success() && stderr(&left).contains("left; the run continues"), "{}", stderr(&left));
     let output = typed(flowcell(folder.path(), &["chat", "a"]), ALL);
-    assert!(output.status.success(), "{}", told(&output));
-    assert_eq!(said(&output), BOTH);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), BOTH);
     let owner = owner.wait_with_output().unwrap();
     assert!(owner.status.success());
-    assert_eq!(said(&owner), BOTH, "both hear what the agent says");
+    assert_eq!(stdout(&owner), BOTH, "both hear what the agent says");
     let unknown = typed(flowcell(folder.path(), &["chat", "b"]), "");
-    assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
+    assert_eq!(unknown.status.code(), Some(2), "{}", stderr(&unknown));
 }
 
 #[test]
@@ -115,8 +123,8 @@ fn a_run_that_rests_is_talked_with_through_those_who_drive() {
     let first = BufReader::new(drive.stderr.take().unwrap()).lines().next().unwrap().unwrap();
     assert!(first.contains("driving the runs"), "{first}");
     let output = typed(flowcell(folder.path(), &["chat", "a"]), ALL);
-    assert!(output.status.success(), "{}", told(&output));
-    assert_eq!(said(&output), BOTH);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), BOTH);
     drive.kill().unwrap();
     drive.wait().unwrap();
 }

@@ -12,7 +12,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kit::{done, flowcell, numbered, said, scale, told};
+use kit::{flowcell, numbered, output_of, scale, stderr, stdout};
 use serde_json::Value;
 
 /// Interval in events between two kill points. `FLOWCELL_TEST_SCALE` divides it.
@@ -55,7 +55,7 @@ fn killed_after(folder: &Path, flow: &Path, events: usize) -> (Vec<Value>, bool)
 
 /// Checks that the inputs of the run's tasks can be rendered again, whichever process has rendered them first.
 fn check_inputs(folder: &Path) {
-    let document = done(folder, &["runs", "export", "r"]);
+    let document = output_of(folder, &["runs", "export", "r"]);
     let document: Value = serde_json::from_slice(&document.stdout).unwrap();
     let inputs = document["inputs"].as_array().unwrap();
     assert!(!inputs.is_empty());
@@ -75,7 +75,7 @@ fn every_example_survives_being_killed_anywhere() {
             let (mut seen, killed) = killed_after(folder.path(), &flow, events);
             seen.extend(killed_after(folder.path(), &flow, events.div_ceil(2)).0);
             let output = example(folder.path(), &flow).output().unwrap();
-            assert!(output.status.success(), "{} after {events} events: {}", flow.display(), told(&output));
+            assert!(output.status.success(), "{} after {events} events: {}", flow.display(), stderr(&output));
             let given: Value = serde_json::from_slice(&output.stdout).unwrap();
             assert_eq!(given, expected, "{} after {events} events", flow.display());
             check_inputs(folder.path());
@@ -107,21 +107,21 @@ fn a_parked_run_is_answered_from_another_terminal_and_driven_on() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
-    let parked = done(folder, &["run", "asks.yaml", "--run-id", "r", "--quiet"]);
-    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    let parked = output_of(folder, &["run", "asks.yaml", "--run-id", "r", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
     // The run continues with the original flow.
     fs::write(folder.join("asks.yaml"), "flow: { name: other }\nnodes: []\n").unwrap();
-    let refused = done(folder, &["answer", "r", "ask", "perhaps"]);
+    let refused = output_of(folder, &["answer", "r", "ask", "perhaps"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("the answer must be one of: yes, no"), "{}", told(&refused));
-    assert!(done(folder, &["answer", "r", "ask", "yes"]).status.success());
-    let again = done(folder, &["answer", "r", "ask", "no"]);
-    assert!(told(&again).contains("gate_closed"), "{}", told(&again));
-    let shown = done(folder, &["runs", "show", "r"]);
-    assert!(said(&shown).contains("active: continue it with `flowcell drive`"), "{}", said(&shown));
-    assert!(done(folder, &["drive", "--once"]).status.success());
-    let ended = done(folder, &["runs", "resume", "r", "--quiet"]);
-    assert!(ended.status.success(), "{}", told(&ended));
+    assert!(stderr(&refused).contains("the answer must be one of: yes, no"), "{}", stderr(&refused));
+    assert!(output_of(folder, &["answer", "r", "ask", "yes"]).status.success());
+    let again = output_of(folder, &["answer", "r", "ask", "no"]);
+    assert!(stderr(&again).contains("gate_closed"), "{}", stderr(&again));
+    let shown = output_of(folder, &["runs", "show", "r"]);
+    assert!(stdout(&shown).contains("active: continue it with `flowcell drive`"), "{}", stdout(&shown));
+    assert!(output_of(folder, &["drive", "--once"]).status.success());
+    let ended = output_of(folder, &["runs", "resume", "r", "--quiet"]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
     let outputs: Value = serde_json::from_slice(&ended.stdout).unwrap();
     assert_eq!(outputs["after"]["value"], "yes");
 }
@@ -131,18 +131,18 @@ fn a_detached_run_is_driven_by_somebody_else() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
-    let accepted = done(folder, &["run", "asks.yaml", "--run-id", "r", "--detach", "--quiet"]);
-    assert_eq!(String::from_utf8_lossy(&accepted.stdout), "r\n", "{}", told(&accepted));
+    let accepted = output_of(folder, &["run", "asks.yaml", "--run-id", "r", "--detach", "--quiet"]);
+    assert_eq!(String::from_utf8_lossy(&accepted.stdout), "r\n", "{}", stderr(&accepted));
     let status = |wanted: &str| {
-        let listed = done(folder, &["runs", "list", "--json"]);
+        let listed = output_of(folder, &["runs", "list", "--json"]);
         let rows: Value = serde_json::from_slice(&listed.stdout).unwrap();
         assert_eq!(rows[0]["status"], wanted, "{rows}");
     };
     status("active");
-    assert!(done(folder, &["drive", "--once"]).status.success());
+    assert!(output_of(folder, &["drive", "--once"]).status.success());
     status("parked");
-    assert!(done(folder, &["runs", "cancel", "r"]).status.success());
-    assert!(done(folder, &["drive", "--once"]).status.success());
+    assert!(output_of(folder, &["runs", "cancel", "r"]).status.success());
+    assert!(output_of(folder, &["drive", "--once"]).status.success());
     status("cancelled");
 }
 
@@ -157,9 +157,9 @@ fn a_second_process_is_refused_and_reads_all_the_same() {
     let mut owner = owner.stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("task:paused")), "the run did not come to its wait");
-    let refused = done(folder, &["drive", "--once"]);
+    let refused = output_of(folder, &["drive", "--once"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains(&format!("process {}", owner.id())), "{}", told(&refused));
+    assert!(stderr(&refused).contains(&format!("process {}", owner.id())), "{}", stderr(&refused));
     assert!(numbered(folder, "r").len() > 3);
     owner.kill().unwrap();
     owner.wait().unwrap();
@@ -173,26 +173,26 @@ fn whoever_drives_takes_runs_and_answers_from_other_terminals() {
     let mut owner = flowcell(folder).arg("drive").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(owner.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(said.next().as_deref(), Some("driving the runs in .flowcell"));
-    let accepted = done(folder, &["run", "asks.yaml", "--run-id", "r", "--detach", "--quiet"]);
-    assert_eq!(String::from_utf8_lossy(&accepted.stdout), "r\n", "{}", told(&accepted));
+    let accepted = output_of(folder, &["run", "asks.yaml", "--run-id", "r", "--detach", "--quiet"]);
+    assert_eq!(String::from_utf8_lossy(&accepted.stdout), "r\n", "{}", stderr(&accepted));
     assert_eq!(said.next().as_deref(), Some("r  parked  asks"));
-    let refused = done(folder, &["answer", "r", "nobody", "yes"]);
+    let refused = output_of(folder, &["answer", "r", "nobody", "yes"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("gate_closed"), "{}", told(&refused));
-    assert!(done(folder, &["answer", "r", "ask", "no"]).status.success());
+    assert!(stderr(&refused).contains("gate_closed"), "{}", stderr(&refused));
+    assert!(output_of(folder, &["answer", "r", "ask", "no"]).status.success());
     assert_eq!(said.next().as_deref(), Some("r  succeeded  asks"));
-    let unknown = done(folder, &["send", "other", "hello"]);
-    assert!(told(&unknown).contains("the store has no run `other`"), "{}", told(&unknown));
-    let wrong = done(folder, &["run", "nowhere.yaml", "--detach"]);
-    assert!(told(&wrong).contains("cannot read"), "{}", told(&wrong));
+    let unknown = output_of(folder, &["send", "other", "hello"]);
+    assert!(stderr(&unknown).contains("the store has no run `other`"), "{}", stderr(&unknown));
+    let wrong = output_of(folder, &["run", "nowhere.yaml", "--detach"]);
+    assert!(stderr(&wrong).contains("cannot read"), "{}", stderr(&wrong));
     owner.kill().unwrap();
     owner.wait().unwrap();
-    let shown = done(folder, &["runs", "show", "r"]);
+    let shown = output_of(folder, &["runs", "show", "r"]);
     let tree = String::from_utf8(shown.stdout).unwrap();
     let lines: Vec<_> = tree.lines().map(|line| line.split("  ").find(|part| !part.is_empty()).unwrap()).collect();
     assert_eq!(lines[..3], ["r", "ask succeeded", "after succeeded"], "{tree}");
     let shown: serde_json::Value =
-        serde_json::from_str(&kit::said(&done(folder, &["runs", "show", "r", "--json"]))).unwrap();
+        serde_json::from_str(&kit::stdout(&output_of(folder, &["runs", "show", "r", "--json"]))).unwrap();
     assert_eq!((&shown["runId"], &shown["flow"], &shown["status"]), (&"r".into(), &"asks".into(), &"succeeded".into()));
     let tasks: Vec<_> = shown["tasks"].as_array().unwrap().iter().map(|task| (&task["id"], &task["status"])).collect();
     assert_eq!(tasks, [(&"ask".into(), &"succeeded".into()), (&"after".into(), &"succeeded".into())], "{shown}");
@@ -205,33 +205,37 @@ fn a_run_is_done_again_and_ended_runs_are_removed() {
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
     for run in ["a", "b"] {
         assert!(
-            done(folder, &["run", "asks.yaml", "--run-id", run, "--answer", "ask=yes", "--quiet"]).status.success()
+            output_of(folder, &["run", "asks.yaml", "--run-id", run, "--answer", "ask=yes", "--quiet"])
+                .status
+                .success()
         );
     }
     fs::remove_file(folder.join("asks.yaml")).unwrap();
-    let again = done(folder, &["runs", "retry", "a", "--run-id", "c", "--answer", "ask=no", "--quiet"]);
-    assert!(again.status.success(), "{}", told(&again));
-    let parked = done(folder, &["runs", "retry", "a", "--run-id", "d", "--quiet"]);
-    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    let again = output_of(folder, &["runs", "retry", "a", "--run-id", "c", "--answer", "ask=no", "--quiet"]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    let parked = output_of(folder, &["runs", "retry", "a", "--run-id", "d", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
     // An answer counts for one run. Another run reuses it only with `--keep-answers`.
-    let spent = done(folder, &["runs", "retry", "a", "--run-id", "s", "--from", "after", "--quiet"]);
-    assert_eq!(spent.status.code(), Some(3), "{}", told(&spent));
-    let later = done(folder, &["runs", "retry", "a", "--run-id", "e", "--from", "after", "--keep-answers", "--quiet"]);
-    assert!(later.status.success(), "{}", told(&later));
-    let kept = done(folder, &["runs", "retry", "a", "--run-id", "g", "--from", "ask", "--keep-answers", "--quiet"]);
-    assert_eq!(kept.status.code(), Some(2), "{}", told(&kept));
-    assert!(told(&kept).contains("no answer can be kept from `ask` on"), "{}", told(&kept));
-    let asked = done(folder, &["runs", "retry", "a", "--run-id", "f", "--from", "ask", "--quiet"]);
-    assert_eq!(asked.status.code(), Some(3), "{}", told(&asked));
-    let nowhere = done(folder, &["runs", "retry", "a", "--from", "nowhere", "--quiet"]);
-    assert!(told(&nowhere).contains("the flow itself has no node `nowhere`"), "{}", told(&nowhere));
-    let removed = done(folder, &["runs", "gc", "--keep", "2"]);
-    assert_eq!(String::from_utf8_lossy(&removed.stdout), "a\nb\n", "{}", told(&removed));
-    let listed = String::from_utf8(done(folder, &["runs", "list"]).stdout).unwrap();
+    let spent = output_of(folder, &["runs", "retry", "a", "--run-id", "s", "--from", "after", "--quiet"]);
+    assert_eq!(spent.status.code(), Some(3), "{}", stderr(&spent));
+    let later =
+        output_of(folder, &["runs", "retry", "a", "--run-id", "e", "--from", "after", "--keep-answers", "--quiet"]);
+    assert!(later.status.success(), "{}", stderr(&later));
+    let kept =
+        output_of(folder, &["runs", "retry", "a", "--run-id", "g", "--from", "ask", "--keep-answers", "--quiet"]);
+    assert_eq!(kept.status.code(), Some(2), "{}", stderr(&kept));
+    assert!(stderr(&kept).contains("no answer can be kept from `ask` on"), "{}", stderr(&kept));
+    let asked = output_of(folder, &["runs", "retry", "a", "--run-id", "f", "--from", "ask", "--quiet"]);
+    assert_eq!(asked.status.code(), Some(3), "{}", stderr(&asked));
+    let nowhere = output_of(folder, &["runs", "retry", "a", "--from", "nowhere", "--quiet"]);
+    assert!(stderr(&nowhere).contains("the flow itself has no node `nowhere`"), "{}", stderr(&nowhere));
+    let removed = output_of(folder, &["runs", "gc", "--keep", "2"]);
+    assert_eq!(String::from_utf8_lossy(&removed.stdout), "a\nb\n", "{}", stderr(&removed));
+    let listed = String::from_utf8(output_of(folder, &["runs", "list"]).stdout).unwrap();
     let left: Vec<_> = listed.lines().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(left, ["f", "e", "s", "d", "c"]);
-    let gone = done(folder, &["runs", "events", "a"]);
-    assert!(told(&gone).contains("the run `a` was removed, and its id cannot be used again"), "{}", told(&gone));
+    let gone = output_of(folder, &["runs", "events", "a"]);
+    assert!(stderr(&gone).contains("the run `a` was removed, and its id cannot be used again"), "{}", stderr(&gone));
 }
 
 /// A component that runs after the resume gets the strictness from the start of the run, even if the file has changed.
@@ -250,11 +254,11 @@ fn a_run_keeps_the_strictness_of_its_flow() {
     };
     for (id, strict) in [("strict", true), ("lenient", false)] {
         write(strict);
-        let parked = done(folder.path(), &["run", "f.yaml", "--run-id", id, "--quiet"]);
-        assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+        let parked = output_of(folder.path(), &["run", "f.yaml", "--run-id", id, "--quiet"]);
+        assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
         write(!strict);
-        let ended = done(folder.path(), &["runs", "resume", id, "--answer", "ask=yes", "--quiet"]);
-        assert_eq!(ended.status.code(), Some(i32::from(strict)), "{}", told(&ended));
-        assert_eq!(told(&ended).contains("missing_value: `flow.input.a` is missing"), strict, "{}", told(&ended));
+        let ended = output_of(folder.path(), &["runs", "resume", id, "--answer", "ask=yes", "--quiet"]);
+        assert_eq!(ended.status.code(), Some(i32::from(strict)), "{}", stderr(&ended));
+        assert_eq!(stderr(&ended).contains("missing_value: `flow.input.a` is missing"), strict, "{}", stderr(&ended));
     }
 }

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use kit::{done, said, told};
+use kit::{output_of, stderr, stdout};
 use serde_json::{Value, json};
 
 const FLOW: &str = r#"{ "flow": { "name": "hand", "outputs": { "photo": "{{ flow.input.photo }}", "text": "{{ flow.input.text }}" } },
@@ -18,7 +18,7 @@ const FLOW: &str = r#"{ "flow": { "name": "hand", "outputs": { "photo": "{{ flow
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nnot really";
 
 fn json(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", told(output));
+    assert!(output.status.success(), "{}", stderr(output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -30,19 +30,20 @@ fn place() -> tempfile::TempDir {
 }
 
 fn round(folder: &Path) {
-    let put = json(&done(folder, &["files", "put", "photo.dat", "--name", "a.png", "--metadata", r#"{"of":"Ada"}"#]));
+    let put =
+        json(&output_of(folder, &["files", "put", "photo.dat", "--name", "a.png", "--metadata", r#"{"of":"Ada"}"#]));
     let id = put["fileId"].as_str().unwrap();
     assert_eq!((&put["kind"], &put["mime"], &put["name"]), (&json!("file"), &json!("image/png"), &json!("a.png")));
-    let listed = json(&done(folder, &["files", "list"]));
+    let listed = json(&output_of(folder, &["files", "list"]));
     assert_eq!((&listed[0]["fileId"], &listed[0]["metadata"]), (&put["fileId"], &json!({ "of": "Ada" })));
-    assert_eq!(done(folder, &["files", "get", id]).stdout, PNG);
-    assert!(done(folder, &["files", "get", id, "--out", "copy.png"]).status.success());
+    assert_eq!(output_of(folder, &["files", "get", id]).stdout, PNG);
+    assert!(output_of(folder, &["files", "get", id, "--out", "copy.png"]).status.success());
     assert_eq!(fs::read(folder.join("copy.png")).unwrap(), PNG);
-    json(&done(folder, &["files", "rm", id]));
-    let gone = done(folder, &["files", "get", id]);
+    json(&output_of(folder, &["files", "rm", id]));
+    let gone = output_of(folder, &["files", "get", id]);
     assert_eq!(gone.status.code(), Some(2));
-    assert!(told(&gone).contains("does not exist"), "{}", told(&gone));
-    assert_eq!(json(&done(folder, &["files", "list"])), json!([]));
+    assert!(stderr(&gone).contains("does not exist"), "{}", stderr(&gone));
+    assert_eq!(json(&output_of(folder, &["files", "list"])), json!([]));
 }
 
 #[test]
@@ -68,21 +69,21 @@ fn the_owner_of_the_store_does_it_for_others() {
 #[test]
 fn what_is_listed_outlives_a_sweep_and_nothing_else_does() {
     let folder = place();
-    let kept = json(&done(folder.path(), &["files", "put", "photo.dat"]));
+    let kept = json(&output_of(folder.path(), &["files", "put", "photo.dat"]));
     fs::write(folder.path().join("other.txt"), "other").unwrap();
-    let other = json(&done(folder.path(), &["files", "put", "other.txt"]));
+    let other = json(&output_of(folder.path(), &["files", "put", "other.txt"]));
     let id = |file: &Value| file["fileId"].as_str().unwrap().to_owned();
-    json(&done(folder.path(), &["files", "rm", &id(&other)]));
-    let swept = done(folder.path(), &["runs", "gc", "--keep", "0"]);
-    assert!(swept.status.success(), "{}", told(&swept));
-    assert_eq!(done(folder.path(), &["files", "get", &id(&kept)]).stdout, PNG);
+    json(&output_of(folder.path(), &["files", "rm", &id(&other)]));
+    let swept = output_of(folder.path(), &["runs", "gc", "--keep", "0"]);
+    assert!(swept.status.success(), "{}", stderr(&swept));
+    assert_eq!(output_of(folder.path(), &["files", "get", &id(&kept)]).stdout, PNG);
     // Removing a file deletes its bytes and not only its row.
     let flow = r#"{ "flow": { "name": "x" }, "nodes": [{ "id": "a", "type": "control.noop", "input": { "value": "{{ flow.input.f }}" } }] }"#;
     fs::write(folder.path().join("x.json"), flow).unwrap();
     for (file, found) in [(&kept, true), (&other, false)] {
         let given = format!("f={file}");
-        let output = done(folder.path(), &["run", "x.json", "--quiet", "-i", &given, "--out", "made"]);
-        assert_eq!(output.status.success(), found, "{}", told(&output));
+        let output = output_of(folder.path(), &["run", "x.json", "--quiet", "-i", &given, "--out", "made"]);
+        assert_eq!(output.status.success(), found, "{}", stderr(&output));
     }
 }
 
@@ -91,21 +92,21 @@ fn a_file_is_an_input_and_an_output() {
     let folder = place();
     let run = |more: &[&str]| {
         let arguments = ["run", "hand.json", "-i", "photo=@photo.dat", "-i", "text=@@ada"];
-        done(folder.path(), &[&arguments[..], more].concat())
+        output_of(folder.path(), &[&arguments[..], more].concat())
     };
     let output = run(&["--out", "made/here", "--run-id", "a"]);
     let outputs = json(&output);
     assert_eq!((&outputs["photo"]["mime"], &outputs["photo"]["name"]), (&json!("image/png"), &json!("photo.dat")));
     assert_eq!(outputs["text"], "@ada");
-    assert!(told(&output).contains("photo.png"), "{}", told(&output));
+    assert!(stderr(&output).contains("photo.png"), "{}", stderr(&output));
     assert_eq!(fs::read(folder.path().join("made/here/photo.png")).unwrap(), PNG);
     // The same command resumes the run or prints its result again.
     assert_eq!(json(&run(&["--quiet", "--run-id", "a"])), outputs);
-    assert_eq!(json(&done(folder.path(), &["files", "list"])), json!([]), "it is kept for the run alone");
-    let missing = done(folder.path(), &["run", "hand.json", "-i", "photo=@nowhere.png"]);
+    assert_eq!(json(&output_of(folder.path(), &["files", "list"])), json!([]), "it is kept for the run alone");
+    let missing = output_of(folder.path(), &["run", "hand.json", "-i", "photo=@nowhere.png"]);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(told(&missing).contains("cannot read nowhere.png"), "{}", told(&missing));
-    assert!(said(&missing).is_empty());
+    assert!(stderr(&missing).contains("cannot read nowhere.png"), "{}", stderr(&missing));
+    assert!(stdout(&missing).is_empty());
 }
 
 #[cfg(unix)]
@@ -116,6 +117,6 @@ fn outputs_are_written_in_their_folder_alone() {
     fs::create_dir(&made).unwrap();
     fs::write(folder.path().join("precious"), "mine").unwrap();
     std::os::unix::fs::symlink("../precious", made.join("photo.png")).unwrap();
-    let output = done(folder.path(), &["run", "hand.json", "-i", "photo=@photo.dat", "--out", "made", "--quiet"]);
-    assert_eq!(fs::read_to_string(folder.path().join("precious")).unwrap(), "mine", "{}", told(&output));
+    let output = output_of(folder.path(), &["run", "hand.json", "-i", "photo=@photo.dat", "--out", "made", "--quiet"]);
+    assert_eq!(fs::read_to_string(folder.path().join("precious")).unwrap(), "mine", "{}", stderr(&output));
 }

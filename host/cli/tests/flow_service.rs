@@ -191,9 +191,9 @@ fn logs_and_kept_flows_are_their_owners_alone() {
 }
 
 fn flowcell(folder: &Path, arguments: &[&str]) -> String {
-    let output = kit::done(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", kit::told(&output));
-    kit::said(&output)
+    let output = kit::output_of(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", kit::stderr(&output));
+    kit::stdout(&output)
 }
 
 #[test]
@@ -204,8 +204,8 @@ fn the_command_line_keeps_and_runs_flows() {
     let example = example.to_str().unwrap();
     assert_eq!(flowcell(folder, &["--list-flows"]), "");
     assert_eq!(flowcell(folder, &["flows", "create", example]), "flows/example_report.json\n");
-    let again = kit::done(folder, &["flows", "create", example]);
-    assert_eq!(again.status.code(), Some(2), "{}", kit::told(&again));
+    let again = kit::output_of(folder, &["flows", "create", example]);
+    assert_eq!(again.status.code(), Some(2), "{}", kit::stderr(&again));
     let listed = "example_report  v1  Makes data up for a range of days and sums it up\n";
     assert_eq!(flowcell(folder, &["--list-flows"]), listed);
     assert_eq!(flowcell(folder, &["flows", "list"]), listed);
@@ -215,9 +215,9 @@ fn the_command_line_keeps_and_runs_flows() {
     let output = flowcell(folder, &[&["flows", "run", "example_report", "-q"], &dates[..]].concat());
     assert_eq!(serde_json::from_str::<Value>(&output).unwrap()["words"], 6);
     let named = kit::flowcell(folder).env("RUN_FLOW", "example_report").env("RUN_FLOW_INPUTS", RANGE).output().unwrap();
-    assert_eq!(kit::said(&named), output, "{}", kit::told(&named));
+    assert_eq!(kit::stdout(&named), output, "{}", kit::stderr(&named));
     let without = kit::flowcell(folder).env("RUN_FLOW", "example_report").output().unwrap();
-    assert_eq!(without.status.code(), Some(2), "{}", kit::told(&without));
+    assert_eq!(without.status.code(), Some(2), "{}", kit::stderr(&without));
     assert_eq!(flowcell(folder, &["flows", "runs", "example_report"]).lines().count(), 4);
     assert_eq!(flowcell(folder, &["flows", "delete", "example_report"]), "example_report\n");
     assert_eq!(flowcell(folder, &["flows", "list", "--json"]), "[]\n");
@@ -235,7 +235,7 @@ fn a_step_is_logged_once_though_its_process_is_killed() {
     fs::create_dir(folder.path().join("flows")).unwrap();
     let example = kit::root().join("flows/example_report.json");
     fs::copy(&example, folder.path().join("flows/example_report.json")).unwrap();
-    let events = kit::said(&command(folder.path()).args(["--channel", "jsonl:-"]).output().unwrap()).lines().count();
+    let events = kit::stdout(&command(folder.path()).args(["--channel", "jsonl:-"]).output().unwrap()).lines().count();
     assert!(events > 8, "only {events} events");
     for count in 1..events {
         let folder = tempfile::tempdir().unwrap();
@@ -245,7 +245,7 @@ fn a_step_is_logged_once_though_its_process_is_killed() {
         // Twice, because the first command may only find that the run has ended.
         for _ in 0..2 {
             let output = command(folder.path()).output().unwrap();
-            assert!(output.status.success(), "after {count} events: {}", kit::told(&output));
+            assert!(output.status.success(), "after {count} events: {}", kit::stderr(&output));
         }
         let log = fs::read_to_string(folder.path().join("tool_logs/flow_example_report.jsonl")).unwrap();
         let lines: Vec<StepLine> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

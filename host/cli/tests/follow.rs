@@ -12,7 +12,7 @@ use std::{
     process::{Child, ChildStderr, Output, Stdio},
 };
 
-use kit::{done, flowcell, told};
+use kit::{flowcell, output_of, stderr};
 use serde_json::{Value, json};
 
 const ASKS: &str = "
@@ -139,7 +139,7 @@ fn owners() -> [(&'static [&'static str], &'static str); 4] {
 
 #[track_caller]
 fn outputs(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", told(output));
+    assert!(output.status.success(), "{}", stderr(output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -149,25 +149,25 @@ fn a_run_beside_an_owner_is_handed_over_and_followed() {
         let folder = place();
         let folder = folder.path();
         let _owner = Other::start(folder, owner, says);
-        let run = done(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h"]);
+        let run = output_of(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h"]);
         assert_eq!(outputs(&run), json!({ "said": "Hello Ada" }), "{owner:?}");
         assert!(
-            told(&run).contains("the process that owns the store drives the run")
-                && told(&run).contains("succeeded in"),
+            stderr(&run).contains("the process that owns the store drives the run")
+                && stderr(&run).contains("succeeded in"),
             "{}",
-            told(&run)
+            stderr(&run)
         );
         // The same command again prints the result.
-        let again = done(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h", "--quiet"]);
+        let again = output_of(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h", "--quiet"]);
         assert_eq!(outputs(&again), json!({ "said": "Hello Ada" }), "{owner:?}");
-        let events = done(folder, &["run", "hello.yaml", "--quiet", "--events", "-"]);
-        assert!(String::from_utf8_lossy(&events.stdout).contains("\"harness:complete\""), "{}", told(&events));
-        let flows = done(folder, &["flows", "run", "hello", "-i", "who=Bob", "--quiet"]);
+        let events = output_of(folder, &["run", "hello.yaml", "--quiet", "--events", "-"]);
+        assert!(String::from_utf8_lossy(&events.stdout).contains("\"harness:complete\""), "{}", stderr(&events));
+        let flows = output_of(folder, &["flows", "run", "hello", "-i", "who=Bob", "--quiet"]);
         assert_eq!(outputs(&flows), json!({ "said": "Hello Bob" }), "{owner:?}");
-        let log = done(folder, &["flows", "runs", "hello"]);
-        assert!(String::from_utf8_lossy(&log.stdout).contains("\"say\""), "{}", told(&log));
-        let wrong = done(folder, &["run", "nothing.yaml"]);
-        assert_eq!(wrong.status.code(), Some(2), "{}", told(&wrong));
+        let log = output_of(folder, &["flows", "runs", "hello"]);
+        assert!(String::from_utf8_lossy(&log.stdout).contains("\"say\""), "{}", stderr(&log));
+        let wrong = output_of(folder, &["run", "nothing.yaml"]);
+        assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
     }
 }
 
@@ -177,18 +177,18 @@ fn a_run_that_asks_is_resumed_and_repeated_beside_an_owner() {
         let folder = place();
         let folder = folder.path();
         let _owner = Other::start(folder, owner, says);
-        let answered = done(folder, &["run", "asks.yaml", "--answer", "ask=no", "--quiet"]);
+        let answered = output_of(folder, &["run", "asks.yaml", "--answer", "ask=no", "--quiet"]);
         assert_eq!(outputs(&answered), json!({ "said": "no" }), "{owner:?}");
-        let parked = done(folder, &["run", "asks.yaml", "--run-id", "p"]);
-        assert_eq!(parked.status.code(), Some(3), "{owner:?}: {}", told(&parked));
-        assert!(told(&parked).contains("runs resume p --answer 'ask=<yes|no>'"), "{}", told(&parked));
-        let refused = done(folder, &["runs", "resume", "p", "--answer", "nobody=yes"]);
-        assert_eq!(refused.status.code(), Some(2), "{owner:?}: {}", told(&refused));
-        let resumed = done(folder, &["runs", "resume", "p", "--answer", "ask=yes", "--quiet"]);
+        let parked = output_of(folder, &["run", "asks.yaml", "--run-id", "p"]);
+        assert_eq!(parked.status.code(), Some(3), "{owner:?}: {}", stderr(&parked));
+        assert!(stderr(&parked).contains("runs resume p --answer 'ask=<yes|no>'"), "{}", stderr(&parked));
+        let refused = output_of(folder, &["runs", "resume", "p", "--answer", "nobody=yes"]);
+        assert_eq!(refused.status.code(), Some(2), "{owner:?}: {}", stderr(&refused));
+        let resumed = output_of(folder, &["runs", "resume", "p", "--answer", "ask=yes", "--quiet"]);
         assert_eq!(outputs(&resumed), json!({ "said": "yes" }), "{owner:?}");
-        let again = done(folder, &["runs", "resume", "p", "--quiet"]);
+        let again = output_of(folder, &["runs", "resume", "p", "--quiet"]);
         assert_eq!(outputs(&again), json!({ "said": "yes" }), "{owner:?}");
-        let repeated = done(folder, &["runs", "retry", "p", "--answer", "ask=no", "--quiet"]);
+        let repeated = output_of(folder, &["runs", "retry", "p", "--answer", "ask=no", "--quiet"]);
         assert_eq!(outputs(&repeated), json!({ "said": "no" }), "{owner:?}");
     }
 }
@@ -249,8 +249,8 @@ fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
         let folder = folder.path();
         let _owner = owner.map(|owner| Other::start(folder, owner, says));
         for (arguments, code, says, never) in cases {
-            let output = done(folder, arguments);
-            let heard = told(&output);
+            let output = output_of(folder, arguments);
+            let heard = stderr(&output);
             assert_eq!(output.status.code(), Some(code), "{owner:?} {arguments:?}: {heard}");
             assert!(heard.contains(says) && !heard.contains(never), "{owner:?} {arguments:?}: {heard}");
         }
@@ -260,9 +260,9 @@ fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
 #[test]
 fn a_run_is_shown_with_what_the_flows_below_it_ask() {
     let folder = place();
-    let parked = done(folder.path(), &["run", "calls.yaml", "--run-id", "c", "--quiet"]);
-    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
-    let shown = done(folder.path(), &["runs", "show", "c"]);
+    let parked = output_of(folder.path(), &["run", "calls.yaml", "--run-id", "c", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
+    let shown = output_of(folder.path(), &["runs", "show", "c"]);
     let shown = String::from_utf8_lossy(&shown.stdout);
     assert!(shown.contains("asks `first/ask`: Well?"), "{shown}");
 }
@@ -273,23 +273,23 @@ fn a_run_that_was_begun_with_simulated_calls_makes_none() {
     let folder = place();
     let folder = folder.path();
     let paid = json!({ "paid": true });
-    let parked = done(folder, &["run", "pays.yaml", "--run-id", "p", "--simulate", "http"]);
-    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
-    let resumed = done(folder, &["runs", "resume", "p", "--answer", "ask=yes"]);
+    let parked = output_of(folder, &["run", "pays.yaml", "--run-id", "p", "--simulate", "http"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
+    let resumed = output_of(folder, &["runs", "resume", "p", "--answer", "ask=yes"]);
     assert_eq!(outputs(&resumed), paid);
-    assert!(told(&resumed).contains("started with `--simulate http`"), "{}", told(&resumed));
-    assert_eq!(outputs(&done(folder, &["runs", "retry", "p", "--answer", "ask=yes", "--quiet"])), paid);
+    assert!(stderr(&resumed).contains("started with `--simulate http`"), "{}", stderr(&resumed));
+    assert_eq!(outputs(&output_of(folder, &["runs", "retry", "p", "--answer", "ask=yes", "--quiet"])), paid);
     let detached = ["run", "pays.yaml", "--run-id", "d", "--simulate", "http", "--detach", "--answer", "ask=yes"];
-    assert!(done(folder, &detached).status.success());
-    assert!(done(folder, &["drive", "--once"]).status.success());
-    assert_eq!(outputs(&done(folder, &["runs", "resume", "d", "--quiet"])), paid);
-    let parked = done(folder, &["run", "pays.yaml", "--run-id", "s", "--simulate", "http", "--quiet"]);
-    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    assert!(output_of(folder, &detached).status.success());
+    assert!(output_of(folder, &["drive", "--once"]).status.success());
+    assert_eq!(outputs(&output_of(folder, &["runs", "resume", "d", "--quiet"])), paid);
+    let parked = output_of(folder, &["run", "pays.yaml", "--run-id", "s", "--simulate", "http", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
     let _owner = Other::start(folder, &["serve", "--listen", "127.0.0.1:0"], "listening on");
-    assert_eq!(outputs(&done(folder, &["runs", "resume", "s", "--answer", "ask=yes", "--quiet"])), paid);
+    assert_eq!(outputs(&output_of(folder, &["runs", "resume", "s", "--answer", "ask=yes", "--quiet"])), paid);
     // A run without `--simulate` makes them.
-    let real = done(folder, &["run", "pays.yaml", "--answer", "ask=yes", "--quiet"]);
-    assert_eq!(real.status.code(), Some(1), "{}", told(&real));
+    let real = output_of(folder, &["run", "pays.yaml", "--answer", "ask=yes", "--quiet"]);
+    assert_eq!(real.status.code(), Some(1), "{}", stderr(&real));
 }
 
 /// Without a terminal, a run that also waits for a timer prints its question, and accepts the answer from another
@@ -299,18 +299,18 @@ fn a_run_that_asks_and_is_resumed_without_a_terminal_says_how_to_answer() {
     for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
         let folder = place();
         let folder = folder.path();
-        let detached = done(folder, &["run", "both.yaml", "--run-id", "b", "--detach", "--quiet"]);
-        assert!(detached.status.success(), "{}", told(&detached));
+        let detached = output_of(folder, &["run", "both.yaml", "--run-id", "b", "--detach", "--quiet"]);
+        assert!(detached.status.success(), "{}", stderr(&detached));
         let first = Other::start(folder, &["drive"], "driving the runs");
-        let mut listed = std::iter::repeat_with(|| done(folder, &["runs", "show", "b"])).take(500);
+        let mut listed = std::iter::repeat_with(|| output_of(folder, &["runs", "show", "b"])).take(500);
         assert!(listed.any(|output| String::from_utf8_lossy(&output.stdout).contains("Well?")), "it never asks");
         drop(first);
         let _owner = owner.map(|owner| Other::start(folder, owner, says));
         let resumed = Other::start(folder, &["runs", "resume", "b"], "flowcell answer b ask VALUE");
-        let answered = done(folder, &["answer", "b", "ask", "yes"]);
-        assert!(answered.status.success(), "{}", told(&answered));
+        let answered = output_of(folder, &["answer", "b", "ask", "yes"]);
+        assert!(answered.status.success(), "{}", stderr(&answered));
         // The event ends the run, and the process with it, perhaps before the process can reply.
-        done(folder, &["emit", "b", "go"]);
+        output_of(folder, &["emit", "b", "go"]);
         assert_eq!(outputs(&resumed.end()), json!({ "said": "yes" }));
     }
 }
@@ -333,13 +333,13 @@ fn options_that_the_owner_lacks_are_refused_by_name() {
     fs::copy(kit::root().join("flows/agents/providers.yaml"), folder.join("providers.yaml")).unwrap();
     let begin: [&[&str]; 4] =
         [&["run", "hello.yaml"], &["flows", "run", "hello"], &["runs", "resume", "r"], &["runs", "retry", "r"]];
-    let known = done(folder, &["run", "hello.yaml", "--run-id", "r", "--allow-private", "127.0.0.1:1", "--quiet"]);
+    let known = output_of(folder, &["run", "hello.yaml", "--run-id", "r", "--allow-private", "127.0.0.1:1", "--quiet"]);
     assert_eq!(outputs(&known), json!({ "said": "Hello world" }));
     for option in cases {
         for begin in begin {
-            let output = done(folder, &[begin, option].concat());
-            assert_eq!(output.status.code(), Some(2), "{begin:?} {option:?}: {}", told(&output));
-            assert!(told(&output).contains(&format!("without `{}", option[0])), "{begin:?}: {}", told(&output));
+            let output = output_of(folder, &[begin, option].concat());
+            assert_eq!(output.status.code(), Some(2), "{begin:?} {option:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains(&format!("without `{}", option[0])), "{begin:?}: {}", stderr(&output));
         }
     }
 }
@@ -353,9 +353,9 @@ fn a_run_whose_owner_dies_goes_on_where_it_is_followed() {
     drop(owner);
     follower.hear("this process continues the run");
     // The process owns the store now, and answers requests.
-    let mut emitted = std::iter::repeat_with(|| done(folder, &["emit", "w", "go", "\"on\""])).take(50);
+    let mut emitted = std::iter::repeat_with(|| output_of(folder, &["emit", "w", "go", "\"on\""])).take(50);
     let last = emitted.find(|output| output.status.success());
-    assert!(last.is_some(), "{}", told(&done(folder, &["emit", "w", "go", "\"on\""])));
+    assert!(last.is_some(), "{}", stderr(&output_of(folder, &["emit", "w", "go", "\"on\""])));
     let ended = follower.end();
     assert_eq!(outputs(&ended), json!({ "said": "on" }));
 }

@@ -7,21 +7,21 @@ mod kit;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use kit::{done, flowcell, said, told};
+use kit::{flowcell, output_of, stderr, stdout};
 use serde_json::{Value, json};
 
 /// Returns one node of each type: its type, its fields, and the expected input of its component. `null` means that a
 /// field reaches the component unevaluated, so that only the digest is checked.
 fn every_type() -> Vec<(&'static str, &'static str, Value)> {
     let agent = "input: { prompt: 'Say {{ flow.input.t }}' }, grants: { model: ['scripted/*'] }";
-    let said = || json!({ "prompt": "Say text" });
+    let prompt = || json!({ "prompt": "Say text" });
     vec![
-        ("agent.classify", agent, said()),
-        ("agent.coder", agent, said()),
-        ("agent.plan", agent, said()),
-        ("agent.reviewer", agent, said()),
-        ("agent.run", agent, said()),
-        ("agent.summarize", agent, said()),
+        ("agent.classify", agent, prompt()),
+        ("agent.coder", agent, prompt()),
+        ("agent.plan", agent, prompt()),
+        ("agent.reviewer", agent, prompt()),
+        ("agent.run", agent, prompt()),
+        ("agent.summarize", agent, prompt()),
         ("control.fail", "input: { message: 'no {{ flow.input.t }}' }", json!({ "message": "no text" })),
         (
             "control.foreach",
@@ -133,14 +133,14 @@ fn input() -> Value {
 }
 
 fn shown(folder: &Path, run: &str, task: &str) -> Value {
-    let output = done(folder, &["runs", "show", run, task, "--json"]);
-    assert!(output.status.success(), "{task}: {}", told(&output));
+    let output = output_of(folder, &["runs", "show", run, task, "--json"]);
+    assert!(output.status.success(), "{task}: {}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn exported(folder: &Path, run: &str) -> Value {
-    let output = done(folder, &["runs", "export", run]);
-    assert!(output.status.success(), "{}", told(&output));
+    let output = output_of(folder, &["runs", "export", run]);
+    assert!(output.status.success(), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -153,7 +153,7 @@ nodes: [{ id: inner, type: control.noop, input: { value: '{{ flow.input.of * 2 }
 fn every_node_type_is_shown_with_what_it_was_given() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let types: Vec<Value> = serde_json::from_str(&said(&done(folder, &["nodes", "--json"]))).unwrap();
+    let types: Vec<Value> = serde_json::from_str(&stdout(&output_of(folder, &["nodes", "--json"]))).unwrap();
     let types: BTreeSet<_> = types.iter().map(|node| node["type"].as_str().unwrap().to_owned()).collect();
     let table = every_type();
     let known: BTreeSet<_> = table.iter().map(|(node, ..)| (*node).to_owned()).collect();
@@ -168,14 +168,14 @@ fn every_node_type_is_shown_with_what_it_was_given() {
     fs::write(folder.join("child.yaml"), CHILD).unwrap();
     fs::create_dir(folder.join("files")).unwrap();
     let more = ["--files", "files", "--allow-private", "127.0.0.1:1"];
-    let run = done(folder, &[&["run", "every.yaml", "--run-id", "r", "--quiet"][..], &more].concat());
-    assert_eq!(run.status.code(), Some(3), "it waits at its gate: {}", told(&run));
+    let run = output_of(folder, &[&["run", "every.yaml", "--run-id", "r", "--quiet"][..], &more].concat());
+    assert_eq!(run.status.code(), Some(3), "it waits at its gate: {}", stderr(&run));
     let parked = shown(folder, "r", "control_gate");
     assert_eq!((&parked["attempts"][0]["status"], parked["attempts"].as_array().unwrap().len()), (&"paused".into(), 1));
     // Another process does the rest.
-    assert!(done(folder, &["answer", "r", "control_gate", "yes"]).status.success());
-    let run = done(folder, &[&["runs", "resume", "r", "--quiet"][..], &more].concat());
-    assert!(run.status.success(), "{}", told(&run));
+    assert!(output_of(folder, &["answer", "r", "control_gate", "yes"]).status.success());
+    let run = output_of(folder, &[&["runs", "resume", "r", "--quiet"][..], &more].concat());
+    assert!(run.status.success(), "{}", stderr(&run));
     for (node, _, expected) in &table {
         let page = shown(folder, "r", &node.replace('.', "_"));
         assert_eq!(page["nodeType"], **node);
@@ -230,13 +230,13 @@ nodes:
     let list: Vec<u32> = (0..5_000).collect();
     let text = format!("\u{1b}[2J{}", "x".repeat(10_000));
     fs::write(folder.join("in.json"), json!({ "text": text, "list": list }).to_string()).unwrap();
-    let run = done(folder, &["run", "long.yaml", "--run-id", "r", "--quiet", "--input-file", "in.json"]);
-    assert!(run.status.success(), "{}", told(&run));
-    let behind = done(folder, &["runs", "show", "r", "all", "--from", "7"]);
-    assert_eq!(behind.status.code(), Some(2), "{}", told(&behind));
-    assert!(told(&behind).contains("attempt 7 does not exist"), "{}", told(&behind));
-    let output = done(folder, &["runs", "show", "r", "all"]);
-    let seen = said(&output);
+    let run = output_of(folder, &["run", "long.yaml", "--run-id", "r", "--quiet", "--input-file", "in.json"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let behind = output_of(folder, &["runs", "show", "r", "all", "--from", "7"]);
+    assert_eq!(behind.status.code(), Some(2), "{}", stderr(&behind));
+    assert!(stderr(&behind).contains("attempt 7 does not exist"), "{}", stderr(&behind));
+    let output = output_of(folder, &["runs", "show", "r", "all"]);
+    let seen = stdout(&output);
     assert!(seen.starts_with("all  control.noop\n  attempt 1  succeeded  input matches its digest\n"), "{seen}");
     assert!(seen.contains("⟨cut: 10004 bytes⟩") && seen.contains("⟨cut: shows 30 of 5000 items⟩"), "{seen}");
     assert!(seen.contains("flowcell runs show r 'all' --json") && seen.len() < 4_000, "{seen}");
@@ -251,9 +251,9 @@ nodes:
         ("never", "the run `r` skipped `never`, which therefore has no input", tasks),
         ("each[1].odd", "the run `r` skipped `each[1].odd`", "the addresses of the node include each[0].odd"),
     ] {
-        let output = done(folder, &["runs", "show", "r", task]);
+        let output = output_of(folder, &["runs", "show", "r", task]);
         assert_eq!(output.status.code(), Some(2), "{task}");
-        assert!(told(&output).contains(problem) && told(&output).contains(why), "{}", told(&output));
+        assert!(stderr(&output).contains(problem) && stderr(&output).contains(why), "{}", stderr(&output));
     }
 }
 
@@ -274,16 +274,18 @@ nodes:
     fs::write(folder.join("secret.yaml"), flow).unwrap();
     let set = ["secret", "set", "api-token", "--for", "http://127.0.0.1:1", "--from-env", "CANARY"];
     let output = flowcell(folder).args(set).env("CANARY", CANARY).output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
-    let run = done(folder, &["run", "secret.yaml", "--run-id", "r", "--quiet", "--allow-private", "127.0.0.1:1"]);
-    assert!(run.status.success(), "{}", told(&run));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let run = output_of(folder, &["run", "secret.yaml", "--run-id", "r", "--quiet", "--allow-private", "127.0.0.1:1"]);
+    assert!(run.status.success(), "{}", stderr(&run));
     let shown = shown(folder, "r", "call");
     let call = &shown["attempts"][0]["calls"][0];
     assert_eq!((&call["about"]["secrets"], &call["preview"]["query"]), (&json!(["api-token"]), &"order=7".into()));
     assert_eq!(call["preview"]["body"], r#"{"item":7}"#);
-    for everything in
-        [shown.to_string(), exported(folder, "r").to_string(), said(&done(folder, &["runs", "show", "r", "call"]))]
-    {
+    for everything in [
+        shown.to_string(),
+        exported(folder, "r").to_string(),
+        stdout(&output_of(folder, &["runs", "show", "r", "call"])),
+    ] {
         assert!(!everything.contains(CANARY), "{everything}");
     }
     // Events contain neither the query nor the body of a request.

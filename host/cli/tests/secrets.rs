@@ -20,7 +20,7 @@ use flowcell::{
     tenants::{Tenants, audit::Outcome},
     vault::{KEY_FILE, KeySource, MAX_SECRETS, MAX_VALUE, MIN_VALUE, VaultError},
 };
-use kit::{done, flowcell, said, told};
+use kit::{flowcell, output_of, stderr, stdout};
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
@@ -215,10 +215,10 @@ fn t8_keys_and_stores_are_made_for_their_owner_alone_and_a_key_that_others_may_r
     }
     fs::set_permissions(&made, fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(&database, fs::Permissions::from_mode(0o644)).unwrap();
-    let listed = done(folder.path(), &["secret", "list", "--state", "state"]);
-    assert!(listed.status.success(), "{}", told(&listed));
+    let listed = output_of(folder.path(), &["secret", "list", "--state", "state"]);
+    assert!(listed.status.success(), "{}", stderr(&listed));
     let warning = "warning: other users may read the store in state (mode 644); run `chmod -R go= state`";
-    assert!(told(&listed).contains(warning), "{}", told(&listed));
+    assert!(stderr(&listed).contains(warning), "{}", stderr(&listed));
 }
 
 #[test]
@@ -382,9 +382,9 @@ fn put(folder: &Path, arguments: &[&str], value: &str) -> Output {
 }
 
 fn ask(folder: &Path, arguments: &[&str]) -> Value {
-    let output = done(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
-    serde_json::from_str(&said(&output)).unwrap()
+    let output = output_of(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).unwrap()
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn secrets_are_kept_beside_the_owner_of_the_store_and_every_change_is_audited() 
     // The first line says that the process listens.
     BufReader::new(owner.stderr.take().unwrap()).lines().next().unwrap().unwrap();
     let set = put(folder.path(), &["api-token", "--for", "https://a.example", "--tenant", "a"], "hunter2-hunter2\n");
-    assert!(set.status.success(), "{}", told(&set));
+    assert!(set.status.success(), "{}", stderr(&set));
     let rotated = ask(folder.path(), &["secret", "rotate-key"]);
     assert_eq!((&rotated["secrets"], &rotated["dataKeys"]), (&1.into(), &1.into()), "{rotated}");
     let listed = ask(folder.path(), &["secret", "list", "--tenant", "a"]);
@@ -405,13 +405,13 @@ fn secrets_are_kept_beside_the_owner_of_the_store_and_every_change_is_audited() 
     assert_eq!(ask(folder.path(), &["secret", "list", "--tenant", "a"]), listed);
     assert_eq!(ask(folder.path(), &["secret", "list"]), Value::Array(Vec::new()));
     let short = put(folder.path(), &["b", "--tenant", "a"], "short");
-    assert_eq!((short.status.code(), told(&short).contains("short")), (Some(2), false), "{}", told(&short));
+    assert_eq!((short.status.code(), stderr(&short).contains("short")), (Some(2), false), "{}", stderr(&short));
     let nobody = put(folder.path(), &["b", "--tenant", "nobody"], VALUE);
-    assert!(nobody.status.code() == Some(2) && told(&nobody).contains("the tenant `nobody` does not exist"));
-    let unset = done(folder.path(), &["secret", "set", "b", "--from-env", "FLOWCELL_TEST_UNSET"]);
+    assert!(nobody.status.code() == Some(2) && stderr(&nobody).contains("the tenant `nobody` does not exist"));
+    let unset = output_of(folder.path(), &["secret", "set", "b", "--from-env", "FLOWCELL_TEST_UNSET"]);
     assert!(
         unset.status.code() == Some(2)
-            && told(&unset).contains("the environment variable FLOWCELL_TEST_UNSET is not set")
+            && stderr(&unset).contains("the environment variable FLOWCELL_TEST_UNSET is not set")
     );
     let mut from = flowcell(folder.path());
     from.args(["secret", "set", "b", "--tenant", "a", "--from-env", "FLOWCELL_TEST_VALUE"]);

@@ -21,8 +21,8 @@ use std::{
 };
 
 use flowcell_runtime::sql::Dialect;
-use kit::{done, events, flowcell, said, told};
-use proxy::{Does, Proxy};
+use kit::{events, flowcell, output_of, stderr, stdout};
+use proxy::{Behaviour, Proxy};
 use serde_json::Value;
 use servers::Server;
 
@@ -37,9 +37,9 @@ edges: [{ from: set, to: ask }]
 /// Runs a command that has to succeed. Returns its standard output.
 #[track_caller]
 fn good(folder: &Path, arguments: &[&str]) -> String {
-    let output = done(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
-    said(&output)
+    let output = output_of(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    stdout(&output)
 }
 
 fn json(text: &str) -> Value {
@@ -59,10 +59,10 @@ fn filled(server: &Server, folder: &Path) -> String {
     let answered =
         good(folder, &["run", "asks.yaml", "--run-id", "a", "--answer", "ask=no", "--quiet", "--store", &url]);
     assert_eq!(json(&answered), serde_json::json!({ "said": "no", "count": 1 }));
-    let parked = done(folder, &["run", "asks.yaml", "--run-id", "b", "--quiet", "--store", &url]);
-    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    let parked = output_of(folder, &["run", "asks.yaml", "--run-id", "b", "--quiet", "--store", &url]);
+    assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
     // The URL may hold a password, so it is not printed.
-    assert!(told(&parked).contains("--store URL") && !told(&parked).contains(&url), "{}", told(&parked));
+    assert!(stderr(&parked).contains("--store URL") && !stderr(&parked).contains(&url), "{}", stderr(&parked));
     url
 }
 
@@ -75,7 +75,7 @@ fn runs_on(dialect: Dialect) {
     assert_eq!(names(&listed), ["b", "a"]);
     // The variable selects the same store. The folder gets no store of its own.
     let by_name = flowcell(folder).args(["runs", "show", "b"]).env("FLOWCELL_STORE", &url).output().unwrap();
-    assert!(said(&by_name).contains("ask") && by_name.status.success(), "{}", told(&by_name));
+    assert!(stdout(&by_name).contains("ask") && by_name.status.success(), "{}", stderr(&by_name));
     assert!(!folder.join(".flowcell").exists());
     let detached = good(folder, &["run", "asks.yaml", "--run-id", "c", "--detach", "--quiet", "--store", &url]);
     assert_eq!(detached, "c\n");
@@ -87,9 +87,9 @@ fn runs_on(dialect: Dialect) {
     let listed = json(&good(folder, &["runs", "list", "--json", "--store", &url]));
     let standings: Vec<_> = listed.as_array().unwrap().iter().map(|run| run["status"].as_str().unwrap()).collect();
     assert_eq!(standings, ["succeeded"; 3]);
-    let refused = done(folder, &["run", "asks.yaml", "--run-id", "a", "-i", "other=1", "--store", &url]);
+    let refused = output_of(folder, &["run", "asks.yaml", "--run-id", "a", "-i", "other=1", "--store", &url]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("the run `a` exists, and its input is another"), "{}", told(&refused));
+    assert!(stderr(&refused).contains("the run `a` exists, and its input is another"), "{}", stderr(&refused));
     let checked = json(&good(folder, &["store", "check", "--store", &url]));
     assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
 }
@@ -132,7 +132,7 @@ fn outlives_an_outage_of(dialect: Dialect, command: &[&str]) {
     };
     begin("a");
     ends("a");
-    proxy.does(Does::Hole);
+    proxy.set_behaviour(Behaviour::Hole);
     wait_for("the store cannot be read, so its runs wait");
     if let Some(address) = &address {
         let healthy = called::exchange(address, "GET", "/healthz", &Value::Null);
@@ -142,7 +142,7 @@ fn outlives_an_outage_of(dialect: Dialect, command: &[&str]) {
         let is_temporary = refused.starts_with("HTTP/1.1 503 ") && refused.to_lowercase().contains("\r\nretry-after: ");
         assert!(is_temporary && refused.contains("store_unavailable"), "{refused}");
     }
-    proxy.does(Does::Carry);
+    proxy.set_behaviour(Behaviour::Carry);
     wait_for("the store can be read again");
     begin("b");
     ends("b");
@@ -165,26 +165,26 @@ fn secrets_on(dialect: Dialect) {
     good(folder, &["store", "migrate", "--store", &url]);
     let refused = secret(&["set", "a", "--from-env", "VALUE", "--store", &url]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("secrets of a shared store need the same key"), "{}", told(&refused));
+    assert!(stderr(&refused).contains("secrets of a shared store need the same key"), "{}", stderr(&refused));
     for name in ["a", "A"] {
         let set = secret(&["set", name, "--from-env", "VALUE", "--store", &url, "--secret-key", "env:ONE"]);
-        assert!(set.status.success(), "{}", told(&set));
+        assert!(set.status.success(), "{}", stderr(&set));
     }
     let rotate =
         |from: &str| secret(&["rotate-key", "--store", &url, "--secret-key", from, "--new-secret-key", "env:TWO"]);
     let wrong = rotate("env:TWO");
-    assert!(told(&wrong).contains("the secret is encrypted with the key"), "{}", told(&wrong));
+    assert!(stderr(&wrong).contains("the secret is encrypted with the key"), "{}", stderr(&wrong));
     let rotated = rotate("env:ONE");
-    assert_eq!(json(&said(&rotated))["secrets"], 2, "{}", told(&rotated));
+    assert_eq!(json(&stdout(&rotated))["secrets"], 2, "{}", stderr(&rotated));
     // A copy has the encrypted secrets but not their key.
     good(folder, &["store", "copy", &url, "copied"]);
-    let listed = |more: &[&str]| json(&said(&secret(&[&["list"], more].concat())));
+    let listed = |more: &[&str]| json(&stdout(&secret(&[&["list"], more].concat())));
     assert_eq!(listed(&["--state", "copied"]), listed(&["--store", &url]));
     assert!(!folder.join("copied/secret.key").exists());
     let unread = secret(&["rotate-key", "--state", "copied"]);
-    assert!(told(&unread).contains("the secret is encrypted with the key"), "{}", told(&unread));
+    assert!(stderr(&unread).contains("the secret is encrypted with the key"), "{}", stderr(&unread));
     let read = secret(&["rotate-key", "--state", "copied", "--secret-key", "env:TWO", "--new-secret-key", "env:ONE"]);
-    assert_eq!(json(&said(&read))["secrets"], 2, "{}", told(&read));
+    assert_eq!(json(&stdout(&read))["secrets"], 2, "{}", stderr(&read));
 }
 
 #[test]
@@ -213,8 +213,8 @@ fn is_copied_from(dialect: Dialect) {
     let told_there: Vec<Value> = good(folder, &["runs", "events", "b", "--store", &url]).lines().map(json).collect();
     assert_eq!(events(folder, "b"), told_there);
     assert_eq!(kept(folder, "saved", "b"), told_there);
-    let full = done(folder, &["store", "copy", &url, ".flowcell"]);
-    assert!(!full.status.success() && told(&full).contains("not empty"), "{}", told(&full));
+    let full = output_of(folder, &["store", "copy", &url, ".flowcell"]);
+    assert!(!full.status.success() && stderr(&full).contains("not empty"), "{}", stderr(&full));
     // A run is resumed in the copy, and from there in another database.
     good(folder, &["answer", "b", "ask", "yes"]);
     let other = server.url(&server.database());
@@ -223,8 +223,8 @@ fn is_copied_from(dialect: Dialect) {
     let ended = good(folder, &["runs", "resume", "b", "--quiet", "--store", &other]);
     assert_eq!(json(&ended), serde_json::json!({ "said": "yes", "count": 2 }));
     // The original store is unaffected.
-    let asked = done(folder, &["runs", "resume", "b", "--quiet", "--store", &url]);
-    assert_eq!(asked.status.code(), Some(3), "{}", told(&asked));
+    let asked = output_of(folder, &["runs", "resume", "b", "--quiet", "--store", &url]);
+    assert_eq!(asked.status.code(), Some(3), "{}", stderr(&asked));
     for store in [["--store", &other], ["--state", "saved"]] {
         let checked = json(&good(folder, &["store", "check", store[0], store[1]]));
         assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
@@ -270,7 +270,7 @@ fn a_store_in_a_folder_is_looked_after() {
     good(folder, &["run", "asks.yaml", "--run-id", "a", "--answer", "ask=no", "--quiet"]);
     good(folder, &["store", "backup", "saved"]);
     assert_eq!(kept(folder, "saved", "a"), events(folder, "a"));
-    let again = done(folder, &["store", "backup", "saved"]);
+    let again = output_of(folder, &["store", "backup", "saved"]);
     assert!(!again.status.success(), "a copy was overwritten");
     let checked = json(&good(folder, &["store", "check", "--state", "saved"]));
     assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
@@ -280,9 +280,13 @@ fn a_store_in_a_folder_is_looked_after() {
     let at = bytes.windows(8).position(|window| window == b"\"RunStar").unwrap();
     bytes[at + 1] = b'X';
     fs::write(&database, bytes).unwrap();
-    let checked = done(folder, &["store", "check", "--state", "saved"]);
-    assert_eq!(checked.status.code(), Some(1), "{}", told(&checked));
-    assert!(told(&checked).contains("the store is damaged") && said(&checked).contains("`a`"), "{}", said(&checked));
-    let memory = done(folder, &["store", "check", "--store", "memory:"]);
-    assert!(told(&memory).contains("a store in memory needs no maintenance"), "{}", told(&memory));
+    let checked = output_of(folder, &["store", "check", "--state", "saved"]);
+    assert_eq!(checked.status.code(), Some(1), "{}", stderr(&checked));
+    assert!(
+        stderr(&checked).contains("the store is damaged") && stdout(&checked).contains("`a`"),
+        "{}",
+        stdout(&checked)
+    );
+    let memory = output_of(folder, &["store", "check", "--store", "memory:"]);
+    assert!(stderr(&memory).contains("a store in memory needs no maintenance"), "{}", stderr(&memory));
 }

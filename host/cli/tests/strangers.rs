@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     guests::{HOSTILE, with_manifest},
-    kit::{done, events, told},
+    kit::{events, output_of, stderr},
 };
 
 /// Returns a hand-made pack, for tests of the steps before it runs.
@@ -39,8 +39,8 @@ fn place(packs: &[(&str, &[u8])], flow: &str) -> tempfile::TempDir {
 
 /// Runs the flow, which has to fail. Returns its events.
 fn failed(folder: &Path) -> Vec<Value> {
-    let output = done(folder, &["run", "--quiet", "--run-id", "r", "--packs", "packs", "flow.yaml"]);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let output = output_of(folder, &["run", "--quiet", "--run-id", "r", "--packs", "packs", "flow.yaml"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     events(folder, "r")
 }
 
@@ -172,7 +172,7 @@ fn n26_a_bomb_takes_no_more_than_a_compiler_may_have() {
 #[test]
 fn a_compiler_is_for_no_one_else() {
     let folder = tempfile::tempdir().unwrap();
-    let output = done(folder.path(), &["compile"]);
+    let output = output_of(folder.path(), &["compile"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("only flowcell itself may run this command"), "{}", told(&output));
+    assert!(stderr(&output).contains("only flowcell itself may run this command"), "{}", stderr(&output));
 }

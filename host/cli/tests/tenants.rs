@@ -18,7 +18,7 @@ use flowcell::{
     policy::Policy,
     tenants::{TenantError, Tenants, audit::Outcome, callers::Callers},
 };
-use kit::{done, flowcell, said, told};
+use kit::{flowcell, output_of, stderr, stdout};
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -234,26 +234,26 @@ fn all_runs() -> Filter {
 
 /// Runs a command that has to succeed. Returns the printed JSON.
 fn ask(folder: &Path, arguments: &[&str]) -> Value {
-    let output = done(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
-    serde_json::from_str(&said(&output)).unwrap()
+    let output = output_of(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).unwrap()
 }
 
 #[test]
 fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
     let folder = tempfile::tempdir().unwrap();
-    let first = done(folder.path(), &["tenant", "create", "a"]);
-    assert!(told(&first).contains("this is the first tenant"), "{}", told(&first));
-    assert!(told(&first).contains("create it with `flowcell tenant create local`"), "{}", told(&first));
+    let first = output_of(folder.path(), &["tenant", "create", "a"]);
+    assert!(stderr(&first).contains("this is the first tenant"), "{}", stderr(&first));
+    assert!(stderr(&first).contains("create it with `flowcell tenant create local`"), "{}", stderr(&first));
     let mut owner = flowcell(folder.path()).arg("drive").stderr(Stdio::piped()).spawn().unwrap();
     // The first line says that the process listens.
     BufReader::new(owner.stderr.take().unwrap()).lines().next().unwrap().unwrap();
     ask(folder.path(), &["tenant", "create", "b"]);
     let token = ask(folder.path(), &["token", "create", "b", "--scopes", "run:read,run:create", "--note", "ci"]);
     let (id, secret) = (token["id"].as_str().unwrap(), token["token"].as_str().unwrap());
-    let refused = done(folder.path(), &["tenant", "create", "b"]);
+    let refused = output_of(folder.path(), &["tenant", "create", "b"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("the tenant `b` already exists"), "{}", told(&refused));
+    assert!(stderr(&refused).contains("the tenant `b` already exists"), "{}", stderr(&refused));
     owner.kill().unwrap();
     owner.wait().unwrap();
     let tokens = ask(folder.path(), &["token", "list", "--tenant", "b"]);
@@ -264,12 +264,12 @@ fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
     assert_eq!(ask(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"])["maxLiveRuns"], 5);
     assert_eq!(ask(folder.path(), &["tenant", "policy", "b"])["maxLiveRuns"], 5);
     std::fs::write(folder.path().join("policy.yaml"), "maxRuns: 5\n").unwrap();
-    let wrong = done(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"]);
-    assert!(told(&wrong).contains("policy.yaml") && told(&wrong).contains("maxRuns"), "{}", told(&wrong));
+    let wrong = output_of(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"]);
+    assert!(stderr(&wrong).contains("policy.yaml") && stderr(&wrong).contains("maxRuns"), "{}", stderr(&wrong));
     std::fs::write(folder.path().join("policy.yaml"), "grants: { htpp: ['https://*'] }\n").unwrap();
-    let wrong = done(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"]);
+    let wrong = output_of(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(told(&wrong).contains("unknown capability `htpp`; did you mean `http`?"), "{}", told(&wrong));
+    assert!(stderr(&wrong).contains("unknown capability `htpp`; did you mean `http`?"), "{}", stderr(&wrong));
     assert_eq!(ask(folder.path(), &["tenant", "policy", "b"])["maxLiveRuns"], 5, "nothing was set");
     let actions: Vec<_> = ask(folder.path(), &["audit", "list", "b"]).as_array().unwrap().clone();
     let actions: Vec<_> = actions.iter().map(|entry| entry["action"].as_str().unwrap().to_owned()).collect();
@@ -314,8 +314,8 @@ fn t10_a_log_that_was_changed_or_shortened_is_noticed() {
         let connection = Connection::open(copy.path().join(".flowcell/flowcell.db")).unwrap();
         assert_eq!(connection.execute(&sql, []).unwrap(), 1, "{sql}");
         drop(connection);
-        let verified = done(copy.path(), &["audit", "verify", "a", "--head", head]);
-        assert_eq!(verified.status.code(), Some(1), "{sql}: {}", told(&verified));
-        assert!(said(&verified).contains(found), "{sql}: {}", said(&verified));
+        let verified = output_of(copy.path(), &["audit", "verify", "a", "--head", head]);
+        assert_eq!(verified.status.code(), Some(1), "{sql}: {}", stderr(&verified));
+        assert!(stdout(&verified).contains(found), "{sql}: {}", stdout(&verified));
     }
 }

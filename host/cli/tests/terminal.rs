@@ -12,7 +12,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-use kit::{Owner, done, flowcell, has_program, said, told};
+use kit::{Owner, flowcell, has_program, output_of, stderr, stdout};
 
 const ASKS: &str = "
 flow: { name: asks, outputs: { said: '{{ ask.response.choice }}' } }
@@ -74,11 +74,11 @@ fn what_a_run_has_asked_is_asked_at_the_terminal_where_it_goes_on() {
             for (name, text) in [("asks", ASKS), ("passes", PASSES), ("calls", CALLS)] {
                 fs::write(folder.join(format!("{name}.yaml")), text).unwrap();
             }
-            let parked = done(folder, &["run", &format!("{flow}.yaml"), "--run-id", "r"]);
-            assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+            let parked = output_of(folder, &["run", &format!("{flow}.yaml"), "--run-id", "r"]);
+            assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
             let _owner = beside.then(|| server(folder));
             let Some(output) = at_a_terminal(folder, "runs resume r", lines) else { return };
-            let seen = said(&output);
+            let seen = stdout(&output);
             assert!(output.status.success() && seen.contains(expected), "{flow}, beside an owner {beside}: {seen}");
             assert_eq!(seen.matches("Well").count(), lines.lines().count(), "{flow}: {seen}");
         }
@@ -131,8 +131,8 @@ fn a_begun_line_answers_no_other_question() {
     typed.write_all(b"ye").unwrap();
     // The terminal echoes the received text.
     hear("ye");
-    let answered = done(folder.path(), &["answer", "r", &format!("each[{first}].ask"), "no"]);
-    assert!(answered.status.success(), "{}", told(&answered));
+    let answered = output_of(folder.path(), &["answer", "r", &format!("each[{first}].ask"), "no"]);
+    assert!(answered.status.success(), "{}", stderr(&answered));
     hear("yes|no >");
     typed.write_all(b"s\n").unwrap();
     hear("the line `yes` is ignored, because you began it before");
@@ -176,8 +176,8 @@ edges: [{ from: one, to: each }]
 ";
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("times.yaml"), TIMES).unwrap();
-    let run = done(folder.path(), &["run", "times.yaml", "--run-id", "r"]);
-    assert!(run.status.success(), "{}", told(&run));
+    let run = output_of(folder.path(), &["run", "times.yaml", "--run-id", "r"]);
+    assert!(run.status.success(), "{}", stderr(&run));
     // `  each[0].inner done in 4 ms`, `  fails failed in 5 ms: error: no`.
     let of_run = |line: &str| {
         let (address, time) = line.trim().split_once(" done in ").or_else(|| line.trim().split_once(" failed in "))?;
@@ -191,7 +191,7 @@ edges: [{ from: one, to: each }]
         let (node, status) = head.split_once(' ')?;
         ["succeeded", "failed"].contains(&status).then(|| (node.to_owned(), time.to_owned()))
     };
-    let (heard, shown) = (told(&run), said(&done(folder.path(), &["runs", "show", "r"])));
+    let (heard, shown) = (stderr(&run), stdout(&output_of(folder.path(), &["runs", "show", "r"])));
     let mut of_run: Vec<_> = heard.lines().filter_map(of_run).collect();
     let mut of_show: Vec<_> = shown.lines().filter_map(of_show).collect();
     of_run.sort();
@@ -205,12 +205,13 @@ edges: [{ from: one, to: each }]
 fn no_answer_is_given_if_one_of_them_cannot_be() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
-    done(folder.path(), &["run", "asks.yaml", "--run-id", "r"]);
+    output_of(folder.path(), &["run", "asks.yaml", "--run-id", "r"]);
     for beside in [false, true] {
         let _owner = beside.then(|| server(folder.path()));
-        let refused = done(folder.path(), &["runs", "resume", "r", "--answer", "ask=yes", "--answer", "nobody=yes"]);
-        assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
+        let refused =
+            output_of(folder.path(), &["runs", "resume", "r", "--answer", "ask=yes", "--answer", "nobody=yes"]);
+        assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     }
-    let resumed = done(folder.path(), &["runs", "resume", "r", "--answer", "ask=no"]);
-    assert!(said(&resumed).contains("\"no\""), "{}", told(&resumed));
+    let resumed = output_of(folder.path(), &["runs", "resume", "r", "--answer", "ask=no"]);
+    assert!(stdout(&resumed).contains("\"no\""), "{}", stderr(&resumed));
 }

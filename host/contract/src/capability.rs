@@ -124,20 +124,20 @@ pub struct Outgoing {
 /// Sends unrecorded events of a run, such as text while a model writes it, to the channels and clients that follow the
 /// run. If nobody follows the run, the event is dropped. No event is sent twice.
 #[derive(Clone, Default)]
-pub struct Progress(Option<Arc<Tell>>);
+pub struct Progress(Option<Arc<SendEvent>>);
 
-type Tell = dyn Fn(&str, Json) + Send + Sync;
+type SendEvent = dyn Fn(&str, Json) + Send + Sync;
 
 impl Progress {
     /// Creates a sender from a function that receives the type of an event, and its members.
-    pub fn new(tell: impl Fn(&str, Json) + Send + Sync + 'static) -> Progress {
-        Progress(Some(Arc::new(tell)))
+    pub fn new(send: impl Fn(&str, Json) + Send + Sync + 'static) -> Progress {
+        Progress(Some(Arc::new(send)))
     }
 
     /// Sends an event of this type with these members.
-    pub fn tell(&self, kind: &str, members: Json) {
-        if let Some(tell) = &self.0 {
-            tell(kind, members);
+    pub fn send(&self, kind: &str, members: Json) {
+        if let Some(send) = &self.0 {
+            send(kind, members);
         }
     }
 }

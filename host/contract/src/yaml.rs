@@ -66,7 +66,7 @@ mod tests {
         One(u32),
     }
 
-    fn said<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> String {
+    fn error_message<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> String {
         let told = yaml_error(&serde_yaml::from_str::<T>(text).unwrap_err());
         told.lines().next().unwrap().rsplit_once("column ").unwrap().1.split_once(": ").unwrap().1.to_owned()
     }
@@ -75,15 +75,15 @@ mod tests {
     fn what_is_wrong_is_said_in_words_for_writers() {
         type Texts = BTreeMap<String, String>;
         let object = "expected an object, such as `{ key: value }` or `key: value` on a line of its own";
-        assert_eq!(said::<BTreeMap<String, Texts>>("a: [b]"), object);
+        assert_eq!(error_message::<BTreeMap<String, Texts>>("a: [b]"), object);
         let list = "expected a list, such as `[a, b]` or lines that begin with `- `";
-        assert_eq!(said::<BTreeMap<String, Vec<u32>>>("a: { b: 1 }"), list);
-        assert_eq!(said::<Vec<u32>>("[-1]"), "expected a whole number of at least 0");
-        assert_eq!(said::<Vec<i64>>("[x]"), "expected a whole number");
-        assert_eq!(said::<Vec<bool>>("[x]"), "expected `true` or `false`");
-        assert_eq!(said::<Vec<f64>>("[x]"), "expected a number");
-        assert_eq!(said::<Texts>("{ a: b, a: c }"), "the key `a` occurs twice");
+        assert_eq!(error_message::<BTreeMap<String, Vec<u32>>>("a: { b: 1 }"), list);
+        assert_eq!(error_message::<Vec<u32>>("[-1]"), "expected a whole number of at least 0");
+        assert_eq!(error_message::<Vec<i64>>("[x]"), "expected a whole number");
+        assert_eq!(error_message::<Vec<bool>>("[x]"), "expected `true` or `false`");
+        assert_eq!(error_message::<Vec<f64>>("[x]"), "expected a number");
+        assert_eq!(error_message::<Texts>("{ a: b, a: c }"), "the key `a` occurs twice");
         let one = "expected an object with one member, whose key names its kind";
-        assert_eq!(said::<Vec<Choice>>("[{}]"), one);
+        assert_eq!(error_message::<Vec<Choice>>("[{}]"), one);
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     compiler::{Compiler, Uncompiled},
     link::{Capabilities, Linkers},
     machine::{CORE_INSTANCES_PER_SLOT, TABLES_PER_SLOT},
-    pack::{self, Author, Bytes, Facts, LoadedNodeType, PackErrorKind},
+    pack::{self, Author, Bytes, ComponentProperties, LoadedNodeType, PackErrorKind},
     sandbox::Sandbox,
     trap,
 };
@@ -101,23 +101,28 @@ pub(crate) struct CompileContext {
 }
 
 impl CompileContext {
-    /// Returns the [`Facts`] of a component: its manifest, imports, exports and number of core instances. It
-    /// validates a component from outside this program, unless the cache has the facts.
-    pub(crate) fn facts(&self, bytes: &[u8], digest: &Digest, author: Author) -> Result<Facts, PackErrorKind> {
+    /// Returns the [`ComponentProperties`] of a component: its manifest, imports, exports and number of core instances.
+    /// It validates a component from outside this program, unless the cache has the properties.
+    pub(crate) fn properties(
+        &self,
+        bytes: &[u8],
+        digest: &Digest,
+        author: Author,
+    ) -> Result<ComponentProperties, PackErrorKind> {
         let name = match author {
             Author::Flowcell => format!("{}-{}.facts", digest.0, env!("CARGO_PKG_VERSION")),
-            Author::Stranger => format!("{}-{}.validated.facts", digest.0, env!("CARGO_PKG_VERSION")),
+            Author::External => format!("{}-{}.validated.facts", digest.0, env!("CARGO_PKG_VERSION")),
         };
-        let known = self.cache.as_ref().and_then(|cache| Facts::from_json(&cache.get(&name)?));
-        if let Some(facts) = known {
-            return Ok(facts);
+        let known = self.cache.as_ref().and_then(|cache| ComponentProperties::from_json(&cache.get(&name)?));
+        if let Some(properties) = known {
+            return Ok(properties);
         }
-        let facts = Facts::read(bytes, &self.limits)?;
-        if author == Author::Stranger {
+        let properties = ComponentProperties::read(bytes, &self.limits)?;
+        if author == Author::External {
             pack::validate(bytes)?;
         }
-        self.keep(&name, || Ok(facts.to_json()));
-        Ok(facts)
+        self.keep(&name, || Ok(properties.to_json()));
+        Ok(properties)
     }
 
     /// Writes a cache entry for the next start of the host, if the engine has a cache.
@@ -185,13 +190,13 @@ impl CompileContext {
     /// Returns true if a separate compiler process may have to compile this pack. The process is not needed if the
     /// cache has the code.
     pub(crate) fn compiles_elsewhere(&self, pack: &Loaded) -> bool {
-        self.compiler.is_some() && pack.author == Author::Stranger && pack.component.get().is_none()
+        self.compiler.is_some() && pack.author == Author::External && pack.component.get().is_none()
     }
 
     fn compile(&self, pack: &Loaded, name: &str) -> Result<Component, Failure> {
         let bytes = pack.bytes.lock().clone();
         let bytes = bytes.ok_or_else(|| pack.bad("its bytes are missing"))?;
-        if let Some(compiler) = self.compiler.as_ref().filter(|_| pack.author == Author::Stranger) {
+        if let Some(compiler) = self.compiler.as_ref().filter(|_| pack.author == Author::External) {
             return self.compile_elsewhere(compiler, pack, &bytes, name);
         }
         let component = Component::from_binary(&self.engine, &bytes).map_err(|error| pack.unusable(&error))?;

@@ -51,7 +51,7 @@ pub(crate) enum Uncompiled {
 
 /// The first line of a compiler's input, as JSON. The component follows it.
 #[derive(Serialize, Deserialize)]
-struct Order {
+struct CompileRequest {
     /// The stack of the guests, in bytes.
     stack: usize,
     /// The address space of the compiler in bytes, in addition to what the program itself occupies.
@@ -63,11 +63,12 @@ struct Order {
 impl Compiler {
     /// Returns the code of a component. Blocks until a process has made it.
     pub(crate) fn compile(&self, component: &[u8], limits: &Limits) -> Result<Vec<u8>, Uncompiled> {
-        let order = Order { stack: limits.stack, memory: limits.compile_memory, seconds: limits.compile_seconds };
+        let request =
+            CompileRequest { stack: limits.stack, memory: limits.compile_memory, seconds: limits.compile_seconds };
         let not_started = |error: io::Error| Uncompiled::Shortage(format!("cannot start a compiler: {error}"));
         let child = self.start().map_err(not_started)?;
-        let ended = order.converse(child, component).map_err(not_started)?;
-        order.judge(ended)
+        let ended = request.converse(child, component).map_err(not_started)?;
+        request.code_or_reason(ended)
     }
 
     /// Starts a compiler. It inherits neither the environment nor the folder, and no open file but its three pipes.
@@ -84,8 +85,8 @@ impl Compiler {
     }
 }
 
-fn hand_over(mut input: impl Write, order: &Order, component: &[u8]) -> io::Result<()> {
-    serde_json::to_writer(&mut input, order)?;
+fn hand_over(mut input: impl Write, request: &CompileRequest, component: &[u8]) -> io::Result<()> {
+    serde_json::to_writer(&mut input, request)?;
     input.write_all(b"\n")?;
     input.write_all(component)
 }
@@ -117,7 +118,7 @@ fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitSta
     }
 }
 
-impl Order {
+impl CompileRequest {
     /// Sends a component to a compiler and reads the compiler's answer. Limits the size of the answer and the elapsed
     /// time.
     fn converse(&self, mut child: Child, component: &[u8]) -> io::Result<Ended> {
@@ -151,7 +152,7 @@ impl Order {
     }
 
     /// Returns the code, or the reason why the compiler did not produce it.
-    fn judge(&self, ended: Ended) -> Result<Vec<u8>, Uncompiled> {
+    fn code_or_reason(&self, ended: Ended) -> Result<Vec<u8>, Uncompiled> {
         if ended.code.len() as u64 > self.memory {
             let most = self.memory >> 20;
             return Err(Uncompiled::Refused(format!("its code would exceed {most} MiB")));
@@ -200,27 +201,28 @@ fn signal(_: ExitStatus) -> Option<i32> {
 /// Runs this process as a compiler: reads the limits and a component, and writes the code. The process should do
 /// nothing else, because it gives up all rights that a compiler does not need.
 pub fn compile(mut input: impl BufRead, mut output: impl Write) -> anyhow::Result<()> {
-    let mut order = String::new();
-    input.read_line(&mut order)?;
-    let order: Order = serde_json::from_str(&order).context("only flowcell itself may run this command")?;
-    give_up(&order)?;
+    let mut request = String::new();
+    input.read_line(&mut request)?;
+    let request: CompileRequest =
+        serde_json::from_str(&request).context("only flowcell itself may run this command")?;
+    limit_resources(&request)?;
     confine()?;
     let mut component = Vec::new();
     input.read_to_end(&mut component)?;
-    let code = machine::compiler(order.stack)?.precompile_component(&component);
+    let code = machine::compiler(request.stack)?.precompile_component(&component);
     output.write_all(&code.map_err(|error| anyhow::anyhow!("{error:#}"))?)?;
     Ok(output.flush()?)
 }
 
 /// Limits the memory and time of this process, forbids it to write files, and lowers its priority.
 #[cfg(unix)]
-fn give_up(order: &Order) -> io::Result<()> {
+fn limit_resources(request: &CompileRequest) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, nice, setrlimit};
-    let memory = address_space() + order.memory;
+    let memory = address_space() + request.memory;
     let limits = [
         (Resource::As, memory, memory),
         // At the soft limit the kernel sends SIGXCPU, which tells the cause. At the hard limit it kills the process.
-        (Resource::Cpu, order.seconds, order.seconds + 1),
+        (Resource::Cpu, request.seconds, request.seconds + 1),
         (Resource::Fsize, 0, 0),
         (Resource::Core, 0, 0),
     ];
@@ -241,7 +243,7 @@ fn address_space() -> u64 {
 }
 
 #[cfg(not(unix))]
-fn give_up(_: &Order) -> io::Result<()> {
+fn limit_resources(_: &CompileRequest) -> io::Result<()> {
     Ok(())
 }
 

@@ -109,7 +109,7 @@ impl Engine {
     pub fn add_pack(&self, bytes: impl Into<Bytes>, origin: &str) -> Result<Pack, PackError> {
         let bytes = bytes.into();
         let digest = pack::digest(&bytes);
-        self.add(bytes, digest, origin, Author::Stranger)
+        self.add(bytes, digest, origin, Author::External)
     }
 
     /// Adds a pack that is part of this program. Only such packs may use the reserved prefixes. The caller gives the
@@ -119,15 +119,15 @@ impl Engine {
     }
 
     fn add(&self, bytes: Bytes, digest: Digest, origin: &str, author: Author) -> Result<Pack, PackError> {
-        let facts = self.0.compile_context.facts(&bytes, &digest, author);
-        let facts = facts.and_then(|mut facts| facts.admit(&digest, author).map(|()| facts));
-        let facts = facts.map_err(|kind| PackError { origin: origin.into(), kind })?;
+        let properties = self.0.compile_context.properties(&bytes, &digest, author);
+        let properties = properties.and_then(|mut properties| properties.admit(&digest, author).map(|()| properties));
+        let properties = properties.map_err(|kind| PackError { origin: origin.into(), kind })?;
         if self.0.packs.get(&digest).is_none() {
-            let node_types = pack::node_types(&facts.manifest);
-            let loaded = Loaded::new(digest.clone(), node_types, facts.core_instances, bytes, author);
+            let node_types = pack::node_types(&properties.manifest);
+            let loaded = Loaded::new(digest.clone(), node_types, properties.core_instances, bytes, author);
             self.0.packs.insert(&digest, loaded);
         }
-        Ok(Pack { manifest: facts.manifest, digest })
+        Ok(Pack { manifest: properties.manifest, digest })
     }
 
     /// Compiles a pack now, or loads its code from the cache, so that no attempt waits for the code. Blocks the thread

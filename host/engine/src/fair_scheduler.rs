@@ -31,7 +31,7 @@ pub(crate) struct FairScheduler {
 
 /// The queues of all tenants.
 struct RunQueues<T> {
-    of: HashMap<Tenant, RunQueue<T>>,
+    by_tenant: HashMap<Tenant, RunQueue<T>>,
     /// The computing time of the queue that was served last, at that time.
     clock: Duration,
     /// The computing time of each tenant since the last [`FairScheduler::take_computed`].
@@ -106,15 +106,15 @@ impl Drop for Charged<'_> {
 
 impl<T> RunQueues<T> {
     fn new() -> RunQueues<T> {
-        RunQueues { of: HashMap::new(), clock: Duration::ZERO, computed: HashMap::new() }
+        RunQueues { by_tenant: HashMap::new(), clock: Duration::ZERO, computed: HashMap::new() }
     }
 
     fn push(&mut self, tenant: Tenant, ready: T) {
         let clock = self.clock;
-        if self.of.len() > MANY {
-            self.of.retain(|_, queue| !queue.ready.is_empty());
+        if self.by_tenant.len() > MANY {
+            self.by_tenant.retain(|_, queue| !queue.ready.is_empty());
         }
-        let queue = self.of.entry(tenant).or_insert_with(|| RunQueue { ready: VecDeque::new(), spent: clock });
+        let queue = self.by_tenant.entry(tenant).or_insert_with(|| RunQueue { ready: VecDeque::new(), spent: clock });
         if queue.ready.is_empty() {
             queue.spent = queue.spent.max(clock);
         }
@@ -123,14 +123,14 @@ impl<T> RunQueues<T> {
 
     /// Removes and returns the first entry of the queue whose tenant has computed least.
     fn pop(&mut self) -> Option<(Tenant, T)> {
-        let waiting = self.of.iter_mut().filter(|(_, queue)| !queue.ready.is_empty());
+        let waiting = self.by_tenant.iter_mut().filter(|(_, queue)| !queue.ready.is_empty());
         let (tenant, queue) = waiting.min_by_key(|(_, queue)| queue.spent)?;
         self.clock = self.clock.max(queue.spent);
         Some((tenant.clone(), queue.ready.pop_front()?))
     }
 
     fn charge(&mut self, tenant: &Tenant, time: Duration) {
-        if let Some(queue) = self.of.get_mut(tenant) {
+        if let Some(queue) = self.by_tenant.get_mut(tenant) {
             queue.spent += time;
         }
         match self.computed.get_mut(tenant) {
@@ -209,6 +209,6 @@ mod tests {
             queues.push(format!("t{tenant}").as_str().into(), 0);
             served(&mut queues, TICK);
         }
-        assert!(queues.of.len() <= MANY + 2, "{}", queues.of.len());
+        assert!(queues.by_tenant.len() <= MANY + 2, "{}", queues.by_tenant.len());
     }
 }

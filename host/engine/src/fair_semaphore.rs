@@ -65,7 +65,7 @@ impl FairSemaphore {
     /// Returns how many more units the tenant may take, if it takes them one by one.
     pub fn left(&self, tenant: &Tenant) -> u64 {
         let taken = self.0.lock();
-        let (held, bound) = taken.of(tenant);
+        let (held, bound) = taken.held_and_bound(tenant);
         let fair = taken.free.saturating_sub(held) / 2;
         let left = bound.map_or(fair, |bound| fair.min(bound.saturating_sub(held)));
         if held == 0 { left.max(taken.free.min(1)) } else { left }
@@ -100,7 +100,7 @@ impl FairSemaphore {
         let mut gone = Vec::new();
         {
             let mut taken = self.0.lock();
-            while let Some((tenant, amount, give)) = taken.next() {
+            while let Some((tenant, amount, give)) = taken.pop_waiting() {
                 gone.extend(give.send(self.held(&tenant, amount)).err());
             }
         }
@@ -147,12 +147,12 @@ impl Drop for Permit {
 
 impl Taken {
     /// Returns the amount that a tenant holds, and its maximum.
-    fn of(&self, tenant: &Tenant) -> (u64, Option<u64>) {
+    fn held_and_bound(&self, tenant: &Tenant) -> (u64, Option<u64>) {
         self.by.get(tenant).map_or((0, None), |share| (share.held, share.bound))
     }
 
     fn take(&mut self, tenant: &Tenant, amount: u64) -> bool {
-        let (held, bound) = self.of(tenant);
+        let (held, bound) = self.held_and_bound(tenant);
         if !fits(self.free, held, bound, amount) {
             return false;
         }
@@ -166,7 +166,7 @@ impl Taken {
 
     /// Returns one waiting caller to serve: among callers whose amount is available, the one whose tenant holds
     /// least.
-    fn next(&mut self) -> Option<(Tenant, u64, oneshot::Sender<Permit>)> {
+    fn pop_waiting(&mut self) -> Option<(Tenant, u64, oneshot::Sender<Permit>)> {
         let free = self.free;
         let may = |share: &Share| {
             share.waiting.front().is_some_and(|(amount, _)| fits(free, share.held, share.bound, *amount))

@@ -112,7 +112,7 @@ pub(crate) enum Author {
     /// This program itself. It skips the validation of its own packs.
     Flowcell,
     /// Anyone else. The host does not trust such packs.
-    Stranger,
+    External,
 }
 
 /// Returns the digest of a pack's bytes: SHA-256 in hexadecimal.
@@ -127,9 +127,9 @@ pub fn digest(bytes: &[u8]) -> Digest {
 
 /// Reads the properties of a component file and validates it. It runs no code of the file.
 pub fn inspect(bytes: &[u8]) -> Result<Inspection, PackErrorKind> {
-    let facts = Facts::read(bytes, &Limits::default())?;
+    let properties = ComponentProperties::read(bytes, &Limits::default())?;
     validate(bytes)?;
-    let Facts { mut manifest, imports, exports, .. } = facts;
+    let ComponentProperties { mut manifest, imports, exports, .. } = properties;
     let digest = digest(bytes);
     assign(&mut manifest, &digest);
     Ok(Inspection { manifest, digest, size: bytes.len(), imports, exports })
@@ -148,19 +148,18 @@ pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }
 
-/// The properties that a walk over a component finds. These are not the facts of a journal. The cache keeps them, so
-/// that later starts need no walk.
+/// The properties that a walk over a component finds. The cache keeps them, so that later starts need no walk.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Facts {
+pub(crate) struct ComponentProperties {
     pub(crate) manifest: Manifest,
     imports: Vec<String>,
     exports: Vec<String>,
     pub(crate) core_instances: usize,
 }
 
-impl Facts {
+impl ComponentProperties {
     /// Reads the properties of a component, and checks its imports and exports.
-    pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Facts, PackErrorKind> {
+    pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<ComponentProperties, PackErrorKind> {
         if bytes.len() > limits.component {
             return Err(PackErrorKind::TooLarge { size: bytes.len(), limit: limits.component });
         }
@@ -176,14 +175,14 @@ impl Facts {
             [range] => read_manifest(&bytes[range.clone()])?,
             several => return Err(PackErrorKind::SeveralManifests(several.len())),
         };
-        Ok(Facts { manifest, imports, exports, core_instances })
+        Ok(ComponentProperties { manifest, imports, exports, core_instances })
     }
 
-    /// Reads properties that [`Facts::to_json`] wrote. Returns `None` if they cannot be read.
-    pub(crate) fn from_json(json: &[u8]) -> Option<Facts> {
-        let mut facts: Facts = serde_json::from_slice(json).ok()?;
-        facts.manifest = facts.manifest.complete().ok()?;
-        Some(facts)
+    /// Reads properties that [`ComponentProperties::to_json`] wrote. Returns `None` if they cannot be read.
+    pub(crate) fn from_json(json: &[u8]) -> Option<ComponentProperties> {
+        let mut properties: ComponentProperties = serde_json::from_slice(json).ok()?;
+        properties.manifest = properties.manifest.complete().ok()?;
+        Some(properties)
     }
 
     /// Returns the properties as JSON.
@@ -195,7 +194,7 @@ impl Facts {
     /// Checks the manifest's name and sets the digest. Only this program's own packs may use the reserved prefixes.
     pub(crate) fn admit(&mut self, digest: &Digest, author: Author) -> Result<(), PackErrorKind> {
         let manifest = &mut self.manifest;
-        if author == Author::Stranger && is_reserved(&manifest.name) {
+        if author == Author::External && is_reserved(&manifest.name) {
             return Err(PackErrorKind::Reserved(manifest.name.clone()));
         }
         assign(manifest, digest);

@@ -37,9 +37,9 @@ pub(crate) struct Sandbox {
     pub(crate) stdio: Stdio,
     calls: Arc<dyn Calls>,
     /// The ids of HTTP requests that the guest started and that have not ended.
-    sent: HashSet<u32>,
+    open_http_calls: HashSet<u32>,
     /// The service calls that the guest started and that have not ended: the id of each call, and the guest's own id.
-    served: HashMap<u32, String>,
+    open_service_calls: HashMap<u32, String>,
     /// HTTP answers that `next-event` has announced and the guest has not read yet.
     replies: HashMap<u32, Value>,
     /// The file value that the guest read last, with its bytes.
@@ -67,8 +67,8 @@ impl Sandbox {
             meter,
             stdio,
             calls,
-            sent: HashSet::new(),
-            served: HashMap::new(),
+            open_http_calls: HashSet::new(),
+            open_service_calls: HashMap::new(),
             replies: HashMap::new(),
             open_file: None,
             clock,

@@ -9,7 +9,7 @@ use serde_json::Value as Schema;
 use crate::text::cut;
 
 /// The maximum number of errors in one message.
-const TOLD: usize = 3;
+const MAX_ERRORS: usize = 3;
 /// The maximum length in bytes of an error that quotes the wrong value. A longer one is shown without the value.
 const SHOWN_BYTES: usize = 240;
 
@@ -42,18 +42,18 @@ impl Part {
 }
 
 /// The result of compiling a schema. `None`: the schema admits every value, so there is nothing to check.
-type Ready = Result<Option<Compiled>, Failure>;
+type CompileResult = Result<Option<Compiled>, Failure>;
 
 /// The schemas of one node type. Each is compiled on first use.
 #[derive(Default)]
 pub(crate) struct Schemas {
-    input: OnceLock<Ready>,
-    config: OnceLock<Ready>,
-    output: OnceLock<Ready>,
+    input: OnceLock<CompileResult>,
+    config: OnceLock<CompileResult>,
+    output: OnceLock<CompileResult>,
 }
 
 impl Schemas {
-    fn of(&self, part: Part) -> &OnceLock<Ready> {
+    fn of(&self, part: Part) -> &OnceLock<CompileResult> {
         match part {
             Part::Input => &self.input,
             Part::Config => &self.config,
@@ -83,7 +83,7 @@ impl Schemas {
     }
 }
 
-fn compile(node: &NodeType, part: Part) -> Ready {
+fn compile(node: &NodeType, part: Part) -> CompileResult {
     let schema = part.schema(node);
     if admits_anything(&schema) {
         return Ok(None);
@@ -110,11 +110,11 @@ fn verdict(node: &NodeType, part: Part, value: &Json, errors: Vec<ValidationErro
         Part::Config => (code::INVALID_INPUT, "config: "),
         Part::Output => (code::INVALID_OUTPUT, ""),
     };
-    Err(Failure::new(code, format!("{}: {config}{}", node.name, tell(value, &errors))))
+    Err(Failure::new(code, format!("{}: {config}{}", node.name, describe_errors(value, &errors))))
 }
 
-fn tell(value: &Json, errors: &[ValidationError<'_>]) -> String {
-    let told = errors.iter().take(TOLD).map(|error| {
+fn describe_errors(value: &Json, errors: &[ValidationError<'_>]) -> String {
+    let texts = errors.iter().take(MAX_ERRORS).map(|error| {
         let mut text = error.to_string();
         if text.len() > SHOWN_BYTES {
             text = cut(error.masked().to_string(), SHOWN_BYTES);
@@ -128,7 +128,7 @@ fn tell(value: &Json, errors: &[ValidationError<'_>]) -> String {
             path => format!("at `{path}`: {text}"),
         }
     });
-    told.collect::<Vec<_>>().join("; ")
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 fn admits_anything(schema: &Schema) -> bool {
@@ -169,11 +169,11 @@ mod tests {
 
     use super::*;
 
-    fn told(schema: Schema, value: Schema) -> Option<String> {
+    fn message_of(schema: Schema, value: Schema) -> Option<String> {
         let schema = Compiled::compile(&without_captured(&schema)).unwrap();
         let value = Json::from(value);
         let errors = schema.errors(&value, Budget::FULL).unwrap();
-        (!errors.is_empty()).then(|| tell(&value, &errors))
+        (!errors.is_empty()).then(|| describe_errors(&value, &errors))
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
             (json!({ "$defs": { "n": { "type": "null" } }, "$ref": "#/$defs/n" }), json!(null), None),
         ];
         for (schema, value, expected) in cases {
-            match (told(schema.clone(), value.clone()), expected) {
+            match (message_of(schema.clone(), value.clone()), expected) {
                 (None, None) => {}
                 (Some(told), Some(expected)) if told.contains(expected) => {}
                 (told, _) => panic!("{schema} on {value}: {told:?}"),
@@ -220,8 +220,11 @@ mod tests {
             "properties": { "when": field, "cases": { "items": { "properties": { "when": field }, "required": ["name"] } } },
         });
         let captured = json!({ "expr": {}, "vars": {} });
-        assert_eq!(told(schema.clone(), json!({ "when": captured, "cases": [{ "when": captured, "name": 1 }] })), None);
-        assert!(told(schema, json!({ "cases": [{ "when": captured }] })).unwrap().contains("\"name\""));
+        assert_eq!(
+            message_of(schema.clone(), json!({ "when": captured, "cases": [{ "when": captured, "name": 1 }] })),
+            None
+        );
+        assert!(message_of(schema, json!({ "cases": [{ "when": captured }] })).unwrap().contains("\"name\""));
     }
 
     #[test]
@@ -234,7 +237,8 @@ mod tests {
     #[test]
     fn a_large_value_is_not_shown() {
         let told =
-            told(json!({ "properties": { "a": { "type": "null" } } }), json!({ "a": "x".repeat(1 << 20) })).unwrap();
+            message_of(json!({ "properties": { "a": { "type": "null" } } }), json!({ "a": "x".repeat(1 << 20) }))
+                .unwrap();
         assert!(told.len() < 300 && told.starts_with("at `/a`:"), "{told}");
     }
 }

@@ -49,7 +49,7 @@ use self::{
 use crate::{
     CheckContext,
     diagnostic::Diagnostics,
-    fields::shown,
+    fields::for_message,
     graph::Graph,
     limits, lower,
     yaml::{Span, Tree},
@@ -99,8 +99,10 @@ pub(crate) fn lower(tree: &Tree, input: &AgenticInput<'_>, diagnostics: &mut Dia
     let name = name::file_stem(input.file);
     if !is_kebab_case(name) {
         let start = Span { line: 1, column: 1, len: 1, start: 0 };
-        let message =
-            format!("`{}` is not a valid name for an agentic flow; the flow takes the name of its file", shown(name));
+        let message = format!(
+            "`{}` is not a valid name for an agentic flow; the flow takes the name of its file",
+            for_message(name)
+        );
         diagnostics.error("bad_file_name", start, message, Some(name::rename(input.file)));
     }
     if is_too_large(&flow, diagnostics) {
@@ -151,7 +153,7 @@ fn begin(begin: &Begin, flow: &RawSteps<'_>, links: &Links, diagnostics: &mut Di
             Some(step) if !found.contains(&step) => found.push(step),
             Some(_) => {}
             None => {
-                let message = format!("a run cannot start with the unknown step `{}`", shown(id));
+                let message = format!("a run cannot start with the unknown step `{}`", for_message(id));
                 diagnostics.error("unknown_step", flow.head, message, links.suggest(id));
             }
         }

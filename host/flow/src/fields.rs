@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Cuts a text from the flow to 64 characters for a message, and replaces the characters that [`sanitized`] replaces.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn for_message(text: &str) -> String {
     let mut short = sanitized(&text.chars().take(64).collect::<String>());
     if text.chars().nth(64).is_some() {
         short.push('…');
@@ -58,7 +58,12 @@ pub(crate) fn check_keys_or(
             .or_else(|| did_you_mean(&entry.key, allowed.iter().copied()))
             .or_else(|| empty.map(|above| format!("indent it deeper if it belongs to `{above}`")))
             .unwrap_or_else(|| format!("known keys: {}", allowed.join(", ")));
-        diagnostics.error("unknown_key", entry.key_span, format!("unknown key `{}`", shown(&entry.key)), Some(help));
+        diagnostics.error(
+            "unknown_key",
+            entry.key_span,
+            format!("unknown key `{}`", for_message(&entry.key)),
+            Some(help),
+        );
     }
 }
 
@@ -88,7 +93,7 @@ pub(crate) fn text(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) ->
 
 /// Returns a required text member; reports a missing or empty one and returns an empty text.
 pub(crate) fn required(tree: &Tree, key: &str, what: &str, diagnostics: &mut Diagnostics<'_>) -> (String, Span) {
-    let (text, span) = present(tree, key, what, diagnostics);
+    let (text, span) = required_or_empty(tree, key, what, diagnostics);
     if tree.member(key).is_some_and(|value| value.text() == Some("")) {
         diagnostics.error("empty_value", span, format!("the `{key}` of the {what} is empty"), None);
     }
@@ -96,7 +101,12 @@ pub(crate) fn required(tree: &Tree, key: &str, what: &str, diagnostics: &mut Dia
 }
 
 /// Returns a text member that must exist but may be empty; reports a missing one and returns an empty text.
-pub(crate) fn present(tree: &Tree, key: &str, what: &str, diagnostics: &mut Diagnostics<'_>) -> (String, Span) {
+pub(crate) fn required_or_empty(
+    tree: &Tree,
+    key: &str,
+    what: &str,
+    diagnostics: &mut Diagnostics<'_>,
+) -> (String, Span) {
     if tree.member(key).is_none() {
         diagnostics.error(
             "missing_key",
@@ -114,7 +124,7 @@ pub(crate) fn flow_name(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Strin
     let (name, span) = required(tree, "name", "flow", diagnostics);
     if !name.is_empty() && !is_flow_name(&name) {
         let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
-        diagnostics.error("bad_name", span, format!("`{}` is not a valid flow name", shown(&name)), help);
+        diagnostics.error("bad_name", span, format!("`{}` is not a valid flow name", for_message(&name)), help);
     }
     name
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     diagnostic::Diagnostics,
-    fields::{is_flow_name, shown},
+    fields::{for_message, is_flow_name},
     yaml::{Entry, Kind, Span, Tree},
 };
 
@@ -20,7 +20,7 @@ pub(crate) fn is_flow(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> bool {
         Kind::Scalar(json) if !json.is_null() => not_a_map(tree, diagnostics),
         _ => {
             let start = Span { line: 1, column: 1, len: 0, start: 0 };
-            diagnostics.error("empty_flow", start, "this file contains no flow", Some(smallest(None)));
+            diagnostics.error("empty_flow", start, "this file contains no flow", Some(minimal_flow_help(None)));
         }
     }
     false
@@ -28,13 +28,13 @@ pub(crate) fn is_flow(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> bool {
 
 fn not_a_map(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
     let message = format!("a flow must be a map, not {}", tree.type_name());
-    diagnostics.error("wrong_type", tree.span, message, Some(smallest(None)));
+    diagnostics.error("wrong_type", tree.span, message, Some(minimal_flow_help(None)));
 }
 
 fn not_a_flow(top: &[Entry], keys: &[&Entry], diagnostics: &mut Diagnostics<'_>) {
     let named: Vec<_> = keys.iter().map(|entry| format!("`{}`", entry.key)).collect();
     let message = format!("a flow needs `flow` and `nodes`, but this file has {}", named.join(", "));
-    diagnostics.error("not_a_flow", keys[0].key_span, message, Some(smallest(name_in(top))));
+    diagnostics.error("not_a_flow", keys[0].key_span, message, Some(minimal_flow_help(name_in(top))));
 }
 
 /// Returns the keys that other tools use in place of `flow` and `nodes`: `name` and [`STEPS`]. `None` if `flow` or
@@ -58,7 +58,7 @@ fn name_in(top: &[Entry]) -> Option<&str> {
 }
 
 /// Returns a help text with a minimal flow.
-fn smallest(name: Option<&str>) -> String {
+fn minimal_flow_help(name: Option<&str>) -> String {
     let name = name.unwrap_or("my-flow");
     format!("write `flow: {{ name: {name} }}`, and on the next line `nodes: [{{ id: first, type: control.noop }}]`")
 }
@@ -84,7 +84,7 @@ impl<'t> MisplacedKeys<'t> {
     /// Reports each key with the correct one as help.
     pub(crate) fn report(&self, diagnostics: &mut Diagnostics<'_>) {
         if let Some(entry) = self.flow {
-            let name = entry.value.text().map_or("my-flow".into(), shown);
+            let name = entry.value.text().map_or("my-flow".into(), for_message);
             let help = format!("write `flow: {{ name: {name} }}`");
             let message = "the key `flow` is missing; `name` belongs in it";
             diagnostics.error("missing_key", entry.key_span, message, Some(help));

@@ -6,7 +6,7 @@ use flowcell_expr::Binding;
 use crate::{
     CheckContext, Reach,
     diagnostic::{Diagnostics, did_you_mean},
-    fields::{entries, shown},
+    fields::{entries, for_message},
     input,
     read::RawNode,
     yaml::{Entry, Kind, Span},
@@ -70,10 +70,10 @@ pub(crate) fn read(
         if !is_known && !kind.asks_for(&entry.key) {
             let names = known.iter().flatten().map(String::as_str);
             let help = did_you_mean(&entry.key, names);
-            let message = format!("unknown capability `{}`", shown(&entry.key));
+            let message = format!("unknown capability `{}`", for_message(&entry.key));
             diagnostics.error("unknown_capability", entry.key_span, message, help);
         } else if !(kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for(HTTP)) {
-            let message = format!("`{}` does not ask for `{}`", kind.name, shown(&entry.key));
+            let message = format!("`{}` does not ask for `{}`", kind.name, for_message(&entry.key));
             diagnostics.warning("unused_grant", entry.key_span, message, Some("remove it".into()));
         }
         grants.0.insert(entry.key.to_string(), entry.value.json());
@@ -104,10 +104,10 @@ pub(crate) fn read(
 fn check_url(url: &Url, grant: &Json, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
     let Some(Reach { origin, covers_origin, covers_url, path }) = context.reach(&url.text, grant) else { return };
     let what = match (covers_origin, url.known) {
-        (false, _) => shown(&origin),
+        (false, _) => for_message(&origin),
         (true, Known::Origin) => return,
         (true, _) if covers_url => return,
-        (true, _) => shown(&path),
+        (true, _) => for_message(&path),
     };
     let help = Some(format!("add `{what}` to `grants: {{ http: […] }}` of the node"));
     match url.known {
@@ -132,7 +132,7 @@ fn check(entry: &Entry, context: &dyn CheckContext, diagnostics: &mut Diagnostic
         if let Err(why) = context.check_grant(&entry.key, &item.json()) {
             is_right = false;
             let help = Some("`flowcell help grants` shows the grants of each capability".into());
-            diagnostics.error("wrong_grant", item.span, format!("`grants.{}`: {why}", shown(&entry.key)), help);
+            diagnostics.error("wrong_grant", item.span, format!("`grants.{}`: {why}", for_message(&entry.key)), help);
         }
     }
     is_right

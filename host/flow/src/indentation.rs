@@ -103,31 +103,31 @@ fn levels(before: &str) -> Vec<Level> {
     let mut lowest = usize::MAX;
     let count = before.lines().count();
     for (index, line) in before.lines().rev().enumerate() {
-        let begun = begun(line, count - index);
-        for level in begun.iter().rev() {
+        let of_line = levels_of_line(line, count - index);
+        for level in of_line.iter().rev() {
             let known = levels.iter().any(|known| (known.indent, known.is_item) == (level.indent, level.is_item));
             if level.indent < lowest || (level.indent == lowest && !known) {
                 levels.push(*level);
             }
         }
-        lowest = begun.first().map_or(lowest, |first| lowest.min(first.indent));
+        lowest = of_line.first().map_or(lowest, |first| lowest.min(first.indent));
     }
     levels
 }
 
 /// Returns the levels that start in a line: its list items, and its key.
-fn begun(line: &str, number: usize) -> Vec<Level> {
+fn levels_of_line(line: &str, number: usize) -> Vec<Level> {
     let mut content = line.trim_start();
-    let mut begun = Vec::new();
+    let mut levels = Vec::new();
     if content.starts_with('#') || content.starts_with("---") {
-        return begun;
+        return levels;
     }
     while is_item(content) {
-        begun.push(Level { indent: line.len() - content.len(), is_item: true, line: number });
+        levels.push(Level { indent: line.len() - content.len(), is_item: true, line: number });
         content = content[1..].trim_start();
     }
     if content.contains(':') {
-        begun.push(Level { indent: line.len() - content.len(), is_item: false, line: number });
+        levels.push(Level { indent: line.len() - content.len(), is_item: false, line: number });
     }
-    begun
+    levels
 }

@@ -105,7 +105,7 @@ pub(crate) fn compile_marked(
 }
 
 /// Returns true if the host passes a field of this kind to the node in another form than an unmarked field.
-fn is_treated(kind: MarkKind) -> bool {
+fn changes_value(kind: MarkKind) -> bool {
     !matches!(kind, MarkKind::Join | MarkKind::Alias | MarkKind::Flow | MarkKind::Collect | MarkKind::Url)
 }
 
@@ -123,7 +123,7 @@ struct InputCompiler<'a, 'f> {
 impl InputCompiler<'_, '_> {
     fn part(&mut self, tree: &Tree, marks: &OpenMarks<'_>) -> Binding {
         let mut here = marks.iter().filter(|(_, rest)| rest.is_empty()).map(|(mark, _)| *mark);
-        if let Some(mark) = here.find(|mark| is_treated(mark.kind)) {
+        if let Some(mark) = here.find(|mark| changes_value(mark.kind)) {
             return self.marked(tree, mark);
         }
         match &tree.kind {
@@ -209,7 +209,7 @@ fn warn_of_statements(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
             let written = found.word.map_or("{# … #}".to_owned(), |word| format!("{{% {word} … %}}"));
             let message = format!("`{written}` is plain text here; only `{{{{ }}}}` is evaluated");
             let span = place(tree, "", Some(found.offset));
-            diagnostics.warning("statement_as_text", span, message, Some(in_place_of(found.word)));
+            diagnostics.warning("statement_as_text", span, message, Some(statement_help(found.word)));
         }
         Kind::List(items) => items.iter().for_each(|item| warn_of_statements(item, diagnostics)),
         Kind::Map(entries) => entries.iter().for_each(|entry| warn_of_statements(&entry.value, diagnostics)),
@@ -217,14 +217,14 @@ fn warn_of_statements(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
 }
 
 /// Maximum number of paths in braces that are checked per text.
-const BRACED: usize = 64;
+const MAX_BRACED_PATHS: usize = 64;
 
 /// Returns the paths in braces in all texts.
 fn braced(tree: &Tree) -> Vec<(Path, String, Span)> {
     match &tree.kind {
         Kind::Scalar(json) => {
             let text = json.as_str().unwrap_or_default();
-            let found = paths_in_braces(text).into_iter().take(BRACED);
+            let found = paths_in_braces(text).into_iter().take(MAX_BRACED_PATHS);
             let written = |offset: &std::ops::Range<usize>| text.get(offset.clone()).unwrap_or_default().to_owned();
             found.map(|(path, offset)| (path, written(&offset), place(tree, "", Some(offset)))).collect()
         }
@@ -234,7 +234,7 @@ fn braced(tree: &Tree) -> Vec<(Path, String, Span)> {
 }
 
 /// Returns the help text for a Jinja statement.
-fn in_place_of(word: Option<&str>) -> String {
+fn statement_help(word: Option<&str>) -> String {
     let help = match word {
         None => "move the comment out of the text, as `# …`",
         Some("if" | "elif" | "else" | "endif") => "write `{{ a if condition else b }}`",
@@ -271,12 +271,12 @@ fn capture(
         };
         (Binding::literal(Json::Null), named)
     });
-    let is_question = mark.path.last().is_some_and(|name| &**name == "condition");
+    let must_read_value = mark.path.last().is_some_and(|name| &**name == "condition");
     if kind == CapturedKind::Expr
         && named.paths.is_empty()
         && let Ok(condition) = Condition::compile(&tree.json())
     {
-        warn_of_constant(tree, &condition, is_question, diagnostics);
+        warn_of_constant(tree, &condition, must_read_value, diagnostics);
     }
     let braced = if kind == CapturedKind::Template { braced(tree) } else { Vec::new() };
     reads.push(FieldReads { locals, rebind: mark.rebind, braced, ..FieldReads::new(tree, named) });
@@ -287,7 +287,7 @@ fn capture(
 /// slow to evaluate.
 pub(crate) fn constant(tree: &Tree, condition: &Condition) -> Option<bool> {
     let written = tree.json().to_text();
-    let is_cheap = written.len() <= CONSTANT && !written.contains(['*', '|']) && !written.contains("matches");
+    let is_cheap = written.len() <= MAX_CONSTANT_BYTES && !written.contains(['*', '|']) && !written.contains("matches");
     if !is_cheap || !condition.paths().is_empty() {
         return None;
     }
@@ -295,34 +295,35 @@ pub(crate) fn constant(tree: &Tree, condition: &Condition) -> Option<bool> {
 }
 
 /// Maximum size in bytes of a condition that is evaluated at check time.
-const CONSTANT: usize = 256;
+const MAX_CONSTANT_BYTES: usize = 256;
 
 /// Returns the expression of a condition that is a text, without its braces.
-fn inside(tree: &Tree) -> Option<&str> {
+fn expression_text(tree: &Tree) -> Option<&str> {
     tree.text().map(|text| text.trim_matches(['{', '}', ' ']))
 }
 
 /// Returns true if a condition is a literal Boolean.
 pub(crate) fn is_bool(tree: &Tree) -> bool {
-    tree.json().as_bool().is_some() || matches!(inside(tree), Some("true" | "false"))
+    tree.json().as_bool().is_some() || matches!(expression_text(tree), Some("true" | "false"))
 }
 
-/// Warns of a condition that reads nothing. Unless `is_question` is true, a literal Boolean is allowed. `is_question`
-/// is true for fields such as `condition`, which must test a value.
+/// Warns of a condition that reads nothing. Unless `must_read_value` is true, a literal Boolean is allowed.
+/// `must_read_value` is true for fields such as `condition`, which must test a value.
 pub(crate) fn warn_of_constant(
     tree: &Tree,
     condition: &Condition,
-    is_question: bool,
+    must_read_value: bool,
     diagnostics: &mut Diagnostics<'_>,
 ) {
-    let Some(constant) = constant(tree, condition).filter(|_| is_question || !is_bool(tree)) else { return };
+    let Some(constant) = constant(tree, condition).filter(|_| must_read_value || !is_bool(tree)) else { return };
     let message = format!("the condition is always {constant} because it reads no value");
     diagnostics.warning("constant_condition", tree.span, message, Some(in_place_of_constant(tree)));
 }
 
 /// Returns the help text for a condition that reads nothing.
 pub(crate) fn in_place_of_constant(tree: &Tree) -> String {
-    let quoted = inside(tree).filter(|text| text.starts_with(['\'', '"'])).map(|text| text.trim_matches(['\'', '"']));
+    let quoted =
+        expression_text(tree).filter(|text| text.starts_with(['\'', '"'])).map(|text| text.trim_matches(['\'', '"']));
     match quoted {
         Some(bool @ ("true" | "false")) => {
             format!("a non-empty text counts as true: name a value to test, or write `{bool}` without the inner quotes")
@@ -348,13 +349,15 @@ fn places(tree: &Tree, found: Vec<flowcell_expr::PathUse>) -> Vec<PathUse> {
 
 /// Maximum size in bytes of a text in which positions are computed; the time grows with the text and the number of
 /// positions.
-const COUNTED: usize = 16 * 1024;
+const MAX_POSITION_BYTES: usize = 16 * 1024;
 
 /// Returns the position of some bytes in the text at a JSON Pointer. Returns the position of the whole text if it is
 /// long, escaped, folded, or in another file.
 pub(crate) fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> Span {
     let at = tree.nearest(pointer);
-    let (Some(text), Some(offset)) = (at.text().filter(|text| text.len() <= COUNTED), offset) else { return at.span };
+    let (Some(text), Some(offset)) = (at.text().filter(|text| text.len() <= MAX_POSITION_BYTES), offset) else {
+        return at.span;
+    };
     let Some(quotes) = at.span.len.checked_sub(text.chars().count()) else { return at.span };
     let simple = !text.contains('\n') && (quotes == 0 || quotes == 2);
     match (simple, text.get(..offset.start), text.get(offset)) {

@@ -20,7 +20,7 @@ use crate::{
 /// A statement about a subject, which is a node or a path. If `holds` is true, the subject has the value; otherwise it
 /// does not have this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Fact {
+struct Premise {
     subject: usize,
     value: usize,
     holds: bool,
@@ -65,7 +65,7 @@ pub(crate) fn exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join]) -> V
 }
 
 /// Returns the facts that hold in every branch.
-fn common(branches: Vec<Vec<Fact>>) -> Vec<Fact> {
+fn common(branches: Vec<Vec<Premise>>) -> Vec<Premise> {
     let mut branches = branches.into_iter();
     let Some(mut facts) = branches.next() else { return Vec::new() };
     for branch in branches {
@@ -82,7 +82,7 @@ struct Interner {
 }
 
 impl Interner {
-    fn number(&mut self, text: String) -> usize {
+    fn intern(&mut self, text: String) -> usize {
         *self.numbers.entry(text).or_insert_with_key(|text| {
             self.texts.push(text.clone());
             self.texts.len() - 1
@@ -94,12 +94,12 @@ struct Reader<'a> {
     flow: &'a RawFlow<'a>,
     shape: &'a Shape,
     words: Interner,
-    facts: Vec<Vec<Fact>>,
+    facts: Vec<Vec<Premise>>,
 }
 
 impl Reader<'_> {
     /// Returns the facts that hold if an edge has fired.
-    fn edge_facts(&mut self, edge: usize) -> Vec<Fact> {
+    fn edge_facts(&mut self, edge: usize) -> Vec<Premise> {
         let (raw, from, _) = self.shape.edges[edge];
         let mut facts = self.facts[from].clone();
         let end = match self.flow.edges[raw].on {
@@ -108,15 +108,15 @@ impl Reader<'_> {
             On::End => None,
         };
         if let Some(end) = end {
-            let subject = self.words.number(format!("`{}`", self.flow.nodes[from].id));
-            facts.push(Fact { subject, value: self.words.number(end.to_owned()), holds: true });
+            let subject = self.words.intern(format!("`{}`", self.flow.nodes[from].id));
+            facts.push(Premise { subject, value: self.words.intern(end.to_owned()), holds: true });
         }
         self.add_condition(self.flow.edges[raw].when, &mut facts);
         facts
     }
 
     /// Adds the facts that hold if a condition is true: `equals` with a literal, alone, negated or in an `and`.
-    fn add_condition(&mut self, when: Option<&Tree>, facts: &mut Vec<Fact>) {
+    fn add_condition(&mut self, when: Option<&Tree>, facts: &mut Vec<Premise>) {
         let Some(when) = when else { return };
         facts.extend(when.member("equals").and_then(|equals| self.equals_fact(equals, true)));
         let negated = when.member("not").and_then(|not| not.member("equals"));
@@ -126,7 +126,7 @@ impl Reader<'_> {
         }
     }
 
-    fn equals_fact(&mut self, equals: &Tree, holds: bool) -> Option<Fact> {
+    fn equals_fact(&mut self, equals: &Tree, holds: bool) -> Option<Premise> {
         let path = Path::parse(equals.member("var")?.text()?).ok()?;
         // These roots have a different meaning at every node.
         if matches!(path.root(), "inbound" | "inbounds") {
@@ -138,12 +138,12 @@ impl Reader<'_> {
             Json::Array(_) | Json::Object(_) => return None,
             scalar => format!("is {scalar}"),
         };
-        Some(Fact { subject: self.words.number(format!("`{path}`")), value: self.words.number(value), holds })
+        Some(Premise { subject: self.words.intern(format!("`{path}`")), value: self.words.intern(value), holds })
     }
 
     /// Returns the first two branches that contradict each other.
-    fn contradiction(&self, node: usize, branches: &[Vec<Fact>]) -> Option<Exclusion> {
-        let mut known: HashMap<usize, Vec<(usize, Fact)>> = HashMap::new();
+    fn contradiction(&self, node: usize, branches: &[Vec<Premise>]) -> Option<Exclusion> {
+        let mut known: HashMap<usize, Vec<(usize, Premise)>> = HashMap::new();
         for (branch, facts) in branches.iter().enumerate() {
             for fact in facts {
                 let others = known.entry(fact.subject).or_default();
@@ -161,13 +161,13 @@ impl Reader<'_> {
         None
     }
 
-    fn describe(&self, fact: Fact) -> String {
+    fn describe(&self, fact: Premise) -> String {
         let (subject, value) = (&self.words.texts[fact.subject], &self.words.texts[fact.value]);
         if fact.holds { format!("{subject} {value}") } else { format!("not {subject} {value}") }
     }
 }
 
-fn contradict(a: Fact, b: Fact) -> bool {
+fn contradict(a: Premise, b: Premise) -> bool {
     match (a.holds, b.holds) {
         (true, true) => a.value != b.value,
         (false, false) => false,

@@ -1,7 +1,7 @@
 //! Suggests Flowcell's keys and node types in place of the keys and node types of other tools.
 
 use crate::{
-    fields::shown,
+    fields::for_message,
     yaml::{Entry, Tree},
 };
 
@@ -111,10 +111,10 @@ pub(crate) fn for_policy(entry: &Entry) -> Option<String> {
 
 /// Returns the edges that are equivalent to a key of a node.
 fn edges(node: &Tree, entry: &Entry) -> String {
-    let own = node.member("id").and_then(Tree::text).map_or("…".into(), shown);
+    let own = node.member("id").and_then(Tree::text).map_or("…".into(), for_message);
     let others: Vec<_> = match entry.value.text() {
-        Some(other) => vec![shown(other)],
-        None => entry.value.items().iter().filter_map(|item| Some(shown(item.text()?))).collect(),
+        Some(other) => vec![for_message(other)],
+        None => entry.value.items().iter().filter_map(|item| Some(for_message(item.text()?))).collect(),
     };
     let edge = |other: &str| match BEFORE.contains(&&*entry.key) {
         true => format!("{{ from: {other}, to: {own} }}"),

@@ -9,7 +9,7 @@ use crate::{
     CheckContext,
     calls::{CallError, Calls},
     diagnostic::Diagnostics,
-    fields::{entries, is_id, not_a_map, shown},
+    fields::{entries, for_message, is_id, not_a_map},
     grants,
     graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
@@ -120,7 +120,7 @@ fn join(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnosti
     parse_join(&text).unwrap_or_else(|| {
         let span = tree.map_or(node.id_span, |tree| tree.span);
         let help = Some("write `all`, `any` or `settled`; an expression cannot set it".into());
-        diagnostics.error("bad_value", span, format!("invalid join `{}`", shown(&text)), help);
+        diagnostics.error("bad_value", span, format!("invalid join `{}`", for_message(&text)), help);
         Join::Settled
     })
 }
@@ -286,7 +286,7 @@ impl<'a> Lowering<'a> {
                 Some(Entry { key: "prompt".into(), key_span: span, value })
             }
             Err(error) => {
-                let message = format!("cannot read `{}`: {error}", shown(path));
+                let message = format!("cannot read `{}`: {error}", for_message(path));
                 diagnostics.error(
                     "unreadable_file",
                     span,
@@ -307,8 +307,8 @@ impl<'a> Lowering<'a> {
         match self.calls.check(&name) {
             None => {}
             Some(CallError::Unknown) => {
-                let help = Some(format!("add a file `{}.yaml` beside this one", shown(&name)));
-                diagnostics.error("unknown_flow", tree.span, format!("unknown flow `{}`", shown(&name)), help);
+                let help = Some(format!("add a file `{}.yaml` beside this one", for_message(&name)));
+                diagnostics.error("unknown_flow", tree.span, format!("unknown flow `{}`", for_message(&name)), help);
             }
             Some(CallError::Recursion(chain)) => {
                 let message = format!("the flow calls itself: {}", shown_chain(&chain));
@@ -338,11 +338,11 @@ impl<'a> Lowering<'a> {
             let found = kind.and_then(|kind| input::marked_text(raw.input, kind, MarkKind::Alias));
             let span = found.and_then(|(_, tree)| tree).map_or(raw.id_span, |tree| tree.span);
             let view = self.view(scope, Visible::All, false, None);
-            let taken = self.shape.by_id.get(&**alias).is_some_and(|node| *node == index || view.sees(*node));
+            let taken = self.shape.by_id.get(&**alias).is_some_and(|node| *node == index || view.is_visible(*node));
             let (code, message) = if alias.contains("{{") {
                 ("literal_needed", "the name of the item must be literal".to_owned())
             } else if !is_name(alias) {
-                ("bad_value", format!("`{}` is not a valid name for the item", shown(alias)))
+                ("bad_value", format!("`{}` is not a valid name for the item", for_message(alias)))
             } else if taken {
                 ("alias_taken", format!("`{alias}` is the name of a node, so it cannot be the item of `{}`", raw.id))
             } else {
@@ -479,5 +479,5 @@ fn is_name(text: &str) -> bool {
 }
 
 fn shown_chain(chain: &[String]) -> String {
-    chain.iter().map(|name| shown(name)).collect::<Vec<_>>().join(" -> ")
+    chain.iter().map(|name| for_message(name)).collect::<Vec<_>>().join(" -> ")
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     diagnostic::{did_you_mean, similar},
-    fields::shown,
+    fields::for_message,
 };
 
 /// Maximum number of references that are followed in one schema.
@@ -41,7 +41,7 @@ pub(crate) struct MissingMember {
     /// Number of leading segments that can exist.
     at: usize,
     /// The value at these segments.
-    of: Container,
+    container: Container,
 }
 
 /// A value that lacks a member.
@@ -70,13 +70,13 @@ impl MissingMember {
             None => Path::new(path.root(), whole.iter().cloned()).to_string(),
             Some(reference) => without_last(reference, rest.len()).to_owned(),
         };
-        let (value, key) = (shown(&before), rest.first().map(written).unwrap_or_default());
+        let (value, key) = (for_message(&before), rest.first().map(written).unwrap_or_default());
         let length = |value: &str| match reference {
             None => format!("write `{value} | length`"),
             Some(_) => "pass the whole value to `data.template`, and write `{{ value | length }}` there".to_owned(),
         };
         let counts = LENGTHS.contains(&key.as_str());
-        match &self.of {
+        match &self.container {
             Container::Object(members, lists) => {
                 let inner = rest.get(1).map(written).filter(|next| members.contains(next));
                 let help = match (did_you_mean(&key, members.iter().map(String::as_str)), lists.as_slice(), inner) {
@@ -85,7 +85,7 @@ impl MissingMember {
                     (None, _, Some(next)) => format!("remove `{key}`: `{value}.{next}`"),
                     _ => listed(members),
                 };
-                (format!("`{value}` has no member `{}`", shown(&key)), help)
+                (format!("`{value}` has no member `{}`", for_message(&key)), help)
             }
             Container::List if counts => {
                 (format!("`{value}` is a list, and a list has no member `{key}`"), length(&value))
@@ -93,13 +93,13 @@ impl MissingMember {
             Container::List => {
                 let item = if reference.is_some() { ".0" } else { "[0]" };
                 let help = format!("name an item, such as `{value}{item}`");
-                (format!("`{value}` is a list, and a list has no member `{}`", shown(&key)), help)
+                (format!("`{value}` is a list, and a list has no member `{}`", for_message(&key)), help)
             }
             Container::Plain(kind) if counts && *kind == "a text" => {
                 (format!("`{value}` is a text, and a text has no member `{key}`"), length(&value))
             }
             Container::Plain(kind) => {
-                (format!("`{value}` is {kind} and has no member `{}`", shown(&key)), format!("write `{value}`"))
+                (format!("`{value}` is {kind} and has no member `{}`", for_message(&key)), format!("write `{value}`"))
             }
         }
     }
@@ -118,7 +118,7 @@ fn written(segment: &Segment) -> String {
 }
 
 fn listed(members: &[String]) -> String {
-    let mut names: Vec<_> = members.iter().take(LISTED).map(|name| shown(name)).collect();
+    let mut names: Vec<_> = members.iter().take(LISTED).map(|name| for_message(name)).collect();
     if members.len() > LISTED {
         names.push("…".to_owned());
     }
@@ -142,11 +142,11 @@ pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<Missing
     }
     // The help text lists a recorded member only if its name is similar.
     match absent {
-        MissingMember { at: 0, of: Container::Object(mut members, lists) } => {
+        MissingMember { at: 0, container: Container::Object(mut members, lists) } => {
             if similar(first, members.iter().map(String::as_str)).is_none() {
                 members.extend(similar(first, RECORDED).map(str::to_owned));
             }
-            Some(MissingMember { at: 0, of: Container::Object(members, lists) })
+            Some(MissingMember { at: 0, container: Container::Object(members, lists) })
         }
         absent => Some(absent),
     }
@@ -173,7 +173,7 @@ pub(crate) fn in_schema(schema: &Value, segments: &[Segment]) -> Option<MissingM
     loop {
         let segment = segments.get(at)?;
         if here == &Value::Bool(false) {
-            return Some(MissingMember { at, of: Container::Object(Vec::new(), Vec::new()) });
+            return Some(MissingMember { at, container: Container::Object(Vec::new(), Vec::new()) });
         }
         let members = here.as_object()?;
         if let Some(target) = members.get("$ref").and_then(Value::as_str) {
@@ -190,7 +190,7 @@ pub(crate) fn in_schema(schema: &Value, segments: &[Segment]) -> Option<MissingM
         here = match step(members, segment) {
             Step::To(next) => next,
             Step::Open => return None,
-            Step::MissingMember(of) => return Some(MissingMember { at, of }),
+            Step::MissingMember(container) => return Some(MissingMember { at, container }),
         };
         at += 1;
     }
@@ -255,7 +255,7 @@ fn plain(name: &str) -> Option<Container> {
 pub(crate) fn in_default(value: &Json, segments: &[Segment]) -> Option<MissingMember> {
     let mut here = value;
     for (at, segment) in segments.iter().enumerate() {
-        let of = match (here, segment) {
+        let container = match (here, segment) {
             (Json::Object(members), Segment::Key(key)) => match members.get(key) {
                 Some(member) => {
                     here = member;
@@ -278,7 +278,7 @@ pub(crate) fn in_default(value: &Json, segments: &[Segment]) -> Option<MissingMe
             (Json::Bool(_), Segment::Key(_)) => Container::Plain("a boolean"),
             _ => return None,
         };
-        return Some(MissingMember { at, of });
+        return Some(MissingMember { at, container });
     }
     None
 }

@@ -7,7 +7,7 @@ use flowcell_expr::{Path, Segment};
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::shown,
+    fields::for_message,
     graph::{NodeIx, On, Reference},
     input::{FieldReads, PathUse},
     members::{self, MissingMember},
@@ -37,7 +37,7 @@ pub(crate) enum KnownInput {
 }
 
 /// Names of null in other languages.
-const NOTHING: [&str; 6] = ["undefined", "nil", "NULL", "Null", "NONE", "nothing"];
+const FOREIGN_NULLS: [&str; 6] = ["undefined", "nil", "NULL", "Null", "NONE", "nothing"];
 
 /// The nodes in its own scope that an expression may refer to.
 #[derive(Clone, Copy)]
@@ -136,9 +136,9 @@ impl NameResolver<'_> {
             "flow" => &**first == "input",
             root => self.shape.by_id.contains_key(root),
         };
-        if is_meant && !self.flow.of_agents {
-            let message = format!("`{}` is plain text here; only `{{{{ }}}}` is evaluated", shown(written));
-            let help = format!("write `{{{{ {} }}}}`", shown(&path.to_string()));
+        if is_meant && !self.flow.is_agentic {
+            let message = format!("`{}` is plain text here; only `{{{{ }}}}` is evaluated", for_message(written));
+            let help = format!("write `{{{{ {} }}}}`", for_message(&path.to_string()));
             diagnostics.warning("path_as_text", span, message, Some(help));
         }
     }
@@ -148,8 +148,8 @@ impl NameResolver<'_> {
         let ids = self.shape.by_id.keys().map(String::as_str).chain(["flow", "nodes", "inbound", "inbounds"]);
         let help = did_you_mean(root, locals.iter().map(|name| &**name).chain(ids));
         let help =
-            help.unwrap_or_else(|| format!("add `{}` to `values`, or use `flow.input.…` or a node", shown(root)));
-        diagnostics.new_rule("unknown_name", span, format!("unknown name `{}`", shown(root)), Some(help));
+            help.unwrap_or_else(|| format!("add `{}` to `values`, or use `flow.input.…` or a node", for_message(root)));
+        diagnostics.new_rule("unknown_name", span, format!("unknown name `{}`", for_message(root)), Some(help));
     }
 
     /// Returns true if a root name is known even without the names that the node itself provides for the field.
@@ -236,7 +236,7 @@ impl NameResolver<'_> {
         span: Span,
         diagnostics: &mut Diagnostics<'_>,
     ) {
-        let Some(segments) = path.segments().get(1..).filter(|_| !self.flow.of_agents) else { return };
+        let Some(segments) = path.segments().get(1..).filter(|_| !self.flow.is_agentic) else { return };
         let is_new = |absent: &MissingMember| absent.is_after(known, 1);
         match self.known_input {
             KnownInput::Unknown => {}
@@ -299,7 +299,7 @@ impl NameResolver<'_> {
             if !edges.is_empty() && !edges.iter().any(|edge| id(edge) == &**source) {
                 let help = did_you_mean(source, edges.iter().map(id));
                 let help = help.unwrap_or_else(|| "use the source of an edge to this node".to_owned());
-                let message = format!("no edge leads from `{}` to this node", shown(source));
+                let message = format!("no edge leads from `{}` to this node", for_message(source));
                 return diagnostics.new_rule("unknown_member", span, message, Some(help));
             }
             edges.retain(|edge| id(edge) == &**source);
@@ -340,7 +340,7 @@ impl NameResolver<'_> {
                 diagnostics.error(
                     "unknown_name",
                     span,
-                    format!("`{root}` has no variable `{}`", shown(member)),
+                    format!("`{root}` has no variable `{}`", for_message(member)),
                     Some(help),
                 );
             }
@@ -367,7 +367,7 @@ impl NameResolver<'_> {
     }
 
     /// Returns true if the edges guarantee that a node has ended before the expression is evaluated.
-    pub(crate) fn sees(&self, node: usize) -> bool {
+    pub(crate) fn is_visible(&self, node: usize) -> bool {
         let (shape, scope) = (self.shape, self.shape.scope_of[node]);
         let here = scope == self.scope
             && match self.visible {
@@ -383,7 +383,7 @@ impl NameResolver<'_> {
     /// Returns all visible nodes.
     fn all_nodes(&self) -> Vec<NodeIx> {
         let mut all: Vec<_> =
-            self.shape.scopes[self.scope].nodes.iter().copied().filter(|node| self.sees(*node)).collect();
+            self.shape.scopes[self.scope].nodes.iter().copied().filter(|node| self.is_visible(*node)).collect();
         for owner in self.owners_around() {
             let around = &self.shape.scopes[self.shape.scope_of[owner]].nodes;
             all.extend(around.iter().filter(|node| self.shape.ancestry.comes_before(**node, owner)));
@@ -400,7 +400,7 @@ impl NameResolver<'_> {
             KnownInput::Defaults(defaults) => defaults.get(root).is_some(),
         };
         if is_given {
-            return Some(format!("did you mean `flow.input.{}`?", shown(root)));
+            return Some(format!("did you mean `flow.input.{}`?", for_message(root)));
         }
         let part_of = |id: &&String| {
             let (before, after) = (id.strip_prefix(root), id.strip_suffix(root));
@@ -438,21 +438,21 @@ impl NameResolver<'_> {
             let ids = self.shape.by_id.keys().map(String::as_str).filter(|id| Some(*id) != own);
             let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]);
             let help = self.suggest(id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| match alone {
-                true if NOTHING.contains(&id) => {
+                true if FOREIGN_NULLS.contains(&id) => {
                     "write `is defined` or `is none` after a value to test it, or `null` for the null value".to_owned()
                 }
                 true => {
                     format!(
                         "write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node",
-                        shown(id)
+                        for_message(id)
                     )
                 }
                 false => "use `flow.input.…` or the id of an earlier node".into(),
             });
-            diagnostics.error("unknown_name", span, format!("unknown name `{}`", shown(id)), Some(help));
+            diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(id)), Some(help));
             return None;
         };
-        let visible = self.sees(node);
+        let visible = self.is_visible(node);
         if !visible {
             if matches!(self.visible, Visible::Before(own) if own == node) {
                 let help = Some("use `inbound` or an earlier node".into());

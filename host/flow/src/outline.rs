@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CheckContext, Source,
     diagnostic::Diagnostics,
-    fields::shown,
+    fields::for_message,
     yaml::{Span, Tree},
 };
 
@@ -102,7 +102,12 @@ pub(crate) fn from_path(tree: &Tree, context: &dyn CheckContext, diagnostics: &m
         }
         Err(error) => {
             let help = Some("the path is relative to the flow's file".into());
-            diagnostics.error("unreadable_file", tree.span, format!("cannot read `{}`: {error}", shown(path)), help);
+            diagnostics.error(
+                "unreadable_file",
+                tree.span,
+                format!("cannot read `{}`: {error}", for_message(path)),
+                help,
+            );
             Json::Null
         }
     }

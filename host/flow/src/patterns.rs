@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fields::shown;
+use crate::fields::for_message;
 
 /// An invalid pattern in a schema.
 pub(crate) struct PatternError {
@@ -22,7 +22,7 @@ const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 /// Keywords whose values contain schemas under arbitrary names.
 const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Maximum number of patterns that are checked per schema.
-const LOOKED_AT: usize = 100;
+const MAX_PATTERNS: usize = 100;
 
 /// Returns the invalid patterns of a schema; `compiles` tests whether a schema is valid.
 pub(crate) fn pattern_errors(schema: &Value, compiles: impl Fn(&Value) -> bool) -> Vec<PatternError> {
@@ -52,7 +52,7 @@ fn collect<'s>(schema: &'s Value, pointer: &mut String, found: &mut Vec<Pattern<
 }
 
 fn of_member<'s>(key: &str, member: &'s Value, pointer: &mut String, found: &mut Vec<Pattern<'s>>) {
-    if found.len() >= LOOKED_AT {
+    if found.len() >= MAX_PATTERNS {
         return;
     }
     match member {
@@ -86,29 +86,29 @@ fn pattern_error((pattern, pointer, is_key): Pattern<'_>, usable: &impl Fn(&str)
         return None;
     }
     let (cause, help) = cause(pattern, usable);
-    let message = format!("the pattern `{}` cannot be used: {cause}", shown(pattern));
+    let message = format!("the pattern `{}` cannot be used: {cause}", for_message(pattern));
     Some(PatternError { pointer, is_key, message, help: help.to_owned() })
 }
 
 /// Returns the cause of an invalid pattern, and a suggested correction.
 fn cause(pattern: &str, usable: &impl Fn(&str) -> bool) -> (&'static str, &'static str) {
-    match signs(pattern) {
-        Some(Sign::Not) => (
+    match nonlinear_feature(pattern) {
+        Some(NonlinearFeature::Not) => (
             "patterns run in linear time, so they support no look-ahead or look-behind",
             "exclude texts with a separate pattern: `not: { pattern: … }`",
         ),
-        Some(Sign::Around) => (
+        Some(NonlinearFeature::Around) => (
             "patterns run in linear time, so they support no look-ahead or look-behind",
             "write one pattern for each condition: `allOf: [{ pattern: … }, { pattern: … }]`",
         ),
-        Some(Sign::Back) => (
+        Some(NonlinearFeature::Back) => (
             "patterns run in linear time, so they support no back-references",
             "list the texts that may match, with `|` or as `enum`",
         ),
-        Some(Sign::Atomic) => {
+        Some(NonlinearFeature::Atomic) => {
             ("patterns run in linear time, so they support no atomic groups", "write `(?:` for `(?>`")
         }
-        None if usable(&uncounted(pattern)) => {
+        None if usable(&without_counted_repetitions(pattern)) => {
             ("it takes more than 1 MiB when compiled", "use fewer repetitions, and limit the length with `maxLength`")
         }
         None => ("it is not a regular expression", "check its brackets and the text before `*`, `+`, `?` and `{`"),
@@ -117,7 +117,7 @@ fn cause(pattern: &str, usable: &impl Fn(&str) -> bool) -> (&'static str, &'stat
 
 /// A feature that cannot run in linear time.
 #[derive(Clone, Copy)]
-enum Sign {
+enum NonlinearFeature {
     /// A negative lookaround: `(?!`, `(?<!`.
     Not,
     /// A positive lookaround: `(?=`, `(?<=`.
@@ -129,13 +129,13 @@ enum Sign {
 }
 
 /// Returns the first feature of a pattern that cannot run in linear time. Ignores character classes such as `[…]`.
-fn signs(pattern: &str) -> Option<Sign> {
+fn nonlinear_feature(pattern: &str) -> Option<NonlinearFeature> {
     let mut in_class = false;
     let mut rest = pattern.chars();
     while let Some(sign) = rest.next() {
         match sign {
             '\\' => match rest.next() {
-                Some('1'..='9' | 'k') if !in_class => return Some(Sign::Back),
+                Some('1'..='9' | 'k') if !in_class => return Some(NonlinearFeature::Back),
                 _ => {}
             },
             '[' => in_class = true,
@@ -144,11 +144,11 @@ fn signs(pattern: &str) -> Option<Sign> {
                 let group = rest.as_str();
                 let begins = |signs: [&str; 2]| signs.iter().any(|sign| group.starts_with(sign));
                 if begins(["?!", "?<!"]) {
-                    return Some(Sign::Not);
+                    return Some(NonlinearFeature::Not);
                 } else if begins(["?=", "?<="]) {
-                    return Some(Sign::Around);
+                    return Some(NonlinearFeature::Around);
                 } else if group.starts_with("?>") {
-                    return Some(Sign::Atomic);
+                    return Some(NonlinearFeature::Atomic);
                 }
             }
             _ => {}
@@ -158,7 +158,7 @@ fn signs(pattern: &str) -> Option<Sign> {
 }
 
 /// Returns the pattern with `*` in place of counted repetitions.
-fn uncounted(pattern: &str) -> String {
+fn without_counted_repetitions(pattern: &str) -> String {
     let mut short = String::new();
     let mut rest = pattern;
     while let Some(open) = rest.find('{') {

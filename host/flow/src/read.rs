@@ -6,7 +6,7 @@ use flowcell_contract::Json;
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::{check_keys, check_keys_or, entries, flag, is_flow_name, is_id, list, map, required, shown, text},
+    fields::{check_keys, check_keys_or, entries, flag, for_message, is_flow_name, is_id, list, map, required, text},
     flow_keys::MisplacedKeys,
     graph::{FlowPolicy, Join, NodePolicy, On},
     key_hints, policy,
@@ -30,7 +30,7 @@ pub(crate) struct RawFlow<'t> {
     pub(crate) edges: Vec<RawEdge<'t>>,
     /// True if the flow was generated from an agentic flow. The agentic dialect checks names itself, and allows cycles:
     /// a node that has started ignores further edges that fire.
-    pub(crate) of_agents: bool,
+    pub(crate) is_agentic: bool,
     /// References of the steps dialect, by the positions of the bindings that replaced them. Messages show the
     /// references. `None` for other dialects.
     pub(crate) references: Option<&'t HashMap<Span, String>>,
@@ -54,7 +54,7 @@ pub(crate) struct RawNode<'t> {
     pub(crate) body_span: Span,
     pub(crate) body_output: Option<&'t Tree>,
     /// The owner of the inline body that contains the node.
-    pub(crate) inside: Option<usize>,
+    pub(crate) inline_owner: Option<usize>,
 }
 
 /// A body as its file defines it.
@@ -107,7 +107,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
         policy: FlowPolicy::default(),
         nodes: Vec::new(),
         edges: Vec::new(),
-        of_agents: false,
+        is_agentic: false,
         references: None,
         head: tree.span,
     };
@@ -148,7 +148,12 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, diagnostics: &mut Diagn
         }
         Some(name) if name.text().is_some() && !is_flow_name(&flow.name) => {
             let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
-            diagnostics.error("bad_name", name.span, format!("`{}` is not a valid flow name", shown(&flow.name)), help);
+            diagnostics.error(
+                "bad_name",
+                name.span,
+                format!("`{}` is not a valid flow name", for_message(&flow.name)),
+                help,
+            );
         }
         Some(_) => {}
     }
@@ -174,16 +179,26 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, diagnostics: &mut Diagn
     }
 }
 
-fn read_graph<'t>(tree: &'t Tree, inside: Option<usize>, flow: &mut RawFlow<'t>, diagnostics: &mut Diagnostics<'_>) {
+fn read_graph<'t>(
+    tree: &'t Tree,
+    inline_owner: Option<usize>,
+    flow: &mut RawFlow<'t>,
+    diagnostics: &mut Diagnostics<'_>,
+) {
     for node in list(tree, "nodes", diagnostics) {
-        read_node(node, inside, flow, diagnostics);
+        read_node(node, inline_owner, flow, diagnostics);
     }
     for edge in list(tree, "edges", diagnostics) {
         flow.edges.extend(read_edge(edge, diagnostics));
     }
 }
 
-fn read_node<'t>(tree: &'t Tree, inside: Option<usize>, flow: &mut RawFlow<'t>, diagnostics: &mut Diagnostics<'_>) {
+fn read_node<'t>(
+    tree: &'t Tree,
+    inline_owner: Option<usize>,
+    flow: &mut RawFlow<'t>,
+    diagnostics: &mut Diagnostics<'_>,
+) {
     if !matches!(tree.kind, Kind::Map(_)) {
         let message = format!("a node must be a map, not {}", tree.type_name());
         return diagnostics.error("wrong_type", tree.span, message, Some("write `{ id: …, type: … }`".into()));
@@ -209,7 +224,7 @@ fn read_node<'t>(tree: &'t Tree, inside: Option<usize>, flow: &mut RawFlow<'t>, 
         body: RawBody::None,
         body_span: tree.span,
         body_output: tree.member("bodyOutput"),
-        inside,
+        inline_owner,
     };
     if let Some(tree) = map(tree, "policy", diagnostics) {
         policy::read_node(tree, &mut node.policy, diagnostics);
@@ -277,7 +292,7 @@ fn read_edge<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
             other => {
                 let help = did_you_mean(other, ["success", "error", "end"]);
                 let help = help.or_else(|| Some("write `success`, `error` or `end`".into()));
-                diagnostics.error("bad_value", span, format!("invalid `on`: `{}`", shown(other)), help);
+                diagnostics.error("bad_value", span, format!("invalid `on`: `{}`", for_message(other)), help);
                 On::Success
             }
         },
@@ -291,7 +306,7 @@ fn read_join(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<(Join, Sp
         Some(join) => Some((join, span)),
         None => {
             let help = Some("write `settled`, `all` or `any`".into());
-            diagnostics.error("bad_value", span, format!("invalid `join`: `{}`", shown(&join)), help);
+            diagnostics.error("bad_value", span, format!("invalid `join`: `{}`", for_message(&join)), help);
             None
         }
     }
@@ -316,7 +331,7 @@ fn check_id(id: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
     if !is_id(id) {
         let help =
             Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
-        diagnostics.error("bad_id", span, format!("`{}` is not a valid id", shown(id)), help);
+        diagnostics.error("bad_id", span, format!("`{}` is not a valid id", for_message(id)), help);
     } else if RESERVED.contains(&id) {
         let help = Some(format!("choose another id, such as `{id}1`"));
         diagnostics.error("reserved_id", span, format!("`{id}` is a reserved word in expressions"), help);

@@ -13,7 +13,7 @@ use flowcell_schema::{Budget, Schema, SchemaError, TooCostly, ValidationError, V
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::shown,
+    fields::for_message,
     key_hints, numbers,
     patterns::{self, PatternError},
     yaml::{Kind, Span, Tree},
@@ -43,7 +43,7 @@ pub(crate) fn compile(schema: &serde_json::Value) -> Result<Schema, CompileError
             (SchemaError::Invalid(invalid), Some(outer))
                 if matches!(invalid.kind(), ValidationErrorKind::Referencing(_)) =>
             {
-                format!("`{}` refers to another document", shown(outer))
+                format!("`{}` refers to another document", for_message(outer))
             }
             _ => error.to_string(),
         };
@@ -181,11 +181,11 @@ fn checker(kind: &NodeType, part: Part) -> Compiled {
     };
     let marks = kind.marks.iter().filter(|_| part == Part::Input);
     for mark in marks.filter(|mark| matches!(mark.kind, MarkKind::Condition | MarkKind::Template)) {
-        open(&mut schema, &mark.path);
+        accept_everything(&mut schema, &mark.path);
     }
     let compiled = compile(&schema).map_err(|error| match (error, pattern_errors(&schema).into_iter().next()) {
         (CompileError::Invalid(_), Some(pattern_error)) => {
-            CompileError::Invalid(format!("{} (at `{}`)", pattern_error.message, shown(&pattern_error.pointer)))
+            CompileError::Invalid(format!("{} (at `{}`)", pattern_error.message, for_message(&pattern_error.pointer)))
         }
         (error, _) => error,
     })?;
@@ -193,7 +193,7 @@ fn checker(kind: &NodeType, part: Part) -> Compiled {
 }
 
 /// Replaces the schema of a field with one that accepts everything.
-fn open(schema: &mut serde_json::Value, path: &[Arc<str>]) {
+fn accept_everything(schema: &mut serde_json::Value, path: &[Arc<str>]) {
     let Some((step, rest)) = path.split_first() else {
         *schema = serde_json::Value::Bool(true);
         return;
@@ -203,7 +203,7 @@ fn open(schema: &mut serde_json::Value, path: &[Arc<str>]) {
         step => schema.get_mut("properties").and_then(|properties| properties.get_mut(step)),
     };
     if let Some(next) = next {
-        open(next, rest);
+        accept_everything(next, rest);
     }
 }
 
@@ -233,7 +233,7 @@ fn report(
     let pointer = error.instance_path().as_str();
     let at = tree.nearest(pointer);
     let whole = format!("{}{}", part.name(), pointer.replace('/', "."));
-    let whole = shown(&whole);
+    let whole = for_message(&whole);
     match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             for key in unexpected {
@@ -255,8 +255,8 @@ fn report(
         }
         ValidationErrorKind::Required { property } => {
             let property = property.as_str().unwrap_or_default();
-            let message = format!("`{whole}` has no `{}`", shown(property));
-            diagnostics.error(part.code(), at.span, message, Some(format!("add `{}: …`", shown(property))));
+            let message = format!("`{whole}` has no `{}`", for_message(property));
+            diagnostics.error(part.code(), at.span, message, Some(format!("add `{}: …`", for_message(property))));
         }
         _ => {
             let cause: String = error.to_string().chars().take(MESSAGE).collect();
@@ -296,7 +296,7 @@ fn unknown_field(
         let names: Vec<_> = names().collect();
         (!names.is_empty()).then(|| format!("known fields: {}", names.join(", ")))
     });
-    let message = format!("`{whole}` has no field `{}`", shown(key));
+    let message = format!("`{whole}` has no field `{}`", for_message(key));
     diagnostics.error(part.code(), span, message, help.or_else(|| Some("remove it".into())));
 }
 

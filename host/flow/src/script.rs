@@ -11,7 +11,7 @@ use flowcell_contract::{BuiltIn, Catalog, Json};
 use crate::{
     CheckContext, Source,
     diagnostic::Diagnostics,
-    fields::{is_flow_name, shown},
+    fields::{for_message, is_flow_name},
     graph::{FlowPolicy, Graph, NodePolicy},
     literal, lower,
     outline::{self, Outline, Port, PortKind},
@@ -79,7 +79,7 @@ pub(crate) fn lower(
         policy: FlowPolicy::default(),
         nodes: vec![node(&input, &grants, start)],
         edges: Vec::new(),
-        of_agents: false,
+        is_agentic: false,
         references: None,
         head: start,
     };
@@ -103,7 +103,7 @@ fn name(source: &Source, start: Span, diagnostics: &mut Diagnostics<'_>) -> Opti
     }
     let help =
         Some("name the file with letters, digits, `_` and `-`, at most 64 characters, followed by `.flow.js`".into());
-    diagnostics.error("bad_name", start, format!("`{}` is not a valid flow name", shown(name)), help);
+    diagnostics.error("bad_name", start, format!("`{}` is not a valid flow name", for_message(name)), help);
     None
 }
 
@@ -123,7 +123,7 @@ fn node<'t>(input: &'t Tree, grants: &'t Tree, span: Span) -> RawNode<'t> {
         body: RawBody::None,
         body_span: span,
         body_output: None,
-        inside: None,
+        inline_owner: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{
     ancestry::{self, Ancestry},
     diagnostic::{Diagnostics, did_you_mean},
-    fields::shown,
+    fields::for_message,
     graph::Join,
     limits,
     read::{RawBody, RawFlow},
@@ -107,7 +107,7 @@ impl Shape {
                 if found.is_none() && !id.is_empty() {
                     let help = did_you_mean(id, self.by_id.keys().map(String::as_str));
                     let help = help.or_else(|| Some("use the id of a node".into()));
-                    diagnostics.error("dangling_edge", *span, format!("unknown node `{}`", shown(id)), help);
+                    diagnostics.error("dangling_edge", *span, format!("unknown node `{}`", for_message(id)), help);
                 }
                 found
             };
@@ -151,8 +151,10 @@ impl Shape {
                 continue;
             }
             ring.iter().for_each(|node| stuck[*node] = true);
-            let message =
-                format!("{} on a cycle of edges; a node runs once, so the cycle cannot start", lie(flow, &ring));
+            let message = format!(
+                "{} on a cycle of edges; a node runs once, so the cycle cannot start",
+                cycle_message(flow, &ring)
+            );
             diagnostics.error("cycle", flow.nodes[ring[0]].id_span, message, Some(loop_for(flow, &ring)));
         }
         for ring in self.ancestry.components().iter().filter(|ring| self.ancestry.on_cycle(ring[0])) {
@@ -162,17 +164,21 @@ impl Shape {
                 continue;
             }
             if !ring.iter().any(entered) {
-                let message =
-                    format!("{} on a cycle without an edge from outside, so it never starts", lie(flow, ring));
-                let help = match flow.of_agents {
+                let message = format!(
+                    "{} on a cycle without an edge from outside, so it never starts",
+                    cycle_message(flow, ring)
+                );
+                let help = match flow.is_agentic {
                     true => "add an edge to it from a node outside the cycle".to_owned(),
                     // An edge from outside would not help here: outside of agentic flows, a cycle is an error, too.
                     false => loop_for(flow, ring),
                 };
                 diagnostics.error("unreachable", span, message, Some(help));
-            } else if !flow.of_agents {
-                let message =
-                    format!("{} on a cycle of edges; a node runs once, so nothing is repeated", lie(flow, ring));
+            } else if !flow.is_agentic {
+                let message = format!(
+                    "{} on a cycle of edges; a node runs once, so nothing is repeated",
+                    cycle_message(flow, ring)
+                );
                 diagnostics.new_rule("cycle", span, message, Some(loop_for(flow, ring)));
             }
         }
@@ -181,7 +187,7 @@ impl Shape {
 
 /// Returns a help text with a loop in place of a cycle.
 fn loop_for(flow: &RawFlow<'_>, ring: &[usize]) -> String {
-    let mut body: Vec<_> = ring.iter().take(NAMED).map(|node| shown(&flow.nodes[*node].id)).collect();
+    let mut body: Vec<_> = ring.iter().take(NAMED).map(|node| for_message(&flow.nodes[*node].id)).collect();
     if ring.len() > NAMED {
         body.push("…".to_owned());
     }
@@ -196,8 +202,9 @@ fn loop_for(flow: &RawFlow<'_>, ring: &[usize]) -> String {
 const NAMED: usize = 5;
 
 /// Returns the beginning of a message about a cycle: "`a`, `b` lie".
-fn lie(flow: &RawFlow<'_>, ring: &[usize]) -> String {
-    let names: Vec<_> = ring.iter().take(NAMED).map(|node| format!("`{}`", shown(&flow.nodes[*node].id))).collect();
+fn cycle_message(flow: &RawFlow<'_>, ring: &[usize]) -> String {
+    let names: Vec<_> =
+        ring.iter().take(NAMED).map(|node| format!("`{}`", for_message(&flow.nodes[*node].id))).collect();
     match ring.len() {
         1 => format!("{} lies", names[0]),
         count if count > NAMED => format!("{} and {} more lie", names.join(", "), count - NAMED),
@@ -214,7 +221,7 @@ pub(crate) fn by_id<'i>(
     for (index, (id, span)) in ids.enumerate().filter(|(_, (id, _))| !id.is_empty()) {
         match first.get(id) {
             Some((_, Span { line, .. })) => {
-                let message = format!("the id `{}` is already used in line {line}", shown(id));
+                let message = format!("the id `{}` is already used in line {line}", for_message(id));
                 diagnostics.error("duplicate_id", span, message, Some("change one of the ids".into()));
             }
             None => {
@@ -231,19 +238,19 @@ fn parents(
     by_id: &BTreeMap<String, usize>,
     diagnostics: &mut Diagnostics<'_>,
 ) -> Vec<Option<usize>> {
-    let mut parent: Vec<_> = flow.nodes.iter().map(|node| node.inside).collect();
+    let mut parent: Vec<_> = flow.nodes.iter().map(|node| node.inline_owner).collect();
     for (owner, node) in flow.nodes.iter().enumerate() {
         let RawBody::Ids(ids) = &node.body else { continue };
         for (id, span) in ids {
             let Some(inner) = by_id.get(id.as_str()).copied() else {
                 let help = did_you_mean(id, by_id.keys().map(String::as_str));
-                diagnostics.error("unknown_node", *span, format!("unknown node `{}`", shown(id)), help);
+                diagnostics.error("unknown_node", *span, format!("unknown node `{}`", for_message(id)), help);
                 continue;
             };
             if inner == owner {
                 diagnostics.error("body_ring", *span, "a node cannot be inside its own body", None);
-            } else if parent[inner].is_some_and(|other| other != node.inside.unwrap_or(usize::MAX)) {
-                let message = format!("`{}` is already in another body", shown(id));
+            } else if parent[inner].is_some_and(|other| other != node.inline_owner.unwrap_or(usize::MAX)) {
+                let message = format!("`{}` is already in another body", for_message(id));
                 diagnostics.error("two_bodies", *span, message, Some("list a node in at most one body".into()));
             } else {
                 parent[inner] = Some(owner);

@@ -16,22 +16,22 @@ pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
         return error;
     }
     let Some(at) = offset(text, error.span) else { return error };
-    let told = error.message.as_str();
-    let slip = if told.starts_with("cannot deserialize null into string") {
+    let message = error.message.as_str();
+    let slip = if message.starts_with("cannot deserialize null into string") {
         null_key(text, at, error.span)
-    } else if told.contains("tab") {
+    } else if message.contains("tab") {
         indentation::tab(text, error.span)
-    } else if told.contains("expected ','") || told.starts_with("illegal placement of ':'") {
+    } else if message.contains("expected ','") || message.starts_with("illegal placement of ':'") {
         unseparated(text, at).or_else(|| unquoted_colon(text, at))
-    } else if told.starts_with("invalid trailing content") {
+    } else if message.starts_with("invalid trailing content") {
         missing_colon(text, at).or_else(|| unseparated(text, at))
-    } else if told.starts_with("mapping values are not allowed") {
+    } else if message.starts_with("mapping values are not allowed") {
         indentation::missing_space(text, at)
             .or_else(|| unquoted_colon(text, at))
             .or_else(|| indentation::wrong_indentation(text, at))
-    } else if told.contains("did not find expected") {
+    } else if message.contains("did not find expected") {
         indentation::wrong_indentation(text, at)
-    } else if told.starts_with("unexpected character") || told.starts_with("alias references unknown") {
+    } else if message.starts_with("unexpected character") || message.starts_with("alias references unknown") {
         unquoted_sign(text, at)
     } else {
         None
@@ -40,23 +40,23 @@ pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
 }
 
 /// Returns a help text for a parser error whose message is clear enough to be shown; `None` for other errors.
-fn advice(text: &str, at: usize, told: &str) -> Option<String> {
+fn advice(text: &str, at: usize, message: &str) -> Option<String> {
     let sign = text[at..].chars().next().unwrap_or(' ');
-    if told.starts_with("simple key expected ':'") {
+    if message.starts_with("simple key expected ':'") {
         let (word, rest) = rest_of_line(text, at).split_once(' ')?;
         return Some(write(&format!("{word}: {}", rest.trim_start())));
     }
-    let advice = match told {
+    let advice = match message {
         "unclosed quote" => format!("close it with `{sign}`"),
-        _ if told.starts_with("unclosed bracket") => format!("close it with `{}`", closing(sign)),
-        _ if told.contains("unknown escape") => {
+        _ if message.starts_with("unclosed bracket") => format!("close it with `{}`", closing(sign)),
+        _ if message.contains("unknown escape") => {
             "in double quotes `\\` starts an escape: write `\\\\`, or put the text in single quotes".to_owned()
         }
-        _ if told.starts_with("invalid trailing content") => {
+        _ if message.starts_with("invalid trailing content") => {
             "end the line after the quote, or put the whole text in quotes".to_owned()
         }
-        _ if told.starts_with("duplicate mapping key") => "write it once".to_owned(),
-        _ if told.starts_with("unsupported tag") => {
+        _ if message.starts_with("duplicate mapping key") => "write it once".to_owned(),
+        _ if message.starts_with("unsupported tag") => {
             "YAML reads `!` at the start of a value as a tag: put the text in quotes; in conditions write `not`"
                 .to_owned()
         }

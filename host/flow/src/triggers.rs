@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{
     CheckContext, CheckMode, Source,
     diagnostic::{Diagnostic, Diagnostics, did_you_mean},
-    fields::{check_keys, entries, is_flow_name, is_id, map, required, shown, text},
+    fields::{check_keys, entries, for_message, is_flow_name, is_id, map, required, text},
     limits::{SIGNING_KEYS, TRIGGERS},
     yaml::{self, Kind, Span, Tree},
 };
@@ -192,7 +192,7 @@ fn read_one(
     if !id.is_empty() && !is_id(&id) {
         let help =
             Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
-        diagnostics.error("bad_id", span, format!("`{}` is not a valid id", shown(&id)), help);
+        diagnostics.error("bad_id", span, format!("`{}` is not a valid id", for_message(&id)), help);
     }
     let input = read_input(tree, diagnostics);
     let cause = read_cause(tree, own, context, diagnostics)?;
@@ -244,7 +244,7 @@ fn read_time(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnost
     let (cron, span) = text(tree, "cron", diagnostics)?;
     if let Err(why) = context.check_cron(&cron) {
         let help = Some("write minute, hour, day of the month, month, day of the week: `cron: \"0 2 * * *\"`".into());
-        diagnostics.error("bad_cron", span, format!("invalid cron expression `{}`: {why}", shown(&cron)), help);
+        diagnostics.error("bad_cron", span, format!("invalid cron expression `{}`: {why}", for_message(&cron)), help);
     }
     let time_zone = match text(tree, "timeZone", diagnostics) {
         Some((zone, span)) => {
@@ -263,7 +263,7 @@ fn read_time(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnost
 
 /// Reports an unknown name in a trigger: an error if the flow is added to a library, where the trigger becomes active,
 /// otherwise a warning.
-fn missing(
+fn report_unknown_name(
     code: &'static str,
     span: Span,
     (message, help): (String, Option<String>),
@@ -303,9 +303,12 @@ fn check_secrets(names: &[(String, Span)], context: &dyn CheckContext, diagnosti
     let refused: Vec<_> = names.iter().filter_map(refused).collect();
     for (span, why) in &refused {
         match refused.len() == names.len() {
-            true => {
-                missing("missing_secret", *span, (format!("the webhook rejects every post: {why}"), None), diagnostics)
-            }
+            true => report_unknown_name(
+                "missing_secret",
+                *span,
+                (format!("the webhook rejects every post: {why}"), None),
+                diagnostics,
+            ),
             false => diagnostics.warning("missing_secret", *span, why.clone(), None),
         }
     }
@@ -321,11 +324,11 @@ fn read_event(
     let (flow, span) = required(tree, "flow", "event", diagnostics);
     if !flow.is_empty() && !is_flow_name(&flow) {
         let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
-        diagnostics.error("bad_name", span, format!("`{}` is not a valid flow name", shown(&flow)), help);
+        diagnostics.error("bad_name", span, format!("`{}` is not a valid flow name", for_message(&flow)), help);
     } else if !flow.is_empty() && own != Some(&flow) && !context.has_flow(&flow) {
-        let message = format!("unknown flow `{0}`, so its runs never start this one", shown(&flow));
-        let help = Some(format!("add the flow `{}` first, or fix its name", shown(&flow)));
-        missing("unknown_flow", span, (message, help), diagnostics);
+        let message = format!("unknown flow `{0}`, so its runs never start this one", for_message(&flow));
+        let help = Some(format!("add the flow `{}` first, or fix its name", for_message(&flow)));
+        report_unknown_name("unknown_flow", span, (message, help), diagnostics);
     }
     let status = match tree.member("status") {
         None => End::ALL.iter().map(|(_, end)| *end).collect(),

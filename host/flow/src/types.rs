@@ -6,7 +6,7 @@ use flowcell_contract::{Catalog, Lookup, NodeType, TypeRef};
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::shown,
+    fields::for_message,
     key_hints,
     read::RawNode,
 };
@@ -39,7 +39,7 @@ pub(crate) fn node_type(
                 .or_else(|| key_hints::for_type(&wanted.name))
                 .or_else(|| did_you_mean(&wanted.name, catalog.names()))
                 .or_else(|| Some("`flowcell nodes` lists all types; `flow.packs` and `--packs DIR` add more".into()));
-            let message = format!("unknown node type `{}`", shown(&wanted.name));
+            let message = format!("unknown node type `{}`", for_message(&wanted.name));
             diagnostics.error("unknown_type", node.type_span, message, help);
             None
         }

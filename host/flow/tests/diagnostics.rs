@@ -24,9 +24,9 @@ fn catalog() -> Catalog {
 }
 
 /// A context in which the test cases are the library of flows.
-struct Beside(CheckMode);
+struct CasesAsLibrary(CheckMode);
 
-impl CheckContext for Beside {
+impl CheckContext for CasesAsLibrary {
     fn mode(&self) -> CheckMode {
         self.0
     }
@@ -64,7 +64,7 @@ impl CheckContext for Beside {
 }
 
 fn load(path: &Path) -> Checked {
-    flowcell_flow::load(&source(path), &catalog(), &Beside(CheckMode::New))
+    flowcell_flow::load(&source(path), &catalog(), &CasesAsLibrary(CheckMode::New))
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn stored_flows_get_warnings_from_newer_rules() {
     let mut kept = 0;
     for case in cases(&folder("invalid")) {
         let new = load(&case);
-        let old = flowcell_flow::load(&source(&case), &catalog(), &Beside(CheckMode::Stored));
+        let old = flowcell_flow::load(&source(&case), &catalog(), &CasesAsLibrary(CheckMode::Stored));
         let is_error = |diagnostic: &&Diagnostic| diagnostic.severity == Severity::Error;
         let newer: Vec<_> = new.diagnostics.iter().filter(|diagnostic| diagnostic.new_rule).collect();
         assert!(newer.iter().all(is_error), "{}", case.display());
@@ -112,7 +112,7 @@ fn stored_flows_get_warnings_from_newer_rules() {
 fn names_in_triggers_must_exist_in_a_library() {
     let case = folder("invalid").join("triggers-missing.yaml");
     for (rules, errors) in [(CheckMode::New, 0), (CheckMode::Adding, 2), (CheckMode::Stored, 0)] {
-        let checked = flowcell_flow::load(&source(&case), &catalog(), &Beside(rules));
+        let checked = flowcell_flow::load(&source(&case), &catalog(), &CasesAsLibrary(rules));
         let is_error = |diagnostic: &&Diagnostic| diagnostic.severity == Severity::Error;
         assert_eq!(checked.diagnostics.iter().filter(is_error).count(), errors, "{}", printed(&checked.diagnostics));
         assert_eq!(checked.diagnostics.len(), 3, "{}", printed(&checked.diagnostics));
@@ -166,8 +166,11 @@ fn y1_y2_hostile_documents_are_refused() {
     let catalog = catalog();
     for text in documents {
         let head: String = text.chars().take(40).collect();
-        let checked =
-            flowcell_flow::load(&Source { name: "hostile.yaml".into(), text }, &catalog, &Beside(CheckMode::New));
+        let checked = flowcell_flow::load(
+            &Source { name: "hostile.yaml".into(), text },
+            &catalog,
+            &CasesAsLibrary(CheckMode::New),
+        );
         assert!(checked.graph.is_none(), "{head}");
         assert!(!checked.diagnostics.is_empty(), "{head}");
     }
@@ -193,8 +196,11 @@ fn large_flows_are_checked() {
         ("too many edges", numbered(100, (0..60_000).map(|n| (n % 100, n / 100 % 100))), false),
     ];
     for (name, text, sound) in cases {
-        let checked =
-            flowcell_flow::load(&Source { name: "large.yaml".into(), text }, &catalog(), &Beside(CheckMode::New));
+        let checked = flowcell_flow::load(
+            &Source { name: "large.yaml".into(), text },
+            &catalog(),
+            &CasesAsLibrary(CheckMode::New),
+        );
         assert_eq!(checked.graph.is_some(), sound, "{name}: {}", printed(&checked.diagnostics));
         assert!(printed(&checked.diagnostics).len() < 500_000, "{name}");
     }
@@ -204,7 +210,7 @@ fn large_flows_are_checked() {
 fn y9_a_fan_out_to_a_hundred_thousand_nodes_is_refused() {
     let check = |text: String| {
         let source = Source { name: "wide.json".into(), text };
-        flowcell_flow::load(&source, &catalog(), &Beside(CheckMode::New))
+        flowcell_flow::load(&source, &catalog(), &CasesAsLibrary(CheckMode::New))
     };
     let checked = check(numbered(100_001, (1..100_001).map(|n| (0, n))));
     assert!(checked.graph.is_none());
@@ -227,7 +233,8 @@ fn y9_a_fan_out_to_a_hundred_thousand_nodes_is_refused() {
 fn diagnostics_beyond_the_limit_are_counted() {
     let nodes: Vec<_> = (0..3_000).map(|n| format!(r#"{{"id":"n{n}","type":"test.noop","typ":1}}"#)).collect();
     let text = format!(r#"{{"flow":{{"name":"many"}},"nodes":[{}]}}"#, nodes.join(","));
-    let checked = flowcell_flow::load(&Source { name: "many.json".into(), text }, &catalog(), &Beside(CheckMode::New));
+    let checked =
+        flowcell_flow::load(&Source { name: "many.json".into(), text }, &catalog(), &CasesAsLibrary(CheckMode::New));
     let last = checked.diagnostics.last().unwrap();
     assert_eq!((last.code, &*last.message), ("too_many_findings", "2800 more diagnostics are not shown"));
     assert!(printed(&checked.diagnostics).len() < 100_000);
@@ -239,8 +246,8 @@ proptest! {
     #[test]
     fn no_text_makes_the_checker_panic(text in "[a-zé0{}\\[\\]:,\"'\\\\#&*!|>%@ \t\r\n-]{0,200}") {
         let source = Source { name: "random.yaml".into(), text };
-        let first = flowcell_flow::load(&source, &Catalog::default(), &Beside(CheckMode::New));
-        let again = flowcell_flow::load(&source, &Catalog::default(), &Beside(CheckMode::New));
+        let first = flowcell_flow::load(&source, &Catalog::default(), &CasesAsLibrary(CheckMode::New));
+        let again = flowcell_flow::load(&source, &Catalog::default(), &CasesAsLibrary(CheckMode::New));
         prop_assert_eq!(first.diagnostics, again.diagnostics);
     }
 
@@ -251,7 +258,8 @@ proptest! {
         let at = at.index(text.len());
         text.splice(at..(at + 3).min(text.len()), with.chars());
         let source = Source { name: "mutated.yaml".into(), text: text.into_iter().collect() };
-        let first = flowcell_flow::load(&source, &catalog(), &Beside(CheckMode::New));
-        prop_assert_eq!(first.diagnostics, flowcell_flow::load(&source, &catalog(), &Beside(CheckMode::New)).diagnostics);
+        let first = flowcell_flow::load(&source, &catalog(), &CasesAsLibrary(CheckMode::New));
+        let again = flowcell_flow::load(&source, &catalog(), &CasesAsLibrary(CheckMode::New));
+        prop_assert_eq!(first.diagnostics, again.diagnostics);
     }
 }

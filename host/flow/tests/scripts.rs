@@ -24,16 +24,16 @@ fn catalog() -> Catalog {
 }
 
 /// A context that reports an error at the word `wrong` in a script.
-struct Reader;
+struct ScriptContext;
 
-impl Reader {
+impl ScriptContext {
     fn fault(script: &Source) -> Result<(), ScriptError> {
         let place = script.text.lines().zip(1..).find_map(|(line, number)| Some((number, line.find("wrong")? + 1)));
         place.map_or(Ok(()), |place| Err(ScriptError { message: "this is wrong".into(), location: Some(place) }))
     }
 }
 
-impl CheckContext for Reader {
+impl CheckContext for ScriptContext {
     fn read(&self, path: &str) -> Result<String, String> {
         match path {
             "./lib/good.js" => Ok("export const run = () => ({{ a: 1 }});".into()),
@@ -47,7 +47,7 @@ impl CheckContext for Reader {
     }
 
     fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {
-        Reader::fault(script)?;
+        ScriptContext::fault(script)?;
         let port = |id: &str, kind, optional| Port { id: id.into(), kind, label: Some(id.to_uppercase()), optional };
         Ok(Outline {
             title: Some("Title".into()),
@@ -62,12 +62,12 @@ impl CheckContext for Reader {
     }
 
     fn check_script(&self, script: &Source) -> Result<(), ScriptError> {
-        Reader::fault(script)
+        ScriptContext::fault(script)
     }
 }
 
 fn load(name: &str, text: &str) -> Checked {
-    flowcell_flow::load(&Source { name: name.into(), text: text.into() }, &catalog(), &Reader)
+    flowcell_flow::load(&Source { name: name.into(), text: text.into() }, &catalog(), &ScriptContext)
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn an_invalid_script_is_reported_with_its_position() {
     let unread = Source { name: "a.flow.js".into(), text: "let a".into() };
     let checked = flowcell_flow::load(&unread, &catalog(), &NoContext);
     assert!(printed(&checked.diagnostics).contains("this program cannot run scripts"));
-    let unknown = flowcell_flow::load(&unread, &Catalog::default(), &Reader);
+    let unknown = flowcell_flow::load(&unread, &Catalog::default(), &ScriptContext);
     assert!(printed(&unknown.diagnostics).contains("unknown node type `script.run`"));
 }
 
@@ -157,15 +157,15 @@ fn a_script_can_be_given_in_json_or_yaml() {
 #[test]
 fn a_script_gets_all_services_that_a_flow_can_be_granted() {
     /// A context in which a flow can be granted only these services.
-    struct Limited(&'static [&'static str]);
+    struct LimitedServices(&'static [&'static str]);
 
-    impl CheckContext for Limited {
+    impl CheckContext for LimitedServices {
         fn read(&self, path: &str) -> Result<String, String> {
-            Reader.read(path)
+            ScriptContext.read(path)
         }
 
         fn flow(&self, name: &str) -> Option<Source> {
-            Reader.flow(name)
+            ScriptContext.flow(name)
         }
 
         fn most_granted(&self, capability: &str) -> Option<Vec<String>> {
@@ -173,13 +173,13 @@ fn a_script_gets_all_services_that_a_flow_can_be_granted() {
         }
 
         fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {
-            Reader.outline(script)
+            ScriptContext.outline(script)
         }
     }
 
     let source = Source { name: "a.flow.js".into(), text: "function run() {}".into() };
     for (most, granted) in [(&["img", "b*"][..], r#"["img","b*"]"#), (&[], "[]")] {
-        let checked = flowcell_flow::load(&source, &catalog(), &Limited(most));
+        let checked = flowcell_flow::load(&source, &catalog(), &LimitedServices(most));
         assert_eq!(printed(&checked.diagnostics), "");
         assert_eq!(checked.graph.unwrap().nodes[0].grants.0["services"].to_text(), granted);
     }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 pub use self::{
-    begin::{Driven, Driver, Guests},
+    begin::{Driven, Driver, HandedOverRuns},
     reach::Reach,
     watch::{Events, watch_owner},
 };
@@ -47,7 +47,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// A request that another process sends to the process that owns the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Ask {
+pub enum OwnerRequest {
     /// Sends all recorded events of a run and then its live events, until the run ends or the client disconnects.
     Watch {
         /// The watched run.
@@ -154,20 +154,22 @@ pub enum OwnerReply {
     },
 }
 
-impl Ask {
+impl OwnerRequest {
     /// Returns the run that the request concerns. It is `None` for an operation and for a new run without a given id.
     pub fn run(&self) -> Option<&RunId> {
         match self {
-            Ask::Command { run, .. } | Ask::Watch { run } | Ask::Resume { run, .. } => Some(run),
-            Ask::Retry { new, .. } => new.as_ref(),
-            Ask::Start { run, .. } => run.as_ref(),
-            Ask::Flow { .. } | Ask::Operate { .. } => None,
+            OwnerRequest::Command { run, .. } | OwnerRequest::Watch { run } | OwnerRequest::Resume { run, .. } => {
+                Some(run)
+            }
+            OwnerRequest::Retry { new, .. } => new.as_ref(),
+            OwnerRequest::Start { run, .. } => run.as_ref(),
+            OwnerRequest::Flow { .. } | OwnerRequest::Operate { .. } => None,
         }
     }
 }
 
 /// Sends a request to the process that owns the store in a folder, and returns the answer.
-pub fn ask_owner(folder: &Path, ask: &Ask) -> io::Result<OwnerReply> {
+pub fn ask_owner(folder: &Path, ask: &OwnerRequest) -> io::Result<OwnerReply> {
     let mut stream = socket::connect(folder)?;
     let line = serde_json::to_string(ask).map_err(io::Error::other)?;
     writeln!(stream, "{line}")?;
@@ -201,44 +203,44 @@ fn converse(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach)
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return tell(stream, &refused("internal", &error)),
+        Err(error) => return send_reply(stream, &refused("internal", &error)),
     };
     match serde_json::from_str(&line) {
-        Ok(Ask::Watch { run }) => {
+        Ok(OwnerRequest::Watch { run }) => {
             let known = host.each_event(&run, 0, |_| ControlFlow::Break(()));
-            let watched = known.map(|()| tell(stream, &OwnerReply::Done { run: run.clone() }));
+            let watched = known.map(|()| send_reply(stream, &OwnerReply::Done { run: run.clone() }));
             match watched.map_err(AskError::from) {
                 // The watcher may have disconnected.
-                Ok(()) => _ = watch::tell(host, &run, stream, &runtime),
-                Err(error) => tell(stream, &refused(error.code(), &error)),
+                Ok(()) => _ = watch::send_events(host, &run, stream, &runtime),
+                Err(error) => send_reply(stream, &refused(error.code(), &error)),
             }
         }
         Ok(ask) => {
-            let told = runtime.block_on(answer(host, owner, reach, ask));
+            let reply = runtime.block_on(answer(host, owner, reach, ask));
             // An operator's change may also make waiting runs ready.
-            if matches!(told, OwnerReply::Done { .. } | OwnerReply::Operated { .. }) {
-                owner.moved();
+            if matches!(reply, OwnerReply::Done { .. } | OwnerReply::Operated { .. }) {
+                owner.notify_ready();
             }
-            tell(stream, &told);
+            send_reply(stream, &reply);
         }
-        Err(error) => tell(stream, &refused("bad_request", &error)),
+        Err(error) => send_reply(stream, &refused("bad_request", &error)),
     }
 }
 
-fn tell(stream: &UnixStream, told: &OwnerReply) {
-    let text = serde_json::to_string(told).unwrap_or_default();
+fn send_reply(stream: &UnixStream, reply: &OwnerReply) {
+    let text = serde_json::to_string(reply).unwrap_or_default();
     let mut stream = stream;
     // The client may have disconnected.
     let _ = writeln!(stream, "{text}");
 }
 
-async fn answer(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Ask) -> OwnerReply {
+async fn answer(host: &Host, owner: &dyn Driver, reach: &Reach, ask: OwnerRequest) -> OwnerReply {
     match ask {
-        Ask::Command { run, command } => match host.ask(&run, command).await {
+        OwnerRequest::Command { run, command } => match host.ask(&run, command).await {
             Ok(()) => OwnerReply::Done { run },
             Err(error) => refused(error.code(), &error),
         },
-        Ask::Operate { operation } => match Tenants::of(host).operate(&operation) {
+        OwnerRequest::Operate { operation } => match Tenants::of(host).operate(&operation) {
             Ok(result) => OwnerReply::Operated { result },
             Err(error) => refused(error.code(), &error),
         },
@@ -347,15 +349,17 @@ mod tests {
             ),
         ];
         for (line, expected) in table {
-            let ask: Ask = serde_json::from_str(line).unwrap();
-            let written: Ask = serde_json::from_str(&serde_json::to_string(&ask).unwrap()).unwrap();
+            let ask: OwnerRequest = serde_json::from_str(line).unwrap();
+            let written: OwnerRequest = serde_json::from_str(&serde_json::to_string(&ask).unwrap()).unwrap();
             for ask in [ask, written] {
-                let Ask::Command { run, command } = ask else { panic!("{line}: {ask:?}") };
+                let OwnerRequest::Command { run, command } = ask else { panic!("{line}: {ask:?}") };
                 assert_eq!((run.as_str(), command), ("r", expected.clone()), "{line}");
             }
         }
         let others = [r#"{"verb":"watch","run":"r"}"#, r#"{"verb":"resume","run":"r"}"#];
-        assert!(others.iter().all(|line| !matches!(serde_json::from_str(line), Ok(Ask::Command { .. }) | Err(_))));
+        assert!(
+            others.iter().all(|line| !matches!(serde_json::from_str(line), Ok(OwnerRequest::Command { .. }) | Err(_)))
+        );
     }
 
     #[test]

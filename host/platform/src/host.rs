@@ -56,7 +56,7 @@ use flowcell_services::{
 use parking_lot::Mutex;
 
 pub use self::builder::HostBuilder;
-use self::{called::Library, checked::CheckedFlows, known_pack::KnownPack, watched::Watched};
+use self::{called::CallableFlows, checked::CheckedFlows, known_pack::KnownPack, watched::Watched};
 use crate::{
     host::{
         blocking::{charged, computing},
@@ -201,7 +201,7 @@ impl Host {
         let options = RunOptions { input: given, ..options };
         // An existing run continues as it began, even if its files have changed since.
         let known = options.run_id.as_ref().map(|run| self.library_of(run)).transpose()?.flatten();
-        let library = known.unwrap_or_else(|| Library::new(self.clone(), self.bind(flow)));
+        let library = known.unwrap_or_else(|| CallableFlows::new(self.clone(), self.bind(flow)));
         let flow = library.pin(flow);
         self.admitted(FlowRunner::new(flow, self.world(library), options)?)
     }
@@ -249,7 +249,7 @@ impl Host {
         let clock = Arc::new(Clock::new(&script));
         let engine = CountedRunner { engine: self.shared.engine.clone(), usage: self.shared.usage.clone() };
         let runner = FixtureRunner::new(Arc::new(engine), script.clone(), clock.clone());
-        let library = Library::new(self.clone(), self.bind(flow));
+        let library = CallableFlows::new(self.clone(), self.bind(flow));
         let (homes, pinned) = (library.homes().clone(), library.pin(flow));
         let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
         world.tenant = self.tenant.clone();
@@ -324,7 +324,7 @@ impl Host {
     }
 
     /// Returns the child runs of a run that have not ended.
-    pub(crate) fn left_below(&self, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+    pub(crate) fn live_runs_below(&self, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         self.shared.journal.left_below(&self.tenant, run)
     }
 
@@ -423,7 +423,7 @@ impl Host {
     /// Lets this process handle commands of other processes for its runs in a shared store, until the caller drops
     /// the returned world.
     pub fn serve(&self) -> Result<Arc<World>, StartError> {
-        let world = self.world(Library::new(self.clone(), self.unpinned_home()));
+        let world = self.world(CallableFlows::new(self.clone(), self.unpinned_home()));
         if let Some(store) = self.shared() {
             store.serve(&world).map_err(OpenError::Store)?;
         }
@@ -446,7 +446,7 @@ impl Host {
         Ok(self.world(library))
     }
 
-    fn world(&self, library: Library) -> Arc<World> {
+    fn world(&self, library: CallableFlows) -> Arc<World> {
         let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, live, usage, .. } = &*self.shared;
         let runner = CountedRunner { engine: engine.clone(), usage: usage.clone() };
         let capabilities = Arc::new(library.host().capabilities(library.homes(), blobs));
@@ -485,7 +485,7 @@ impl Host {
     }
 
     /// Waits at most one second until the watchers of an ended run in other processes have received its end.
-    pub fn tell_watchers(&self, run: &RunId) {
+    pub fn wait_for_watchers(&self, run: &RunId) {
         self.shared.watched.wait(run, Duration::from_secs(1));
     }
 

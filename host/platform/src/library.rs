@@ -187,7 +187,7 @@ impl FlowLibrary {
         // A deletion may have left versions behind when its process died.
         self.io(files.forget(name))?;
         self.io(files.write(name, ending, text))?;
-        self.io(files.note(size))?;
+        self.io(files.write_size(size))?;
         Ok(self.stored(name, 1, ending, text.to_owned()))
     }
 
@@ -217,7 +217,7 @@ impl FlowLibrary {
         if before.ending != ending {
             self.io(files.remove(name, before.ending))?;
         }
-        self.io(files.note(size))?;
+        self.io(files.write_size(size))?;
         let too_many = before.older.len().saturating_sub(OLDER_VERSIONS);
         for (version, ending) in before.older.iter().take(too_many) {
             self.io(files.drop_kept(name, *version, *ending))?;

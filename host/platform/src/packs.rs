@@ -34,8 +34,8 @@ mod yaml;
 
 pub(crate) use self::loading::{LockedPack, locked_packs};
 pub use self::{
-    asks::{Asks, Difference},
-    bring::{Carrier, signature_file},
+    asks::{Difference, RequestedCapabilities},
+    bring::{PackClient, signature_file},
     error::InstallError,
     id::PackId,
     install::{Arrival, Candidate, Installer},

@@ -279,7 +279,7 @@ impl Identify for Tenants {
         let Some((known, _)) = known else {
             return Err(self.refused(OPERATORS, "unknown"));
         };
-        if !known.opens(secret, self.host.now()) {
+        if !known.accepts(secret, self.host.now()) {
             return Err(self.refused(&known.tenant, id));
         }
         let (tenant, _) = self.tenant(&known.tenant).map_err(|error| match error {
@@ -299,7 +299,7 @@ impl Identify for Tenants {
         let token = caller.token.as_deref().map(|id| self.get::<Token>(TOKEN, id));
         // If the store does not answer, the caller must authenticate again.
         let Some(Ok(Some((token, _)))) = token else { return false };
-        token.lasts(self.host.now()) && self.tenant(&token.tenant).is_ok_and(|(tenant, _)| !tenant.disabled)
+        token.is_valid_at(self.host.now()) && self.tenant(&token.tenant).is_ok_and(|(tenant, _)| !tenant.disabled)
     }
 
     fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {

@@ -114,7 +114,7 @@ async fn write(hub: &Hub, run: &str, message: &Message) -> Result<(), HubError> 
     }
 }
 
-fn told(folder: &Path) -> String {
+fn event_lines(folder: &Path) -> String {
     let models = folder.join("providers.yaml");
     let builder = Host::builder();
     let builder = if models.is_file() { builder.providers_file(models) } else { builder };
@@ -149,11 +149,11 @@ fn told(folder: &Path) -> String {
 fn check(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/flow").join(name);
     let golden = folder.join("events.txt");
-    let told = told(&folder);
+    let lines = event_lines(&folder);
     if std::env::var_os("BLESS").is_some() {
-        fs::write(&golden, &told).unwrap();
+        fs::write(&golden, &lines).unwrap();
     }
-    assert_eq!(told, fs::read_to_string(&golden).unwrap_or_default(), "{}", golden.display());
+    assert_eq!(lines, fs::read_to_string(&golden).unwrap_or_default(), "{}", golden.display());
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn fastest(mut round: impl FnMut()) -> f64 {
 
 /// Measures and prints the cost of steps in a store. `commit` is the time of a bare commit in µs, if the store has
 /// commits.
-fn tell(name: &str, world: &Arc<World>, commit: Option<f64>) {
+fn measure(name: &str, world: &Arc<World>, commit: Option<f64>) {
     let runtime = runtime();
     let of = |graph: Arc<Graph>| fastest(|| runtime.block_on(run(world, &graph))) / STEPS as f64;
     let (call, node) = (of(calls()), of(nodes()));
@@ -228,7 +228,7 @@ fn main() {
     if let Ok(url) = std::env::var(URL) {
         return work(&url);
     }
-    tell("memory", &world(|_| ()), None);
+    measure("memory", &world(|_| ()), None);
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(folder.path(), stop_process).unwrap());
     let in_sqlite = world(|world| {
@@ -236,7 +236,7 @@ fn main() {
         world.state = store.clone();
         world.blobs = store;
     });
-    tell("SQLite", &in_sqlite, Some(bare_sqlite(folder.path())));
+    measure("SQLite", &in_sqlite, Some(bare_sqlite(folder.path())));
     for (name, dialect) in [("MariaDB", Dialect::MySql), ("PostgreSQL", Dialect::Postgres)] {
         let Some(server) = servers::server(dialect) else { continue };
         let url = server.url(&server.database());
@@ -244,7 +244,7 @@ fn main() {
             Dialect::MySql => bare_server!(sqlx::MySqlConnection, &url, "INSERT INTO bare VALUES (?)"),
             Dialect::Postgres => bare_server!(sqlx::PgConnection, &url, "INSERT INTO bare VALUES ($1)"),
         };
-        tell(name, &in_server(&url), Some(commit));
+        measure(name, &in_server(&url), Some(commit));
         let one = together(&url, 1);
         print!("{name}: {TOGETHER} chains at a time in one process make {one:.0} calls a second");
         for processes in [2, 4] {

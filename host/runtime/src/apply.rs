@@ -14,7 +14,7 @@ use crate::{
         AgentFact, BlockReason, Fact, ParkReason, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write,
     },
     outcome,
-    state::{Deaths, Each, EdgeState, Phase, RunState, Scope, Task},
+    state::{Deaths, Each, EdgeState, LastQuestion, Phase, RunState, Scope, Task},
 };
 
 impl RunState {
@@ -55,7 +55,7 @@ impl RunState {
                 task.calls().begin(attempt, call);
             }
             Fact::CallRepeated { task, attempt, ordinal } => {
-                self.task_mut(*task).calls().leave_again((*attempt, *ordinal));
+                self.task_mut(*task).calls().mark_out((*attempt, *ordinal));
             }
             Fact::CallEnded { task, attempt, ordinal, reply } => {
                 self.go_on_from(*task, ts);
@@ -172,7 +172,7 @@ impl RunState {
             if task.phase == Phase::Running && !task.idle {
                 task.since = ts;
             }
-            task.calls.iter_mut().for_each(|calls| calls.lose());
+            task.calls.iter_mut().for_each(|calls| calls.count_lost_process());
         }
     }
 
@@ -249,7 +249,7 @@ impl RunState {
         let task = self.task_mut(key);
         task.attempt += 1;
         task.resumes = 0;
-        task.answered = None;
+        task.last_question = None;
         task.ran_ms = 0;
         task.since = ts;
         task.clock = ts;
@@ -270,7 +270,7 @@ impl RunState {
     fn task_paused(&mut self, key: TaskKey, pause: &Pause, writes: &[Write], ts: u64) {
         self.set_phase(key, Phase::Paused);
         let task = self.task_mut(key);
-        task.answered = None;
+        task.last_question = None;
         task.ran_ms += ts.saturating_sub(task.since);
         task.since = ts;
         task.calls.iter_mut().for_each(|calls| calls.checkpoint());
@@ -301,7 +301,8 @@ impl RunState {
             details.last = value.json().clone();
         }
         if asked {
-            self.task_mut(key).answered = Some(wake == "answer");
+            self.task_mut(key).last_question =
+                Some(if wake == "answer" { LastQuestion::Answered } else { LastQuestion::OtherWake });
         }
         if self.graph.node(key.node).rebinds {
             let captured = capture::recapture(self, key);
@@ -374,7 +375,7 @@ impl RunState {
         target.pending -= 1;
         if fired {
             target.fired += 1;
-            target.opened.get_or_insert(edge);
+            target.first_fired.get_or_insert(edge);
         }
     }
 

@@ -16,6 +16,9 @@ use crate::fact::{BlockReason, CallDigest, CallRecord, ForAgent, Observed};
 
 pub(crate) type Reply = Result<Value, Box<Failure>>;
 
+/// A call of a task: its attempt and its ordinal in this attempt.
+pub(crate) type CallNumber = (u32, u32);
+
 /// The choice that lets a call leave the host.
 pub(crate) const ALLOW: &str = "allow";
 pub(crate) const DENY: &str = "deny";
@@ -43,8 +46,8 @@ pub(crate) struct CallLog {
     /// Calls of this attempt whose approval was decided, by number. True if a person answered; false if the time to
     /// answer ended.
     pub(crate) decided: BTreeMap<u32, bool>,
-    /// Calls without a final reply, by attempt and ordinal. [`Way`] has the state of each.
-    open: BTreeMap<(u32, u32), Open>,
+    /// Calls without a final reply, by attempt and ordinal. [`OpenCallState`] has the state of each.
+    open: BTreeMap<CallNumber, OpenCall>,
 }
 
 /// One recorded step of an attempt: an observation or the beginning of a call.
@@ -63,7 +66,7 @@ pub(crate) struct Ended {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Open {
+struct OpenCall {
     effect: Effect,
     key: Arc<str>,
     digest: CallDigest,
@@ -73,13 +76,13 @@ struct Open {
     agent: Option<Box<ForAgent>>,
     /// The question that a person had to answer before the call.
     prompt: Option<Box<str>>,
-    way: Way,
+    state: OpenCallState,
     /// Number of processes that ended while the call was in progress.
     lost: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum OpenCallState {
     /// A person has to allow the call before this time (milliseconds since 1970).
     Asked(u64),
     /// The call has left the host, or is about to.
@@ -98,7 +101,7 @@ impl CallLog {
         self.begun = 0;
         self.asked.clear();
         self.decided.clear();
-        self.open.retain(|_, open| open.effect == Effect::Once && !matches!(open.way, Way::Asked(_)));
+        self.open.retain(|_, open| open.effect == Effect::Once && !matches!(open.state, OpenCallState::Asked(_)));
     }
 
     /// Records a checkpoint: the attempt continues in another sandbox, and does not repeat its earlier steps.
@@ -120,7 +123,7 @@ impl CallLog {
         self.begun = call.ordinal;
         self.observe(&call.before);
         self.steps.push(LogStep::Begun { ordinal: call.ordinal, digest: call.digest.clone() });
-        let open = Open {
+        let open = OpenCall {
             effect: call.effect,
             key: call.key.clone(),
             digest: call.digest.clone(),
@@ -129,18 +132,18 @@ impl CallLog {
             about: call.about.clone(),
             agent: call.agent.clone(),
             prompt: call.ask.as_ref().map(|ask| ask.prompt.as_str().into()),
-            way: call.ask.as_ref().map_or(Way::Out, |ask| Way::Asked(ask.expires)),
+            state: call.ask.as_ref().map_or(OpenCallState::Out, |ask| OpenCallState::Asked(ask.expires)),
             lost: 0,
         };
         self.open.insert((attempt, call.ordinal), open);
     }
 
     /// Ends a call that the attempt `current` or an earlier one has begun.
-    pub(crate) fn end(&mut self, current: u32, (attempt, ordinal): (u32, u32), ts: u64, reply: &Reply) {
+    pub(crate) fn end(&mut self, current: u32, (attempt, ordinal): CallNumber, ts: u64, reply: &Reply) {
         let Some(open) = self.open.get_mut(&(attempt, ordinal)) else { return };
         if open.effect == Effect::Once {
             if is_ambiguous(reply) {
-                open.way = Way::Ambiguous;
+                open.state = OpenCallState::Ambiguous;
                 return;
             }
             // A failure that is not ambiguous means that nothing happened, so a retry may make the call.
@@ -156,84 +159,85 @@ impl CallLog {
 
     /// Counts a lost process for every call in progress. Skips `once` calls, because a person is asked about them
     /// instead.
-    pub(crate) fn lose(&mut self) {
-        let lost = self.open.values_mut().filter(|open| open.way == Way::Out && open.effect != Effect::Once);
+    pub(crate) fn count_lost_process(&mut self) {
+        let lost =
+            self.open.values_mut().filter(|open| open.state == OpenCallState::Out && open.effect != Effect::Once);
         lost.for_each(|open| open.lost += 1);
     }
 
     /// Returns the number of processes that ended while this open call was in progress.
-    pub(crate) fn lost(&self, call: (u32, u32)) -> u32 {
+    pub(crate) fn lost(&self, call: CallNumber) -> u32 {
         self.open.get(&call).map_or(0, |open| open.lost)
     }
 
     /// Records that a call did not happen, as a person has decided. A call of the current attempt is made again. A call
     /// of an earlier attempt is forgotten.
-    pub(crate) fn repeat(&mut self, current: u32, call: (u32, u32)) {
+    pub(crate) fn repeat(&mut self, current: u32, call: CallNumber) {
         if call.0 != current {
             self.open.remove(&call);
         } else if let Some(open) = self.open.get_mut(&call) {
-            open.way = Way::Again;
+            open.state = OpenCallState::Again;
         }
     }
 
     /// Marks a call as leaving the host, for the first time or again.
-    pub(crate) fn leave_again(&mut self, call: (u32, u32)) {
+    pub(crate) fn mark_out(&mut self, call: CallNumber) {
         if let Some(open) = self.open.get_mut(&call) {
-            open.way = Way::Out;
+            open.state = OpenCallState::Out;
         }
     }
 
     /// Records whether a call may leave the host. `answered`: true if a person decided, false if the time to decide
     /// ended.
-    pub(crate) fn decide(&mut self, call: (u32, u32), allowed: bool, answered: bool) {
+    pub(crate) fn decide(&mut self, call: CallNumber, allowed: bool, answered: bool) {
         self.decided.insert(call.1, answered);
         if allowed {
-            self.leave_again(call);
+            self.mark_out(call);
         }
     }
 
     /// Returns the digest of a call without a final reply.
-    pub(crate) fn digest_of(&self, call: (u32, u32)) -> Option<&CallDigest> {
+    pub(crate) fn digest_of(&self, call: CallNumber) -> Option<&CallDigest> {
         self.open.get(&call).map(|open| &open.digest)
     }
 
     /// Records the reply that a person has set for a call.
-    pub(crate) fn settle(&mut self, current: u32, call: (u32, u32), ts: u64, reply: Value) {
+    pub(crate) fn settle(&mut self, current: u32, call: CallNumber, ts: u64, reply: Value) {
         self.end(current, call, ts, &Ok(reply));
     }
 
     /// Returns the calls in progress: attempt, ordinal and effect.
-    pub(crate) fn under_way(&self) -> impl Iterator<Item = ((u32, u32), Effect)> {
-        self.open.iter().filter(|(_, open)| open.way == Way::Out).map(|(call, open)| (*call, open.effect))
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = (CallNumber, Effect)> {
+        self.open.iter().filter(|(_, open)| open.state == OpenCallState::Out).map(|(call, open)| (*call, open.effect))
     }
 
     /// Returns the calls that wait for approval, with the question and its expiry.
-    pub(crate) fn asked(&self) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
-        self.open.iter().filter_map(|(call, open)| match open.way {
-            Way::Asked(expires) => Some((*call, open.prompt.as_deref().unwrap_or_default(), expires)),
+    pub(crate) fn asked(&self) -> impl Iterator<Item = (CallNumber, &str, u64)> {
+        self.open.iter().filter_map(|(call, open)| match open.state {
+            OpenCallState::Asked(expires) => Some((*call, open.prompt.as_deref().unwrap_or_default(), expires)),
             _ => None,
         })
     }
 
     /// Returns the agent run that made an open call, and the capability of the call.
-    pub(crate) fn agent_of(&self, call: (u32, u32)) -> Option<(&ForAgent, &str)> {
+    pub(crate) fn agent_of(&self, call: CallNumber) -> Option<(&ForAgent, &str)> {
         let open = self.open.get(&call)?;
         Some((open.agent.as_deref()?, &open.interface))
     }
 
     /// Returns true if this call is in progress.
-    pub(crate) fn is_under_way(&self, call: (u32, u32)) -> bool {
-        self.open.get(&call).is_some_and(|open| open.way == Way::Out)
+    pub(crate) fn is_under_way(&self, call: CallNumber) -> bool {
+        self.open.get(&call).is_some_and(|open| open.state == OpenCallState::Out)
     }
 
     /// Returns true if the attempt has to make this call again.
-    pub(crate) fn is_to_repeat(&self, call: (u32, u32)) -> bool {
-        self.open.get(&call).is_some_and(|open| open.way == Way::Again)
+    pub(crate) fn is_to_repeat(&self, call: CallNumber) -> bool {
+        self.open.get(&call).is_some_and(|open| open.state == OpenCallState::Again)
     }
 
     /// Returns the first call with an unknown end. A person has to decide whether this call happened.
     pub(crate) fn ambiguous(&self) -> Option<BlockReason> {
-        let ((attempt, ordinal), open) = self.open.iter().find(|(_, open)| open.way == Way::Ambiguous)?;
+        let ((attempt, ordinal), open) = self.open.iter().find(|(_, open)| open.state == OpenCallState::Ambiguous)?;
         Some(BlockReason::Ambiguous {
             attempt: *attempt,
             ordinal: *ordinal,

@@ -103,7 +103,7 @@ impl AttemptCalls {
     /// Delivers a message to an agent run of this attempt. The journal already has the message.
     pub(crate) fn receive(&self, entry: InboxMessage) {
         let mut progress = self.progress.lock();
-        progress.hear();
+        progress.count_event();
         progress.inbox.push_back(entry);
         drop(progress);
         self.arrived.notify_waiters();
@@ -111,7 +111,7 @@ impl AttemptCalls {
 
     /// Sets the deadline (milliseconds since 1970) of the wait in which the attempt was when its previous sandbox
     /// ended. `None`: the attempt was in no wait with a deadline.
-    pub(crate) fn wait_until(&self, due: Option<u64>) {
+    pub(crate) fn set_wait_deadline(&self, due: Option<u64>) {
         self.progress.lock().wait_until = due;
     }
 
@@ -121,35 +121,35 @@ impl AttemptCalls {
     }
 
     /// Records that a call no longer waits for approval: a person has decided, or the time to decide has ended.
-    pub(crate) fn allowed(&self, ordinal: u32) {
+    pub(crate) fn question_closed(&self, ordinal: u32) {
         let mut progress = self.progress.lock();
-        progress.hear();
+        progress.count_event();
         progress.asking.remove(&ordinal);
     }
 
     /// Returns the number of events that have arrived.
-    pub(crate) fn heard(&self) -> u64 {
-        self.progress.lock().heard
+    pub(crate) fn events_arrived(&self) -> u64 {
+        self.progress.lock().events_arrived
     }
 
     /// Waits until the ends of the attempt's `once` calls are recorded, because they must precede its answer. If the
     /// attempt succeeded without repeating all of its recorded steps, reports that it diverged and never returns.
     pub(crate) async fn finish(&self, result: &StepResult) {
-        let ahead = self.progress.lock().told();
+        let ahead = self.progress.lock().next_recorded();
         if ahead.is_some() && result.is_ok() {
             return self.diverged("it ended before the last of its recorded calls").await;
         }
-        self.when(|progress| progress.once_under_way.is_empty().then_some(())).await;
+        self.wait_for(|progress| progress.once_under_way.is_empty().then_some(())).await;
     }
 
     /// Waits for an event that never arrives.
     #[cfg(test)]
     pub(crate) async fn wait_in_vain(&self) {
-        self.when(|_| None).await
+        self.wait_for(|_| None).await
     }
 
     /// Waits until `ready` returns a value. Checks it again after each event that arrives.
-    async fn when<T>(&self, mut ready: impl FnMut(&mut Progress) -> Option<T>) -> T {
+    async fn wait_for<T>(&self, mut ready: impl FnMut(&mut Progress) -> Option<T>) -> T {
         loop {
             let arrived = self.arrived.notified();
             {
@@ -167,12 +167,12 @@ impl AttemptCalls {
     async fn answer(&self, call: Call) -> Result<Value, Failure> {
         match BuiltIn::named(&call.interface) {
             Some(BuiltIn::Log | BuiltIn::Metrics) => self.note(&call).await,
-            Some(BuiltIn::State | BuiltIn::Cache) => self.stay(&call).await,
+            Some(BuiltIn::State | BuiltIn::Cache) => self.answer_in_host(&call).await,
             Some(BuiltIn::Agent) => self.agent(&call).await,
             _ => {
                 let ordinal = self.submit(call, false).await?;
                 self.idle(None, |progress| !progress.is_under_way(ordinal)).await;
-                self.when(|progress| progress.take(ordinal)).await.map_err(|failure| *failure)
+                self.wait_for(|progress| progress.take(ordinal)).await.map_err(|failure| *failure)
             }
         }
     }
@@ -280,11 +280,11 @@ impl AttemptCalls {
         let (agent_run, commands, task) = (agent.agent_run.clone(), self.site.commands.clone(), self.attempting.task);
         let tool_use = agent.tool_use.clone();
         Watched::new(move |kind, members| {
-            let mut told = vec![("agentRunId".into(), Json::from(agent_run.clone()))];
-            told.extend(tool_use.iter().map(|id| ("toolUseId".into(), Json::from(id.clone()))));
-            told.extend(members.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
+            let mut data = vec![("agentRunId".into(), Json::from(agent_run.clone()))];
+            data.extend(tool_use.iter().map(|id| ("toolUseId".into(), Json::from(id.clone()))));
+            data.extend(members.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
             // If the queue is full, the partial reply is dropped: the whole reply is recorded in any case.
-            let _ = commands.try_send(Command::Live { task, kind: kind.into(), members: Json::object(told) });
+            let _ = commands.try_send(Command::Live { task, kind: kind.into(), members: Json::object(data) });
         })
     }
 
@@ -314,9 +314,9 @@ impl AttemptCalls {
     }
 
     async fn wait(&self, timeout_ms: Option<u32>) -> Option<Arrival> {
-        let told = self.progress.lock().told();
-        if let Some(told) = told {
-            return match told {
+        let recorded = self.progress.lock().next_recorded();
+        if let Some(recorded) = recorded {
+            return match recorded {
                 Ok(Observed::Delivered(ordinal)) => self.deliver(ordinal),
                 Ok(Observed::Message(id)) => {
                     self.hand_over(|entry| entry.id.as_ref() == Some(&id)).map(|(_, arrival)| arrival)
@@ -325,7 +325,7 @@ impl AttemptCalls {
                     self.hand_over(|entry| entry.id.is_none() && entry.run == run).map(|(_, arrival)| arrival)
                 }
                 Ok(Observed::TimedOut(at)) => {
-                    self.progress.lock().pass(at);
+                    self.progress.lock().advance_clock(at);
                     None
                 }
                 Ok(Observed::Answered(..)) => self.diverged("it waited where it read state before").await,
@@ -341,7 +341,7 @@ impl AttemptCalls {
             None => None,
         };
         self.idle(until, |progress| there(progress).is_some()).await;
-        let arrival = Box::pin(self.when(|progress| there(progress)));
+        let arrival = Box::pin(self.wait_for(|progress| there(progress)));
         let arrived = match until {
             None => arrival.await,
             Some(due) => match select(arrival, self.site.timers.wait(due)).await {

@@ -201,7 +201,7 @@ impl Viewpoint<'_> {
         let node = self.state.graph.node(key.node);
         let fired = |edge: &&EdgeIx| self.fired(key.scope, **edge);
         let edge = match node.join {
-            flowcell_flow::graph::Join::Any => self.state.task(key).opened?,
+            flowcell_flow::graph::Join::Any => self.state.task(key).first_fired?,
             _ => *node.incoming.iter().find(fired)?,
         };
         Some(self.edge_value(key.scope, edge))

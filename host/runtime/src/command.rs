@@ -103,7 +103,7 @@ impl RunCommand {
 
     /// Splits the address at its first `/`. Returns the address of the task that called a child, and the command to
     /// that child with the remaining address. `None`: the command is for this run.
-    pub(crate) fn below(&self) -> Option<(String, RunCommand)> {
+    pub(crate) fn for_child(&self) -> Option<(String, RunCommand)> {
         let mut command = self.clone();
         let (RunCommand::Reply { gate: address, .. }
         | RunCommand::Resolve { task: address, .. }
@@ -119,7 +119,7 @@ impl RunCommand {
     }
 
     /// Returns the refusal of a command whose address leads to no child run.
-    pub(crate) fn unmet(&self) -> HubError {
+    pub(crate) fn no_child_error(&self) -> HubError {
         match self {
             RunCommand::Resolve { .. } => HubError::NotBlocked,
             RunCommand::Write { .. } | RunCommand::CloseAgent { .. } => HubError::AgentNotActive,

@@ -88,7 +88,7 @@ use durability::OnDurable;
 use entropy::SplitMix;
 pub use journal::each_unit;
 use options::DriveOptions;
-pub(crate) use options::{Begin, FixtureOutputs, Identity, merge};
+pub(crate) use options::{Begin, Identity, KeptOutputs, merge};
 use outbox::{Outbox, conflict};
 use parent::Parent;
 use shutdown::Shutdown;
@@ -172,17 +172,17 @@ impl Driver {
     }
 
     /// Keeps `starting` until the store lists the new run, so that the run counts as started until then.
-    pub(crate) fn count_as(&mut self, starting: Starting) {
+    pub(crate) fn hold_starting(&mut self, starting: Starting) {
         self.outbox.starting = Some(starting);
     }
 
-    pub(crate) fn has_place(&self) -> bool {
-        self.children.has_place()
+    pub(crate) fn has_permit(&self) -> bool {
+        self.children.has_permit()
     }
 
     /// Stores the run's live permit in the driver.
-    pub(crate) fn take(&mut self, place: LivePermit) {
-        self.children.take(place);
+    pub(crate) fn set_permit(&mut self, permit: LivePermit) {
+        self.children.set_permit(permit);
     }
 
     /// Adds row changes and state writes to the first unit of the run.
@@ -249,7 +249,7 @@ impl Driver {
             Begin::New(_) => self.begin(begin),
             Begin::Again { by_hand } => self.resume(by_hand).await,
         }
-        while self.state.end().is_none() && self.state.held().is_none() && !self.is_refused() {
+        while self.state.end().is_none() && self.state.park_reason().is_none() && !self.is_refused() {
             if self.has_stopped() {
                 return self.park().await;
             }
@@ -264,10 +264,10 @@ impl Driver {
                     parent.tell_idle(idle).await;
                 }
             }
-            let incoming = self.next().await;
+            let incoming = self.next_incoming().await;
             if !matches!(incoming, Incoming::Durable) {
                 self.children.set_idle(false);
-                self.parent.iter_mut().for_each(Parent::moves);
+                self.parent.iter_mut().for_each(Parent::clear_reported);
             }
             match incoming {
                 Incoming::Durable => self.catch_up(),
@@ -299,7 +299,7 @@ impl Driver {
     }
 
     /// Records a command without starting any attempt.
-    pub(crate) async fn note(&mut self, command: RunCommand, delivered: Option<u64>) -> Result<(), HubError> {
+    pub(crate) async fn record_command(&mut self, command: RunCommand, delivered: Option<u64>) -> Result<(), HubError> {
         self.stop_admission();
         let (answer, answered) = oneshot::channel();
         self.request(command, delivered, answer);
@@ -311,7 +311,7 @@ impl Driver {
     }
 
     /// Makes the run due at once, because an event has occurred in a child run.
-    pub(crate) async fn call_attention(&mut self) {
+    pub(crate) async fn make_due(&mut self) {
         self.stop_admission();
         let _ = self.apply_input(Input::Park { due: Some(self.clock.now()), needs_attention: false });
         self.flush().await;
@@ -411,7 +411,7 @@ impl Driver {
         }
         let entry = self.outbox.add(&unit, &self.state, self.parent.is_none());
         self.world.journal.append(entry);
-        self.outbox.hold(OnDurable::Tell(unit.clone()));
+        self.outbox.hold(OnDurable::Publish(unit.clone()));
         self.perform(&unit);
         self.catch_up();
     }
@@ -430,11 +430,11 @@ impl Driver {
 
     /// Performs the effects whose facts are durable.
     fn catch_up(&mut self) {
-        while let Some(effect) = self.outbox.next() {
+        while let Some(effect) = self.outbox.next_effect() {
             match effect {
-                OnDurable::Tell(unit) => {
+                OnDurable::Publish(unit) => {
                     self.outbox.starting = None;
-                    self.outbox.tell(&unit);
+                    self.outbox.publish(&unit);
                 }
                 OnDurable::Follow(_) => {}
                 OnDurable::Dispatch(call, outgoing) => self.dispatch(call, *outgoing),
@@ -444,7 +444,7 @@ impl Driver {
         }
     }
 
-    async fn next(&mut self) -> Incoming {
+    async fn next_incoming(&mut self) -> Incoming {
         if let Some(command) = self.notes_to_self.pop_front() {
             return Incoming::Command(command);
         }

@@ -78,10 +78,10 @@ pub(crate) enum Command {
         result: Result<Value, Failure>,
     },
     /// A run that a task calls has a live permit, or will get none.
-    ChildPlaced {
+    ChildPermit {
         task: TaskKey,
         attempt: u32,
-        place: Result<LivePermit, Failure>,
+        permit: Result<LivePermit, Failure>,
     },
     /// A child run has become idle, or, with `None`, is no longer idle.
     ChildIdle {

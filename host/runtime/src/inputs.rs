@@ -71,7 +71,7 @@ pub struct Visited<'a> {
     recorded: Option<&'a Received>,
     ended: bool,
     /// True for a task that ended as `skipped` or `cancelled` without an attempt.
-    unbegun: bool,
+    ended_without_attempt: bool,
     /// The attempt's calls that left the host.
     pub calls: &'a [MadeCall],
 }
@@ -213,19 +213,19 @@ impl Walk<'_> {
         };
         match self.open.remove(task) {
             Some(calls) => self.visit(*task, status, (received.as_ref(), true), &calls),
-            None => self.unbegun(*task, status),
+            None => self.ended_without_attempt(*task, status),
         }
     }
 
     /// Visits a task of the wanted node that ends before its first attempt.
-    fn unbegun(&mut self, key: TaskKey, status: &'static str) -> ControlFlow<()> {
+    fn ended_without_attempt(&mut self, key: TaskKey, status: &'static str) -> ControlFlow<()> {
         let is_over = matches!(status, "skipped" | "cancelled");
         let is_wanted = self.node.is_some() && self.is_wanted(key);
         if !is_over || !is_wanted || self.state.find(key).is_some_and(|task| task.attempt > 0) {
             return ControlFlow::Continue(());
         }
         let (state, recorded, ended) = (&self.state, None, true);
-        (self.visit)(&Visited { state, key, status, recorded, ended, unbegun: true, calls: &[] })
+        (self.visit)(&Visited { state, key, status, recorded, ended, ended_without_attempt: true, calls: &[] })
     }
 
     fn after(&mut self, fact: &Fact) {
@@ -276,6 +276,6 @@ impl Walk<'_> {
         (recorded, ended): (Option<&Received>, bool),
         calls: &[MadeCall],
     ) -> ControlFlow<()> {
-        (self.visit)(&Visited { state: &self.state, key, status, recorded, ended, unbegun: false, calls })
+        (self.visit)(&Visited { state: &self.state, key, status, recorded, ended, ended_without_attempt: false, calls })
     }
 }

@@ -66,7 +66,7 @@ impl LiveRuns {
     /// driven only to end it.
     pub(crate) fn enter(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> LivePermit {
         let key = self.table.lock().enter(tenant, run);
-        LivePermit { live: self.clone(), key, rests: false }
+        LivePermit { live: self.clone(), key, idle: false }
     }
 
     /// Waits for a permit for a run below the run `parent`. If this process does not drive the parent, the run counts
@@ -107,7 +107,7 @@ impl LiveRuns {
 pub(crate) struct LivePermit {
     live: Arc<LiveRuns>,
     key: Key,
-    rests: bool,
+    idle: bool,
 }
 
 impl LivePermit {
@@ -117,10 +117,10 @@ impl LivePermit {
     }
 
     /// Sets whether the run is idle: only people, events or timers continue it.
-    pub(crate) fn rests(&mut self, rests: bool) {
-        if self.rests != rests {
-            self.rests = rests;
-            self.live.change(|table| table.rests(self.key, rests));
+    pub(crate) fn set_idle(&mut self, idle: bool) {
+        if self.idle != idle {
+            self.idle = idle;
+            self.live.change(|table| table.set_idle(self.key, idle));
         }
     }
 }
@@ -155,7 +155,7 @@ impl Future for Waiting {
             Answer::Now(place) => Poll::Ready(place.take().unwrap_or_else(lost)),
             Answer::Later(answer) => Pin::new(answer).poll(context).map(|answer| {
                 self.place = None;
-                let place = |key| LivePermit { live, key, rests: false };
+                let place = |key| LivePermit { live, key, idle: false };
                 answer.map_or_else(|_| lost(), |key| key.map(place))
             }),
         }

@@ -165,7 +165,7 @@ impl RunState {
             Timer::Retry { task: key, attempt } => {
                 let task = self.find(key)?;
                 // A call that must not be made twice ends before another attempt begins.
-                let meant = task.phase == Phase::Delayed && task.attempt == attempt && !task.calls_out();
+                let meant = task.phase == Phase::Delayed && task.attempt == attempt && !task.has_calls_in_progress();
                 task.details.as_ref().filter(|_| meant).map(|details| details.retry_due)
             }
             Timer::After { task: key, attempt, resumes, index } => {
@@ -184,7 +184,7 @@ impl RunState {
             }
             Timer::Grace { task } => {
                 let task = self.find(task)?;
-                let meant = task.phase == Phase::Closing && task.calls_out();
+                let meant = task.phase == Phase::Closing && task.has_calls_in_progress();
                 meant.then(|| task.since.saturating_add(CALL_GRACE_MS))
             }
             Timer::Idle { task, attempt, resumes } => {
@@ -244,7 +244,7 @@ impl RunState {
             for (slot, task) in scope.tasks.iter().enumerate() {
                 if !task.phase.is_end() && task.phase != Phase::Waiting {
                     let node = self.graph.body(scope.body).nodes[slot];
-                    self.owed_to(TaskKey { scope: *id, node }, &mut found);
+                    self.add_outstanding_of(TaskKey { scope: *id, node }, &mut found);
                 }
             }
         }
@@ -262,7 +262,7 @@ impl RunState {
         self.running > 0 || !self.queue.is_empty() || self.outstanding().iter().any(due)
     }
 
-    fn owed_to(&self, key: TaskKey, found: &mut Vec<Outstanding>) {
+    fn add_outstanding_of(&self, key: TaskKey, found: &mut Vec<Outstanding>) {
         let task = self.task(key);
         for timer in self.timers_of(key) {
             found.extend(self.due(&timer).map(|due| Outstanding::Timer(timer, due)));

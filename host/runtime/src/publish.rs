@@ -10,8 +10,8 @@ use std::{
 use flowcell_contract::{BuiltIn, Choice, Json, Question, RunId, ScopePath, Tenant, Wake, text::revealed};
 use flowcell_flow::graph::Graph;
 
+use agents::AgentCall;
 pub(crate) use agents::FLOW_STEP;
-use agents::Said;
 
 use crate::{
     call_log::{ALLOW, DENY, Reply},
@@ -38,9 +38,9 @@ pub struct Projector {
     scopes: HashMap<ScopeId, ScopePath>,
     tasks: HashMap<TaskKey, Attempts>,
     /// Calls of agent runs that are in progress.
-    said: HashMap<(TaskKey, u32), Said>,
+    open_agent_calls: HashMap<(TaskKey, u32), AgentCall>,
     /// Calls of services that are in progress. They have their own events.
-    served: HashSet<(TaskKey, u32)>,
+    open_service_calls: HashSet<(TaskKey, u32)>,
 }
 
 type Members = Vec<(&'static str, Json)>;
@@ -60,8 +60,9 @@ impl Projector {
     /// Creates a projector that has seen no unit.
     pub fn new(tenant: Tenant, run_id: RunId, graph: Arc<Graph>) -> Projector {
         let scopes = HashMap::from([(ScopeId::ROOT, ScopePath::root())]);
-        let (tasks, said, served) = (HashMap::new(), HashMap::new(), HashSet::new());
-        Projector { tenant, run_id, graph, started: 0, seed: 0, scopes, tasks, said, served }
+        let tasks = HashMap::new();
+        let (open_agent_calls, open_service_calls) = (HashMap::new(), HashSet::new());
+        Projector { tenant, run_id, graph, started: 0, seed: 0, scopes, tasks, open_agent_calls, open_service_calls }
     }
 
     /// Turns a unit into events.
@@ -84,8 +85,8 @@ impl Projector {
                     self.service_called(*task, call);
                 }
                 Fact::CallEnded { task, ordinal, reply, .. } => {
-                    self.agent_hears(*task, *ordinal, reply);
-                    self.served.remove(&(*task, *ordinal));
+                    self.agent_call_replied(*task, *ordinal, reply);
+                    self.open_service_calls.remove(&(*task, *ordinal));
                 }
                 Fact::TaskBlocked { task, reason } => self.agent_blocked(*task, reason),
                 Fact::TaskResolved { task, resolution } => self.agent_resolved(*task, resolution),
@@ -220,7 +221,7 @@ impl Projector {
                 ("call:repeated", self.with(*task, [("call", Json::from(*ordinal))]))
             }
             Fact::CallEnded { task, attempt, ordinal, reply } => {
-                self.agent_hears(*task, *ordinal, reply);
+                self.agent_call_replied(*task, *ordinal, reply);
                 self.call_ended(*task, *attempt, *ordinal, reply)
             }
             Fact::CallDecided { task, attempt, ordinal, allowed, answer, digest } => {
@@ -267,11 +268,11 @@ impl Projector {
 
     /// Returns true for a call of a service, and remembers this call until its end.
     fn service_called(&mut self, task: TaskKey, call: &CallRecord) -> bool {
-        let served = &*call.interface == SERVICES;
-        if served {
-            self.served.insert((task, call.ordinal));
+        let is_service = &*call.interface == SERVICES;
+        if is_service {
+            self.open_service_calls.insert((task, call.ordinal));
         }
-        served
+        is_service
     }
 
     /// Describes the end of a call. The reply itself stays in the journal: it may be large, and it is meant only for
@@ -281,12 +282,12 @@ impl Projector {
         // The end of a late call belongs to the attempt that began the call.
         members.retain(|(name, _)| *name != "attempt");
         members.push(("attempt", Json::from(attempt)));
-        let served = self.served.remove(&(task, call));
+        let is_service = self.open_service_calls.remove(&(task, call));
         match reply {
-            Ok(_) => (if served { "service:result" } else { "call:result" }, members),
+            Ok(_) => (if is_service { "service:result" } else { "call:result" }, members),
             Err(failure) => {
                 members.push(("error", failure.to_json()));
-                (if served { "service:error" } else { "call:error" }, members)
+                (if is_service { "service:error" } else { "call:error" }, members)
             }
         }
     }

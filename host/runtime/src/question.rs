@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     fact::{CallDigest, TaskKey},
-    state::{Phase, RunState, Task},
+    state::{LastQuestion, Phase, RunState, Task},
 };
 
 /// The question that an answer is meant for. A member that is missing fits every question.
@@ -160,7 +160,7 @@ impl RunState {
     }
 
     /// Returns the reason why a task has no open question. With `ordinal`, the question is about this call.
-    pub(crate) fn closed(&self, key: TaskKey, ordinal: Option<u32>, named: &QuestionRef) -> Closed {
+    pub(crate) fn why_closed(&self, key: TaskKey, ordinal: Option<u32>, named: &QuestionRef) -> Closed {
         let Some(task) = self.find(key) else { return Closed::NoNode };
         match named.attempt {
             Some(named) if named != task.attempt => Closed::OtherAttempt { named, current: task.attempt },
@@ -170,9 +170,9 @@ impl RunState {
 }
 
 fn closed_gate(task: &Task) -> Closed {
-    match task.answered {
-        Some(true) => Closed::Answered,
-        Some(false) => Closed::Expired,
+    match task.last_question {
+        Some(LastQuestion::Answered) => Closed::Answered,
+        Some(LastQuestion::OtherWake) => Closed::Expired,
         None if task.phase.is_end() => Closed::Ended,
         None => Closed::NotAsked,
     }

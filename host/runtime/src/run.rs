@@ -15,7 +15,7 @@ use flowcell_flow::graph::{FlowPolicy, Graph};
 use futures_util::future::BoxFuture;
 
 pub use retry::{NoStart, Repeat};
-use retry::{Repeated, given};
+use retry::{Repeated, kept_outputs};
 
 use crate::{
     command::{HubError, RunCommand},
@@ -196,7 +196,7 @@ impl FlowRunner {
         if depth > MAX_DEPTH {
             return Err(OpenError::TooDeep);
         }
-        let (again, given) = repeated.part.unzip();
+        let (again, kept) = repeated.part.unzip();
         let record = Record {
             depth,
             parent: options.parent.clone(),
@@ -208,7 +208,7 @@ impl FlowRunner {
             ..flow.record(policy)
         };
         let (mut driver, hub) = Driver::new(&world, run_id, flow.graph, record);
-        driver.options.given = given.unwrap_or_default();
+        driver.options.kept_outputs = kept.unwrap_or_default();
         driver.begin_with(std::mem::take(&mut options.rows), std::mem::take(&mut options.writes))?;
         Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
     }
@@ -230,10 +230,10 @@ impl FlowRunner {
         lease: Lease,
     ) -> Result<FlowRunner, OpenError> {
         let graph = world.flows.pinned(&record.pin).map_err(OpenError::Pin)?;
-        let given = record.again.as_ref().map(|again| given(&world, &graph, again)).transpose()?;
+        let kept = record.again.as_ref().map(|again| kept_outputs(&world, &graph, again)).transpose()?;
         record.answers.extend(std::mem::take(&mut options.answers));
         let (mut driver, hub) = Driver::new(&world, run_id.clone(), graph, record);
-        driver.options.given = given.unwrap_or_default();
+        driver.options.kept_outputs = kept.unwrap_or_default();
         let begin = driver.recover(options.by_hand)?;
         let begin = begin.ok_or(OpenError::Unknown(run_id))?;
         Ok(FlowRunner::with(driver, hub, world, begin, options, lease))
@@ -357,21 +357,21 @@ impl FlowRunner {
 
     /// Sends a command to a run that no process drives. The command is recorded, and the next driver acts on it.
     pub async fn ask(self, command: RunCommand) -> Result<(), HubError> {
-        self.ask_as(command, None).await
+        self.send_message(command, None).await
     }
 
     /// Sends the command of a message in the store's inbox. `message` is its number.
-    pub(crate) async fn ask_as(mut self, command: RunCommand, message: Option<u64>) -> Result<(), HubError> {
-        let Some((task, command)) = command.below() else {
-            let noted = in_turns(self.world.computing(), self.driver.note(command, message)).await;
-            end(self.what_is_left(), self.world.clone()).await;
+    pub(crate) async fn send_message(mut self, command: RunCommand, message: Option<u64>) -> Result<(), HubError> {
+        let Some((task, command)) = command.for_child() else {
+            let noted = in_turns(self.world.computing(), self.driver.record_command(command, message)).await;
+            end(self.live_runs_below(), self.world.clone()).await;
             return noted;
         };
-        let child = self.driver.child_of(&task).ok_or_else(|| command.unmet())?;
+        let child = self.driver.child_of(&task).ok_or_else(|| command.no_child_error())?;
         let child = FlowRunner::resume(self.world.clone(), child, RunOptions::default());
-        let child = child.map_err(|_| command.unmet())?;
-        Box::pin(child.ask_as(command, message)).await?;
-        self.driver.call_attention().await;
+        let child = child.map_err(|_| command.no_child_error())?;
+        Box::pin(child.send_message(command, message)).await?;
+        self.driver.make_due().await;
         Ok(())
     }
 
@@ -382,15 +382,15 @@ impl FlowRunner {
 
     /// Keeps `starting` until the store lists the new run, so that the run counts as started until then.
     pub fn count_as(&mut self, starting: Starting) {
-        self.driver.count_as(starting);
+        self.driver.hold_starting(starting);
     }
 
     /// Waits for a live permit if the run has a parent run. If the permit is refused, the run has not begun.
     pub async fn enter(&mut self) -> Result<(), Failure> {
-        if let (Some(parent), false) = (&self.identity.parent, self.driver.has_place()) {
+        if let (Some(parent), false) = (&self.identity.parent, self.driver.has_permit()) {
             let Identity { tenant, run_id, .. } = &self.identity;
-            let place = self.world.live.enter_below(tenant, parent, run_id).await?;
-            self.driver.take(place);
+            let permit = self.world.live.enter_below(tenant, parent, run_id).await?;
+            self.driver.set_permit(permit);
         }
         Ok(())
     }
@@ -400,8 +400,8 @@ impl FlowRunner {
         let began = Instant::now();
         let flow = self.driver.state.graph.name.clone();
         let _entered = self.world.hubs.enter(&self.identity.tenant, &self.hub);
-        if !self.driver.has_place() {
-            self.driver.take(self.world.live.enter(&self.identity.tenant, &self.identity.run_id));
+        if !self.driver.has_permit() {
+            self.driver.set_permit(self.world.live.enter(&self.identity.tenant, &self.identity.run_id));
         }
         self.driver.set_channels(self.channels.clone());
         for channel in &self.channels {
@@ -410,9 +410,9 @@ impl FlowRunner {
         let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
         in_turns(self.world.computing(), self.driver.drive(begin, !self.wait_for_answers)).await;
         self.driver.flush().await;
-        end(self.what_is_left(), self.world.clone()).await;
+        end(self.live_runs_below(), self.world.clone()).await;
         let mut result = self.result(flow);
-        result.duration = self.driver.state.took().map_or_else(|| began.elapsed(), Duration::from_millis);
+        result.duration = self.driver.state.duration_ms().map_or_else(|| began.elapsed(), Duration::from_millis);
         // This includes the channels that were attached meanwhile.
         for channel in self.driver.channels() {
             channel.on_complete(&result);
@@ -422,7 +422,7 @@ impl FlowRunner {
 
     /// Returns the live runs that were made for this run, if this run has ended. The caller ends them: nothing else
     /// ends the runs that an abandoned call or a dead process leaves.
-    fn what_is_left(&self) -> Vec<RunId> {
+    fn live_runs_below(&self) -> Vec<RunId> {
         if self.driver.state.end().is_none() || self.driver.is_refused() || !self.driver.has_called() {
             return Vec::new();
         }

@@ -146,7 +146,7 @@ impl Shared {
 
     /// Drops the staged state of a flow whose write was refused, and gives up the runs that may have read this state.
     /// Returns true if there were such runs.
-    fn distrust(&self, tenant: &Tenant, flow: &str) -> bool {
+    fn drop_staged(&self, tenant: &Tenant, flow: &str) -> bool {
         self.visible().state.retain(|(whose, of, _), _| whose != tenant || **of != *flow);
         self.claims.lose_flow(tenant, flow)
     }
@@ -201,7 +201,7 @@ impl SharedStore {
                     Err(error) => _ = opened.send(Err(error)),
                     Ok(shared) => {
                         let _ = opened.send(Ok(shared.clone()));
-                        attend(shared, taken).await;
+                        run_thread(shared, taken).await;
                     }
                 }
             });
@@ -246,7 +246,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
 }
 
 /// Runs the store's thread until the store is dropped.
-async fn attend(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
+async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
     tokio::task::spawn_local(heartbeat::beat(shared.clone()));
     let writer = tokio::task::spawn_local(writer::Writer::new(shared.clone()).run());
     let answering = shared.clone();

@@ -208,7 +208,7 @@ impl SqliteStore {
     /// Returns the number of runs that were parked at the opening, because the database was restored from an older
     /// copy.
     pub fn restored(&self) -> usize {
-        self.writer.lock().epoch.held
+        self.writer.lock().epoch.parked
     }
 
     /// Returns the reader, which shows only durable data.

@@ -107,7 +107,7 @@ pub(crate) struct Task {
     /// Number of incoming edges that fired.
     pub(crate) fired: u32,
     /// The incoming edge that fired first. A join `any` takes its value from this edge.
-    pub(crate) opened: Option<EdgeIx>,
+    pub(crate) first_fired: Option<EdgeIx>,
     /// Number of attempts begun.
     pub(crate) attempt: u32,
     /// Number of resumes of this attempt.
@@ -128,9 +128,9 @@ pub(crate) struct Task {
     pub(crate) details: Option<Box<TaskDetails>>,
     /// The task's calls that leave the host.
     pub(crate) calls: Option<Box<CallLog>>,
-    /// True if a person answered the task's last question; false if another wake ended its pause. `None`: no question
-    /// of the task has ended since its last pause or attempt began.
-    pub(crate) answered: Option<bool>,
+    /// How the task's last question ended. `None`: no question of the task has ended since its last pause or attempt
+    /// began.
+    pub(crate) last_question: Option<LastQuestion>,
     /// True if the task waits only for people.
     pub(crate) idle: bool,
     /// The time at which the last wait of the task's attempt ends at the latest (milliseconds since 1970).
@@ -260,7 +260,7 @@ impl RunState {
     }
 
     /// Returns the duration of the run in milliseconds, after it has ended. The last event shows the same duration.
-    pub(crate) fn took(&self) -> Option<u64> {
+    pub(crate) fn duration_ms(&self) -> Option<u64> {
         self.ended.map(|ended| ended.saturating_sub(self.began))
     }
 
@@ -306,7 +306,7 @@ impl RunState {
 
     /// Returns the reason why no driver resumes the run automatically: processes that drove only this run died too
     /// often, or the store was restored from an older copy. `None`: a driver may resume it.
-    pub(crate) fn held(&self) -> Option<ParkReason> {
+    pub(crate) fn park_reason(&self) -> Option<ParkReason> {
         match self.restored {
             true => Some(ParkReason::Restored),
             false => (self.deaths.lone >= MAX_LONE_DEATHS).then_some(ParkReason::CrashLoop),
@@ -403,9 +403,18 @@ impl PartialEq for RunState {
     }
 }
 
+/// The end of a question of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastQuestion {
+    /// A person answered.
+    Answered,
+    /// Another wake ended the pause.
+    OtherWake,
+}
+
 impl Task {
     /// Returns true if calls of the task are in progress.
-    pub(crate) fn calls_out(&self) -> bool {
+    pub(crate) fn has_calls_in_progress(&self) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.under_way().next().is_some())
     }
 

@@ -51,13 +51,13 @@ pub(crate) async fn in_turns<T>(compute: Compute, drive: impl Future<Output = T>
 pub(crate) fn evaluate<T>(work: impl Fn() -> Result<T, ExprError>) -> Result<T, ExprError> {
     let Some(mut turn) = TURN.take() else { return metered(PLACE_WORK, work).result };
     let first = metered(turn.here, &work);
-    turn.here = turn.here.saturating_sub(first.done);
+    turn.here = turn.here.saturating_sub(first.work);
     let mut result = first.result;
     if first.is_exhausted {
         let most = PLACE_WORK.min(turn.left);
         let placed = (turn.compute.clone())(&mut || {
             let whole = metered(most, &work);
-            turn.left = turn.left.saturating_sub(whole.done);
+            turn.left = turn.left.saturating_sub(whole.work);
             result = whole.result;
         });
         if let (Err(failure), Err(error)) = (placed, &mut result) {

@@ -79,7 +79,7 @@ pub enum SchemaError {
     /// A reference has no target in the schema, so the schema cannot be measured. New flows must not contain such a
     /// schema.
     #[error("the reference `{0}` has no target in the schema; write it as `#/$defs/NAME`")]
-    LostReference(String),
+    UnresolvedReference(String),
     /// The value is not a valid JSON Schema.
     #[error(transparent)]
     Invalid(Box<ValidationError<'static>>),
@@ -90,7 +90,7 @@ pub struct Schema {
     validator: Validator<Tree>,
     nodes: u64,
     key_positions: u64,
-    lost: Option<String>,
+    unresolved_reference: Option<String>,
 }
 
 impl Schema {
@@ -105,8 +105,8 @@ impl Schema {
             jsonschema::options_for::<Tree>().with_pattern_options(patterns).with_keyword("pattern", pattern::compile);
         let built = meter::within(Budget::FULL, 0, || options.build(schema))?;
         let validator = built.map_err(|error| SchemaError::Invalid(Box::new(error)))?;
-        let measure::Measured { nodes, key_positions, lost } = measured;
-        Ok(Schema { validator, nodes, key_positions, lost })
+        let measure::Measured { nodes, key_positions, unresolved_reference } = measured;
+        Ok(Schema { validator, nodes, key_positions, unresolved_reference })
     }
 
     /// Returns the number of subschemas after unfolding. A schema inside itself counts once more, but is not unfolded
@@ -117,8 +117,8 @@ impl Schema {
 
     /// Returns an error if a new flow must not contain this schema: its size exceeds [`NODES`] or cannot be measured.
     pub fn check_new(&self) -> Result<(), SchemaError> {
-        match &self.lost {
-            Some(reference) => Err(SchemaError::LostReference(reference.clone())),
+        match &self.unresolved_reference {
+            Some(reference) => Err(SchemaError::UnresolvedReference(reference.clone())),
             None if self.nodes > NODES => Err(TooCostly::Nodes.into()),
             None => Ok(()),
         }

@@ -44,7 +44,7 @@ pub(crate) struct Measured {
     /// Number of positions of the largest pattern in `patternProperties`; 0 if there is none.
     pub(crate) key_positions: u64,
     /// The first reference without a target in the schema; `None` if every reference has one.
-    pub(crate) lost: Option<String>,
+    pub(crate) unresolved_reference: Option<String>,
 }
 
 /// Measures a schema. Each JSON value in it and each subschema after unfolding costs one visit of the current budget.
@@ -57,11 +57,11 @@ pub(crate) fn measure(schema: &Value) -> Result<Measured, SchemaError> {
         followed: HashMap::new(),
         path: Vec::new(),
         nodes: 0,
-        lost: None,
+        unresolved_reference: None,
     };
     unfolding.unfold(schema, schema)?;
-    let Unfolding { nodes, lost, .. } = unfolding;
-    Ok(Measured { nodes, key_positions: document.key_positions, lost })
+    let Unfolding { nodes, unresolved_reference, .. } = unfolding;
+    Ok(Measured { nodes, key_positions: document.key_positions, unresolved_reference })
 }
 
 /// The anchors and ids of a schema, and the sizes of its patterns.
@@ -155,7 +155,7 @@ struct Unfolding<'d, 's> {
     /// The schemas that enclose the current one, the outermost first.
     path: Vec<&'s Value>,
     nodes: u64,
-    lost: Option<String>,
+    unresolved_reference: Option<String>,
 }
 
 impl<'s> Unfolding<'_, 's> {
@@ -200,7 +200,7 @@ impl<'s> Unfolding<'_, 's> {
         let targets = self.followed.entry((reference, std::ptr::from_ref(root)));
         let targets = targets.or_insert_with(|| document.targets(reference, root, whole).into()).clone();
         if targets.is_empty() {
-            self.lost.get_or_insert_with(|| reference.to_owned());
+            self.unresolved_reference.get_or_insert_with(|| reference.to_owned());
         }
         targets.iter().try_for_each(|target| self.unfold(target, root))
     }

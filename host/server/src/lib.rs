@@ -164,8 +164,8 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
         let Server { listener, router, limits, proxies, app, drive, .. } = self;
         let ends = app.ends.subscribe();
-        let mut settling = JoinSet::new();
-        settling.spawn(settle(app.host.usage().clone()));
+        let mut flushing = JoinSet::new();
+        flushing.spawn(flush_usage(app.host.usage().clone()));
         let serving = tokio::spawn(connection::serve(listener, router, (limits, proxies), ends));
         let triggers = app.triggers.clone();
         let starting = tokio::spawn(async move { triggers.attend().await });
@@ -185,9 +185,9 @@ impl Server {
         app.ends.send_replace(true);
         // If the task that serves connections has panicked, it needs no stop.
         let _ = serving.await;
-        settling.shutdown().await;
+        flushing.shutdown().await;
         app.host.stop_telemetry().await;
-        driven.and(app.host.usage().settle())
+        driven.and(app.host.usage().flush())
     }
 }
 
@@ -224,11 +224,11 @@ fn driving(
 }
 
 /// Flushes the usage counters of tenants to the store, once in each interval of [`SETTLES`].
-async fn settle(usage: Usage) {
+async fn flush_usage(usage: Usage) {
     loop {
         tokio::time::sleep(SETTLES).await;
         let usage = usage.clone();
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || usage.settle()).await {
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || usage.flush()).await {
             tracing::warn!("cannot store the usage of tenants: {error}");
         }
     }
@@ -303,7 +303,7 @@ impl RunObserver for Driven {
                 _ => return result,
             };
             let (run, flow) = (result.run_id.clone(), result.flow.to_string());
-            triggers.tell(&tenant, Ended { run, flow, status: status.to_owned(), at: host.now() });
+            triggers.report_end(&tenant, Ended { run, flow, status: status.to_owned(), at: host.now() });
             result
         }))
     }

@@ -52,7 +52,7 @@ use self::{changes::Changes, handler::McpHandler};
 use crate::http::{
     api_error::ApiError,
     app::App,
-    connection::over,
+    connection::server_ended,
     identity::{Caller, Scope},
     intake::{self, BODY_BYTES},
 };
@@ -76,71 +76,71 @@ type Service = StreamableHttpService<McpHandler, LocalSessionManager>;
 
 /// Returns the routes at [`PATH`].
 pub(super) fn routes(app: &Arc<App>) -> MethodRouter<Arc<App>> {
-    let doors = Arc::new(Doors::new(app.clone()));
-    let speak = move |request: Request| {
-        let doors = doors.clone();
-        async move { doors.speak(request).await.unwrap_or_else(IntoResponse::into_response) }
+    let services = Arc::new(TenantServices::new(app.clone()));
+    let serve = move |request: Request| {
+        let services = services.clone();
+        async move { services.serve(request).await.unwrap_or_else(IntoResponse::into_response) }
     };
-    routing::post(speak.clone()).get(speak.clone()).delete(speak)
+    routing::post(serve.clone()).get(serve.clone()).delete(serve)
 }
 
 /// The MCP services of all tenants that have connected so far.
-struct Doors {
+struct TenantServices {
     app: Arc<App>,
     config: StreamableHttpServerConfig,
-    open: Mutex<HashMap<Tenant, Door>>,
+    open: Mutex<HashMap<Tenant, TenantService>>,
 }
 
 /// The MCP service of one tenant, with its sessions.
 #[derive(Clone)]
-struct Door {
+struct TenantService {
     service: Service,
     sessions: Arc<LocalSessionManager>,
 }
 
-impl Doors {
-    fn new(app: Arc<App>) -> Doors {
+impl TenantServices {
+    fn new(app: Arc<App>) -> TenantServices {
         // The server's own guard checks `Host` and `Origin` for all routes.
         let config = StreamableHttpServerConfig::default().disable_allowed_hosts().disable_allowed_origins();
         let config = config.with_max_request_body_bytes(BODY_BYTES);
         let (stop, mut ends) = (config.cancellation_token.clone(), app.ends.subscribe());
         tokio::spawn(async move {
-            over(&mut ends).await;
+            server_ended(&mut ends).await;
             tokio::time::sleep(LAST).await;
             stop.cancel();
         });
-        Doors { app, config, open: Mutex::default() }
+        TenantServices { app, config, open: Mutex::default() }
     }
 
-    async fn speak(&self, request: Request) -> Result<Response, ApiError> {
+    async fn serve(&self, request: Request) -> Result<Response, ApiError> {
         let caller = request.extensions().get::<Caller>();
         let caller = caller.ok_or_else(|| ApiError::internal("a route without a scope needs a caller"))?;
-        let door = self.of(&caller.tenant);
+        let service = self.service_of(&caller.tenant);
         if request.method() == Method::POST && begins_session(request.headers()) {
-            door.check_room().await?;
+            service.check_room().await?;
         }
         let (head, body) = request.into_parts();
         let bytes = intake::read(Request::from_parts(head.clone(), body), BODY_BYTES).await?;
         intake::check_values(&bytes)?;
-        Ok(door.service.handle(Request::from_parts(head, Body::from(bytes))).await.map(Body::new))
+        Ok(service.service.handle(Request::from_parts(head, Body::from(bytes))).await.map(Body::new))
     }
 
-    fn of(&self, tenant: &Tenant) -> Door {
+    fn service_of(&self, tenant: &Tenant) -> TenantService {
         let mut open = self.open.lock();
-        open.entry(tenant.clone()).or_insert_with(|| self.new_door(tenant)).clone()
+        open.entry(tenant.clone()).or_insert_with(|| self.new_service(tenant)).clone()
     }
 
-    fn new_door(&self, tenant: &Tenant) -> Door {
+    fn new_service(&self, tenant: &Tenant) -> TenantService {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(IDLE);
         let sessions = Arc::new(sessions);
         let (app, changes) = (self.app.clone(), Changes::follow(&self.app, tenant));
         let handler = move || Ok(McpHandler::new(app.clone(), None, changes.clone()));
-        Door { service: Service::new(handler, sessions.clone(), self.config.clone()), sessions }
+        TenantService { service: Service::new(handler, sessions.clone(), self.config.clone()), sessions }
     }
 }
 
-impl Door {
+impl TenantService {
     async fn check_room(&self) -> Result<(), ApiError> {
         match self.sessions.sessions.read().await.len() {
             SESSIONS.. => Err(ApiError::busy("too_many_sessions", "too many sessions are open; end some of them")),

@@ -36,7 +36,7 @@ use crate::{
         catalog, events, files, flows, health,
         identity::{AuthError, Caller, Scope},
         library,
-        metrics::{self, Asker},
+        metrics::{self, RequestTenant},
         permit::RequestPermit,
         runs,
         seats::bucket,
@@ -197,7 +197,7 @@ type Admission = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// writes the audit log.
 fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, next: Next) -> Admission {
     Box::pin(async move {
-        let (mut permit, mut deed, mut asker) = (None, None, None);
+        let (mut permit, mut deed, mut tenant) = (None, None, None);
         match access {
             Access::Open => {}
             Access::Signed => permit = Some(RequestPermit::new(None, app.posts.clone(), address(&request))),
@@ -209,7 +209,7 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
                     Err(error) => return error.into_response(),
                 };
                 deed = Deed::of(&caller, scope, &request);
-                asker = Some(Asker(caller.tenant.clone()));
+                tenant = Some(RequestTenant(caller.tenant.clone()));
                 permit = Some(RequestPermit::new(Some(place), app.bodies.clone(), caller.tenant.clone()));
                 request.extensions_mut().insert(caller);
             }
@@ -227,8 +227,8 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
         if let Some(permit) = permit {
             response = in_time(permit.hold(&method, &app.responses, response)).await;
         }
-        if let Some(asker) = asker {
-            response.extensions_mut().insert(asker);
+        if let Some(tenant) = tenant {
+            response.extensions_mut().insert(tenant);
         }
         response
     })
@@ -259,7 +259,7 @@ impl Deed {
     }
 
     /// Replaces the subject by the `Location` of the response, so that a created object is logged under its own path.
-    fn at(self, response: &Response) -> Deed {
+    fn with_location(self, response: &Response) -> Deed {
         let place = response.headers().get(header::LOCATION).and_then(|place| place.to_str().ok());
         let subject = place.map_or(self.subject, str::to_owned);
         Deed { subject, ..self }
@@ -272,8 +272,8 @@ impl Deed {
         if !response.status().is_success() {
             return response;
         }
-        let Deed { caller, action, subject } = self.at(&response);
-        match app.note(&caller, action, subject).await {
+        let Deed { caller, action, subject } = self.with_location(&response);
+        match app.write_audit_entry(&caller, action, subject).await {
             Ok(()) => response,
             Err(error) => error.into_response(),
         }

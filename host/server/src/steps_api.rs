@@ -172,7 +172,7 @@ async fn driven(
     let (run, graph) = (runner.run_id().clone(), runner.graph().clone());
     let began = Arc::new(Began::default());
     runner.attach(began.clone());
-    let entered = start::enter(&request, runner, true).await.map_err(|error| not_entered(&error))?;
+    let entered = start::admit(&request, runner, true).await.map_err(|error| not_entered(&error))?;
     if let Some(result) = entered {
         return result_of(result);
     }
@@ -182,7 +182,7 @@ async fn driven(
             break view;
         }
         if view.status != "running" {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     // The channel that logs steps is attached to `runner`. If the run began later with another runner, its steps are
@@ -194,7 +194,7 @@ async fn driven(
 }
 
 /// The interval between two checks of a parked run that waits for a timer.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A channel that records whether the run has started with the runner to which it is attached.
 #[derive(Default)]

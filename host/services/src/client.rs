@@ -202,7 +202,7 @@ pub(crate) fn encodings(headers: &HeaderMap) -> String {
     [named(CONTENT_ENCODING, "identity"), named(TRANSFER_ENCODING, "chunked")].concat().join(", ")
 }
 
-/// Headers about the transfer, which only the host sets. [`is_of_the_host`] also covers `proxy-*`.
+/// Headers about the transfer, which only the host sets. [`is_transfer_header`] also covers `proxy-*`.
 const FORBIDDEN: [&str; 10] = [
     "connection",
     "content-length",
@@ -217,6 +217,6 @@ const FORBIDDEN: [&str; 10] = [
 ];
 
 /// Returns true if a header is about the transfer, so that only the host may set it.
-pub(crate) fn is_of_the_host(name: &HeaderName) -> bool {
+pub(crate) fn is_transfer_header(name: &HeaderName) -> bool {
     FORBIDDEN.contains(&name.as_str()) || name.as_str().starts_with("proxy-")
 }

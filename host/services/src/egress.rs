@@ -126,14 +126,14 @@ impl Egress {
             return Err(not_granted(&origin, grants));
         }
         if let Some(address) = literal(&origin.host) {
-            self.validate(&origin, address)?;
+            self.check_address(&origin, address)?;
         }
         Ok(Destination { url: parsed, origin })
     }
 
     /// Returns true if secrets may be sent to a destination: over TLS, or without TLS if the host in the URL is a
     /// private address. [`Egress::connect`] refuses such an address unless the operator has listed it.
-    pub(crate) fn keeps_secrets(&self, to: &Destination) -> bool {
+    pub(crate) fn may_receive_secrets(&self, to: &Destination) -> bool {
         to.origin.scheme == Scheme::Https
             || literal(&to.origin.host).is_some_and(|address| address::not_public(address).is_some())
     }
@@ -160,7 +160,7 @@ impl Egress {
             (_, literal) => literal.into_iter().collect(),
         };
         for address in &addresses {
-            self.validate(origin, *address)?;
+            self.check_address(origin, *address)?;
         }
         // A mapped IPv6 address is connected to as the IPv4 address that was validated.
         let canonical = addresses.into_iter().map(|address| SocketAddr::new(address.to_canonical(), origin.port));
@@ -176,7 +176,7 @@ impl Egress {
         }
     }
 
-    fn validate(&self, origin: &Origin, address: IpAddr) -> Result<(), Failure> {
+    fn check_address(&self, origin: &Origin, address: IpAddr) -> Result<(), Failure> {
         let listed = self.allow_private.iter().any(|range| range.covers(address, origin.port));
         match address::not_public(address) {
             Some(kind) if !listed => Err(not_public(origin, address, kind)),

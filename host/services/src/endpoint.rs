@@ -103,7 +103,7 @@ impl Parts<'_> {
 
 impl Auth {
     /// Adds the header with the key to `headers`. The error says why the key cannot be sent.
-    pub(crate) fn show(&self, key: &Key, headers: &mut HeaderMap) -> Result<(), &'static str> {
+    pub(crate) fn add_header(&self, key: &Key, headers: &mut HeaderMap) -> Result<(), &'static str> {
         let (name, prefix) = match self {
             Auth::Bearer => (AUTHORIZATION, "Bearer "),
             Auth::XApiKey => (X_API_KEY, ""),

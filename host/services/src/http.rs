@@ -140,7 +140,7 @@ impl HttpCapability {
         let denied = |why: String| Failure::new(codes::DENIED, format!("grants.secrets: {why}"));
         let grants = SecretGrants::parse(grant).map_err(denied)?;
         let meant = self.secrets.for_destination(&caller.tenant, grants, to)?;
-        if !meant.is_empty() && !self.client.egress().keeps_secrets(to) {
+        if !meant.is_empty() && !self.client.egress().may_receive_secrets(to) {
             let why = "a secret may be sent only over `https`, or to a private address that the operator allows; ";
             return Err(denied(format!("{why}{} is neither", to.origin())));
         }

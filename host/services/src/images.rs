@@ -95,7 +95,7 @@ impl Images {
     }
 
     /// Returns the maximum cost in USD of a call with all its attempts, or `None` if no price is configured.
-    pub fn most_it_costs(&self, args: &[Json], effect: Effect) -> Result<Option<f64>, Failure> {
+    pub fn max_cost(&self, args: &[Json], effect: Effect) -> Result<Option<f64>, Failure> {
         let attempts = if effect == Effect::Once { 1 } else { u64::from(self.profile.max_retries()) + 1 };
         Ok(self.profile.price_of(Request::read(args, &self.profile)?.count() * attempts))
     }

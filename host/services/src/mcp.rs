@@ -130,7 +130,7 @@ impl McpTools {
     }
 
     /// Returns a server's limits: concurrent calls, and the time of one call. `None` if the server does not exist.
-    pub fn places(&self, server: &str) -> Option<(usize, Duration)> {
+    pub fn limits(&self, server: &str) -> Option<(usize, Duration)> {
         self.links.get(server).map(|link| (link.server.max_calls, link.server.timeout))
     }
 
@@ -138,10 +138,11 @@ impl McpTools {
     /// expires. Fails after at most the server's time limits for a start and for a call together.
     pub async fn list(&self, server: &str) -> Result<Vec<Tool>, Failure> {
         let link = self.link(server)?;
-        let connection = link.connected(&self.environment).await.map_err(|failure| told(server, failure))?;
+        let connection =
+            link.connected(&self.environment).await.map_err(|failure| with_server_name(server, failure))?;
         let within = link.server.timeout;
         let listed = tokio::time::timeout(within, connection.tools()).await.unwrap_or_else(|_| Err(too_slow(within)));
-        listed.map(|tools| tools.to_vec()).map_err(|failure| told(server, failure))
+        listed.map(|tools| tools.to_vec()).map_err(|failure| with_server_name(server, failure))
     }
 
     /// Returns true if the server's last list of tools declares that repeated calls of a tool are harmless. Returns
@@ -176,11 +177,13 @@ impl McpTools {
             link.connected(&self.environment).await.map(|connection| (turn, connection))
         };
         let not_ready = |_| Err(Failure::retryable(code::MCP_CONNECT, "the server was not ready for the call in time"));
-        let (_turn, connection) =
-            timeout_at(until, ready).await.unwrap_or_else(not_ready).map_err(|failure| told(server, failure))?;
-        let telling = connection::telling(server, tool, progress);
-        let ended = timeout_at(until, self.perform(&connection, tenant, tool, input, telling)).await;
-        ended.unwrap_or_else(|_| Err(too_slow(within))).map_err(|failure| told(server, failure))
+        let (_turn, connection) = timeout_at(until, ready)
+            .await
+            .unwrap_or_else(not_ready)
+            .map_err(|failure| with_server_name(server, failure))?;
+        let report = connection::progress_report(server, tool, progress);
+        let ended = timeout_at(until, self.perform(&connection, tenant, tool, input, report)).await;
+        ended.unwrap_or_else(|_| Err(too_slow(within))).map_err(|failure| with_server_name(server, failure))
     }
 
     async fn perform(
@@ -189,9 +192,9 @@ impl McpTools {
         tenant: &Tenant,
         tool: &str,
         input: serde_json::Map<String, serde_json::Value>,
-        telling: watch::ProgressReport,
+        report: watch::ProgressReport,
     ) -> Result<Json, Failure> {
-        let result = connection.call(tool, input, telling).await?;
+        let result = connection.call(tool, input, report).await?;
         Reading { files: &self.files, tenant, redaction: connection.redaction() }.output(result).await
     }
 
@@ -232,7 +235,7 @@ fn too_slow(within: Duration) -> Failure {
 }
 
 /// Adds the server's name to a failure. The message of a failed tool stays unchanged.
-fn told(server: &str, failure: Failure) -> Failure {
+fn with_server_name(server: &str, failure: Failure) -> Failure {
     match failure.code == code::TOOL_FAILED {
         true => failure,
         false => Failure { message: format!("{server}: {}", failure.message), ..failure },

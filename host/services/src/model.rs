@@ -206,7 +206,7 @@ impl RequestedTurn {
     /// Returns the maximum cost in USD of the turn that `outgoing` makes, with all its attempts. Returns `None` if the
     /// price or the maximum length of a reply is unknown. Every byte of the request counts as a token, and every image
     /// as [`Price::image_tokens`]. A turn with effect `once` has one attempt that costs money.
-    pub fn most_it_costs(&self, outgoing: &Outgoing) -> Option<f64> {
+    pub fn max_cost(&self, outgoing: &Outgoing) -> Option<f64> {
         let RequestedTurn { request, model, .. } = self;
         let profile = self.profile();
         let usual = (profile.dialect == Dialect::Messages).then_some(DEFAULT_MAX_TOKENS);
@@ -221,7 +221,7 @@ impl RequestedTurn {
     /// replies; 0 if the price is unknown.
     pub fn lost_usd(&self, outgoing: &Outgoing) -> f64 {
         let usage = Usage::unanswered(outgoing.call.args.text().len(), outgoing.lost);
-        self.profile().price_of(&self.model).map_or(0.0, |price| price.of(&usage))
+        self.profile().price_of(&self.model).map_or(0.0, |price| price.cost_of(&usage))
     }
 }
 

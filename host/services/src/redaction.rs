@@ -59,27 +59,27 @@ impl Redaction {
 
     /// Returns a text with keys redacted.
     pub(crate) fn text(&self, text: &str) -> String {
-        self.hidden(text.as_bytes()).map_or_else(|| text.to_owned(), |bytes| readable(&bytes))
+        self.redacted(text.as_bytes()).map_or_else(|| text.to_owned(), |bytes| readable(&bytes))
     }
 
     /// Returns bytes with keys redacted.
     pub(crate) fn bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        self.hidden(&bytes).unwrap_or(bytes)
+        self.redacted(&bytes).unwrap_or(bytes)
     }
 
     /// Returns bytes with keys redacted. More than [`AT_ONCE`] bytes are searched on a thread for blocking work.
     pub(crate) async fn many_bytes(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let large = bytes.len() > AT_ONCE;
-        self.aside(large, move |redaction| redaction.bytes(bytes)).await
+        self.run_search(large, move |redaction| redaction.bytes(bytes)).await
     }
 
     /// Returns bytes with keys redacted. Bytes that are JSON stay JSON: their values are searched after parsing, and
     /// the result is searched once more as text.
     pub(crate) async fn document(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let large = bytes.len() > AT_ONCE;
-        self.aside(large, move |redaction| {
+        self.run_search(large, move |redaction| {
             let json = std::str::from_utf8(&bytes).ok().and_then(|text| Json::parse(text).ok());
-            match json.and_then(|json| redaction.changed(&json)) {
+            match json.and_then(|json| redaction.redacted_json(&json)) {
                 Some(changed) => redaction.bytes(changed.to_text().into_bytes()),
                 None => redaction.bytes(bytes),
             }
@@ -89,12 +89,12 @@ impl Redaction {
 
     /// Returns a value with keys redacted in its texts, its numbers and the names of its members.
     pub(crate) fn json(&self, json: Json) -> Json {
-        if self.is_empty() { json } else { self.changed(&json).unwrap_or(json) }
+        if self.is_empty() { json } else { self.redacted_json(&json).unwrap_or(json) }
     }
 
     /// Returns a value with keys redacted. The search runs on a thread for blocking work.
     pub(crate) async fn many_values(&self, json: Json) -> Result<Json, Failure> {
-        self.aside(true, move |redaction| redaction.json(json)).await
+        self.run_search(true, move |redaction| redaction.json(json)).await
     }
 
     /// Returns a failure with keys redacted in its message and its details.
@@ -112,19 +112,19 @@ impl Redaction {
             return;
         }
         let named: Vec<HeaderName> =
-            headers.keys().filter(|name| self.hidden(name.as_str().as_bytes()).is_some()).cloned().collect();
+            headers.keys().filter(|name| self.redacted(name.as_str().as_bytes()).is_some()).cloned().collect();
         for name in named {
             headers.remove(name);
         }
         for value in headers.values_mut() {
-            if let Some(hidden) = self.hidden(value.as_bytes()) {
-                *value = HeaderValue::from_bytes(&hidden).unwrap_or_else(|_| HeaderValue::from_static(HIDDEN));
+            if let Some(redacted) = self.redacted(value.as_bytes()) {
+                *value = HeaderValue::from_bytes(&redacted).unwrap_or_else(|_| HeaderValue::from_static(HIDDEN));
             }
         }
     }
 
     /// Runs the search `work`, on a thread for blocking work if `large` is true.
-    async fn aside<T: Send + 'static>(
+    async fn run_search<T: Send + 'static>(
         &self,
         large: bool,
         work: impl FnOnce(&Redaction) -> T + Send + 'static,
@@ -139,13 +139,13 @@ impl Redaction {
     }
 
     /// Returns the value with keys redacted, or `None` if it contains no key.
-    fn changed(&self, json: &Json) -> Option<Json> {
+    fn redacted_json(&self, json: &Json) -> Option<Json> {
         match json {
             Json::Null | Json::Bool(_) => None,
-            Json::Number(number) => self.hidden(number.to_string().as_bytes()).map(|_| Json::from(HIDDEN)),
-            Json::String(text) => self.hidden(text.as_bytes()).map(|bytes| Json::from(readable(&bytes))),
+            Json::Number(number) => self.redacted(number.to_string().as_bytes()).map(|_| Json::from(HIDDEN)),
+            Json::String(text) => self.redacted(text.as_bytes()).map(|bytes| Json::from(readable(&bytes))),
             Json::Array(items) => {
-                let mut changed: Vec<_> = items.iter().map(|item| self.changed(item)).collect();
+                let mut changed: Vec<_> = items.iter().map(|item| self.redacted_json(item)).collect();
                 for index in self.in_parts(items) {
                     changed[index] = Some(Json::from(HIDDEN));
                 }
@@ -155,8 +155,8 @@ impl Redaction {
             }
             Json::Object(members) => {
                 let member = |(name, value): (&Arc<str>, &Json)| {
-                    let named = self.hidden(name.as_bytes()).map(|bytes| Arc::from(readable(&bytes)));
-                    (named, self.changed(value))
+                    let named = self.redacted(name.as_bytes()).map(|bytes| Arc::from(readable(&bytes)));
+                    (named, self.redacted_json(value))
                 };
                 let changed: Vec<_> = members.iter().map(member).collect();
                 let any = changed.iter().any(|(name, value)| name.is_some() || value.is_some());
@@ -175,7 +175,7 @@ impl Redaction {
     }
 
     /// Returns the bytes with keys redacted, or `None` if they contain no key.
-    fn hidden(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+    fn redacted(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let spans = self.search(bytes).spans;
         (!spans.is_empty()).then(|| replaced(bytes, &spans))
     }

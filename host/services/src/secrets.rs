@@ -69,7 +69,7 @@ impl From<OperatorSecrets> for Secrets {
 
 impl Secrets {
     /// Returns these secrets together with those of a store. The secrets of the store have priority.
-    pub fn and_kept(self, store: Arc<dyn SecretStore>) -> Secrets {
+    pub fn with_store(self, store: Arc<dyn SecretStore>) -> Secrets {
         Secrets { store: Some(store), ..self }
     }
 
@@ -79,7 +79,7 @@ impl Secrets {
         let name = &grant.name;
         let known = self.meant_for(tenant, name).map_err(|failure| failure.message)?;
         let known = known.ok_or_else(|| missing(tenant, name))?;
-        match grant.origins.as_ref().and_then(|origins| known.outside(origins)) {
+        match grant.origins.as_ref().and_then(|origins| known.first_not_contained(origins)) {
             Some(origin) => Err(not_for(tenant, name, &origin)),
             None => Ok(()),
         }
@@ -119,7 +119,7 @@ impl Secrets {
     /// Checks if a secret may sign posts; the error says what to do if not. Reads only the name and the purpose.
     pub fn check_signing(&self, tenant: &Tenant, name: &str) -> Result<(), String> {
         let known = self.meant_for(tenant, name).map_err(|failure| failure.message)?;
-        if known.is_some_and(|origins| origins.is_nowhere()) {
+        if known.is_some_and(|origins| origins.is_empty()) {
             return Ok(());
         }
         let help = format!("create it with `flowcell secret set {name}{} --for {WEBHOOK}`", of(tenant));

@@ -74,8 +74,17 @@ pub struct Webhook {
 /// The reason why an attempt failed, and whether another attempt makes sense.
 struct AttemptError {
     why: String,
-    /// Outer `None`: another attempt is pointless. Inner `None`: the server requests no wait before another attempt.
-    again: Option<Option<Duration>>,
+    retry: Retry,
+}
+
+/// Whether another attempt makes sense, and after which wait.
+enum Retry {
+    /// Another attempt is pointless.
+    Never,
+    /// After the wait of [`usual_wait`].
+    Default,
+    /// After the wait that the server requests.
+    After(Duration),
 }
 
 impl Webhook {
@@ -109,17 +118,17 @@ impl Webhook {
             let Err(refusal) = self.attempt(id, body.clone()).await else { return Ok(()) };
             failed += 1;
             let why = format!("{}: {}", self.origin(), refusal.why);
-            match refusal.again {
-                None => return Err(Failure::new(code::PROTOCOL, why)),
-                Some(_) if failed == ATTEMPTS => {
-                    return Err(Failure::retryable(code::PROTOCOL, format!("{why}, after {ATTEMPTS} attempts")));
-                }
-                Some(asked) => {
-                    tracing::debug!("retrying a post to a webhook: {why}");
-                    let wait = asked.unwrap_or_else(|| usual_wait(failed, self.clock.chance()));
-                    self.clock.sleep(Wait::Backoff, wait).await;
-                }
+            let asked = match refusal.retry {
+                Retry::Never => return Err(Failure::new(code::PROTOCOL, why)),
+                Retry::Default => None,
+                Retry::After(wait) => Some(wait),
+            };
+            if failed == ATTEMPTS {
+                return Err(Failure::retryable(code::PROTOCOL, format!("{why}, after {ATTEMPTS} attempts")));
             }
+            tracing::debug!("retrying a post to a webhook: {why}");
+            let wait = asked.unwrap_or_else(|| usual_wait(failed, self.clock.chance()));
+            self.clock.sleep(Wait::Backoff, wait).await;
         }
     }
 
@@ -129,13 +138,16 @@ impl Webhook {
             Either::Left((outcome, _)) => outcome,
             Either::Right(_) => Err(AttemptError {
                 why: format!("no answer within {} s", ATTEMPT_TIMEOUT.as_secs()),
-                again: Some(None),
+                retry: Retry::Default,
             }),
         }
     }
 
     async fn exchange(&self, id: &str, body: Bytes) -> Result<(), AttemptError> {
-        let failed = |failure: Failure| AttemptError { again: failure.retryable.then_some(None), why: failure.message };
+        let failed = |failure: Failure| {
+            let retry = if failure.retryable { Retry::Default } else { Retry::Never };
+            AttemptError { why: failure.message, retry }
+        };
         let headers = self.headers(id, &body).map_err(failed)?;
         let message = Message { method: Method::POST, headers, body, reuse: true };
         let sent = self.client.send(&Tenant::local(), &self.to, message, &mut Progress::Unsent).await;
@@ -173,7 +185,11 @@ impl Webhook {
         let why = format!("it answered {}", status.as_u16());
         let passes = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
             || (500..600).contains(&status.as_u16());
-        Some(AttemptError { why, again: passes.then(|| self.asked_wait(&answer.headers)) })
+        let retry = match passes {
+            true => self.asked_wait(&answer.headers).map_or(Retry::Default, Retry::After),
+            false => Retry::Never,
+        };
+        Some(AttemptError { why, retry })
     }
 
     /// Returns the wait that the server requests by `retry-after`, in seconds or as a date; at most

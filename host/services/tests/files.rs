@@ -123,7 +123,7 @@ impl Kit {
         Ok(entries.map(|entry| entry["path"].as_str().unwrap().to_owned()).collect())
     }
 
-    fn canary_is_whole(&self) {
+    fn assert_canary_unchanged(&self) {
         assert_eq!(fs::read_to_string(self.place.path().join("canary")).unwrap(), CANARY);
     }
 }
@@ -203,7 +203,7 @@ fn n17_no_path_leads_out() {
         assert_eq!(code(kit.list(path)), "invalid_input", "{path}");
     }
     assert_eq!(code(kit.read("proc/self/root/etc/passwd")), "file_not_found");
-    kit.canary_is_whole();
+    kit.assert_canary_unchanged();
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn n17_no_link_is_followed() {
     assert_eq!(kit.list("data").unwrap(), Vec::<String>::new());
     assert_eq!(fs::read_to_string(kit.root().join("private/key")).unwrap(), CANARY);
     assert!(!kit.root().join("private/new").exists());
-    kit.canary_is_whole();
+    kit.assert_canary_unchanged();
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn n17_a_hard_link_leads_nowhere() {
     // A write replaces the file behind the name.
     kit.write("linked", "mine").unwrap();
     assert_eq!(kit.read("linked").unwrap(), "mine");
-    kit.canary_is_whole();
+    kit.assert_canary_unchanged();
 }
 
 /// A folder is swapped again and again with a link to a folder outside of the tenant's folder, while calls read and

@@ -60,7 +60,7 @@ pub(crate) fn message(value: &Value) -> Result<Message> {
 
 /// Reads a message from the inbox. It becomes a message of the user, whatever role it names. A value that is not a
 /// message is passed on as its text or its JSON.
-pub(crate) fn letter(value: &Value) -> Content {
+pub(crate) fn from_inbox(value: &Value) -> Content {
     let inner = value.get("message").filter(|inner| inner.is_object()).unwrap_or(value);
     match value {
         Value::String(text) => text.as_str().into(),

@@ -20,7 +20,7 @@ pub(crate) struct Inbox {
 }
 
 /// The reason why [`Inbox::listen`] returned.
-pub(crate) enum Heard {
+pub(crate) enum ListenEnd {
     Message,
     Closing,
     Nothing,
@@ -70,15 +70,15 @@ impl Inbox {
 
     /// Waits for a message, up to `timeout_ms` milliseconds. Without a timeout, waits as long as a message can
     /// arrive.
-    pub(crate) fn listen(&mut self, timeout_ms: Option<u32>) -> Result<Heard> {
+    pub(crate) fn listen(&mut self, timeout_ms: Option<u32>) -> Result<ListenEnd> {
         loop {
-            let Some(event) = queue::next_event(timeout_ms)? else { return Ok(Heard::Nothing) };
+            let Some(event) = queue::next_event(timeout_ms)? else { return Ok(ListenEnd::Nothing) };
             self.keep(event);
             if !self.is_empty() {
-                return Ok(Heard::Message);
+                return Ok(ListenEnd::Message);
             }
             if self.closing {
-                return Ok(Heard::Closing);
+                return Ok(ListenEnd::Closing);
             }
         }
     }
@@ -94,7 +94,7 @@ impl Inbox {
     fn keep(&mut self, event: Event) {
         match event {
             Event::Message { agent_run, id, value } if agent_run == self.run => {
-                let content = conversation::letter(&value);
+                let content = conversation::from_inbox(&value);
                 self.waiting.push_back((id, content));
             }
             Event::Closing(agent_run) if agent_run == self.run => self.closing = true,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     conversation::Conversation,
-    inbox::{Heard, Inbox},
+    inbox::{Inbox, ListenEnd},
     limits::Limits,
     outcome::Outcome,
     preset::Preset,
@@ -81,7 +81,7 @@ impl AgentRun {
             }
         };
         self.inbox.discard(stop)?;
-        session::keep(&self.settings, self.conversation.messages())?;
+        session::store(&self.settings, self.conversation.messages())?;
         let outcome = Outcome {
             result: std::mem::take(&mut self.text),
             structured: self.structured.take(),
@@ -166,12 +166,12 @@ impl AgentRun {
         self.tell_state("idle")?;
         let idle_ms = self.settings.inbox.as_ref().and_then(|inbox| inbox.idle_close_ms);
         match self.inbox.listen(idle_ms)? {
-            Heard::Message => {
+            ListenEnd::Message => {
                 self.tell_state("running")?;
                 Ok(None)
             }
-            Heard::Nothing if idle_ms.is_some() => Ok(Some("idle")),
-            Heard::Nothing | Heard::Closing => Ok(Some("closed")),
+            ListenEnd::Nothing if idle_ms.is_some() => Ok(Some("idle")),
+            ListenEnd::Nothing | ListenEnd::Closing => Ok(Some("closed")),
         }
     }
 
@@ -234,7 +234,7 @@ impl AgentRun {
             Err(errors) if *repairs >= shape.max_repairs => Err(shape.given_up(&errors)),
             Err(errors) => {
                 *repairs += 1;
-                self.conversation.push(Message::user(shape::complaint(&errors)));
+                self.conversation.push(Message::user(shape::repair_request(&errors)));
                 Ok(false)
             }
         }

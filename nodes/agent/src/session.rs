@@ -14,7 +14,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Vec<Message>> {
 }
 
 /// Stores the conversation for the next run. Does nothing without a session.
-pub(crate) fn keep(settings: &Settings, messages: &[Message]) -> Result<()> {
+pub(crate) fn store(settings: &Settings, messages: &[Message]) -> Result<()> {
     let Some((session, prefix)) = named(settings) else { return Ok(()) };
     state::set(&key(session, prefix, &session.step), &messages).map(drop)
 }

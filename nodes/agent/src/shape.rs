@@ -32,7 +32,8 @@ impl Shape {
     /// [`MAX_ERRORS`].
     pub(crate) fn read(&self, text: &str) -> Result<Value, Vec<String>> {
         let value = parse(text).map_err(|error| vec![format!("this is not JSON: {error}")])?;
-        let errors: Vec<_> = self.validator.iter_errors(&value).take(MAX_ERRORS).map(|error| told(&error)).collect();
+        let errors: Vec<_> =
+            self.validator.iter_errors(&value).take(MAX_ERRORS).map(|error| short_message(&error)).collect();
         if errors.is_empty() { Ok(value) } else { Err(errors) }
     }
 
@@ -45,7 +46,7 @@ impl Shape {
 }
 
 /// Returns the message that asks the model to repair its answer.
-pub(crate) fn complaint(errors: &[String]) -> String {
+pub(crate) fn repair_request(errors: &[String]) -> String {
     format!(
         "Your answer does not match the JSON Schema:\n- {}\nAnswer again with the complete corrected JSON and nothing \
          else.",
@@ -74,7 +75,7 @@ fn fenced(text: &str) -> Option<&str> {
 }
 
 /// Returns an error with its place, cut to [`MAX_ERROR_CHARS`] characters.
-fn told(error: &jsonschema::ValidationError<'_>) -> String {
+fn short_message(error: &jsonschema::ValidationError<'_>) -> String {
     let message = match error.instance_path().as_str() {
         "" => error.to_string(),
         path => format!("{path}: {error}"),

@@ -20,12 +20,12 @@ pub(crate) fn expression(raw: &flowcell_expr::Json) -> Result<Binding> {
 }
 
 /// Returns the failure for an error of an expression or a template: `missing_value` or `expression_error`.
-pub(crate) fn failed(error: ExprError) -> Failure {
+pub(crate) fn expression_failure(error: ExprError) -> Failure {
     Failure::new(code(&error, "expression_error"), error)
 }
 
 /// Returns the failure for an error of a condition: `missing_value` or `condition_error`.
-pub(crate) fn undecided(error: ExprError) -> Failure {
+pub(crate) fn condition_failure(error: ExprError) -> Failure {
     Failure::new(code(&error, "condition_error"), error)
 }
 

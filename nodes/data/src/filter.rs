@@ -23,7 +23,7 @@ pub(crate) fn run(input: Input) -> Result<Output> {
     let mut list = Vec::new();
     for (index, item) in input.list.into_iter().enumerate() {
         let locals = Json::object([("item", item.clone()), ("index", Json::from(index as u64))]);
-        let held = condition.evaluate(&captured.with_locals(locals)).map_err(expression::undecided);
+        let held = condition.evaluate(&captured.with_locals(locals)).map_err(expression::condition_failure);
         if held.map_err(expression::of_item(index))? {
             list.push(item);
         }

@@ -27,7 +27,7 @@ pub(crate) struct ValueInput {
 /// Writes a value as compact JSON.
 pub(crate) fn stringify(input: ValueInput) -> Result<Value> {
     match input.value.is_file() {
-        true => Err(file::not_here("value")),
+        true => Err(file::content_needed("value")),
         false => Ok(json!({ "text": input.value.to_text() })),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn run(task: &Task) -> Result<Step> {
     let mut list = Vec::with_capacity(input.list.len());
     for (index, item) in input.list.into_iter().enumerate() {
         let locals = Json::object([("item", item), ("index", Json::from(index as u64))]);
-        let rendered = template.render(&captured.with_locals(locals)).map_err(expression::failed);
+        let rendered = template.render(&captured.with_locals(locals)).map_err(expression::expression_failure);
         list.push(rendered.map_err(expression::of_item(index))?);
     }
     Step::value(Json::object([("list", Json::array(list))]))

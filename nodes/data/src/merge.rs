@@ -19,7 +19,7 @@ pub(crate) fn run(input: Input) -> Result<Output> {
     for (index, object) in input.objects.iter().enumerate() {
         let refuse = || Failure::invalid_input(format!("objects[{index}] is {}, not an object", object.type_name()));
         if object.is_file() {
-            return Err(file::not_here(&format!("objects[{index}]")));
+            return Err(file::content_needed(&format!("objects[{index}]")));
         }
         let object = object.as_object().ok_or_else(refuse)?;
         members.extend(object.iter().map(|(key, value)| (key.clone(), value.clone())));

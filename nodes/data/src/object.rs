@@ -43,7 +43,7 @@ pub(crate) fn set(input: Set) -> Result<Value> {
 fn refuse_file(members: &Map<String, Value>) -> Result<()> {
     let text = |key: &str| members.get(key).and_then(Value::as_str);
     match text("kind") == Some("file") && text("fileId").is_some() {
-        true => Err(file::not_here("object")),
+        true => Err(file::content_needed("object")),
         false => Ok(()),
     }
 }

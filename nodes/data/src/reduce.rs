@@ -29,7 +29,7 @@ pub(crate) fn run(input: Input) -> Result<Output> {
     let mut acc = input.initial.unwrap_or_default();
     for (index, item) in input.list.into_iter().enumerate() {
         let locals = Json::object([("acc", acc), ("item", item), ("index", Json::from(index as u64))]);
-        let rendered = expr.render(&captured.with_locals(locals)).map_err(expression::failed);
+        let rendered = expr.render(&captured.with_locals(locals)).map_err(expression::expression_failure);
         acc = rendered.map_err(expression::of_item(index))?;
     }
     Ok(Output { value: acc })

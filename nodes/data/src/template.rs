@@ -24,7 +24,7 @@ pub(crate) fn run(input: Input) -> Result<Output> {
     let members = input.values.as_object().into_iter().flatten();
     let members = members.map(|(key, value)| (key.clone(), value.clone()));
     let locals = Json::object([("values".into(), input.values.clone())].into_iter().chain(members));
-    let rendered = template.render(&captured.with_locals(locals)).map_err(expression::failed)?;
+    let rendered = template.render(&captured.with_locals(locals)).map_err(expression::expression_failure)?;
     let text = match rendered {
         Json::String(text) => Json::String(text),
         Json::Null => Json::from(""),

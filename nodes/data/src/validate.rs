@@ -1,7 +1,7 @@
 //! `data.validate`.
 
 use flowcell_sdk::{
-    file::{is_file, not_here},
+    file::{content_needed, is_file},
     prelude::*,
 };
 
@@ -21,7 +21,7 @@ pub(crate) struct Input {
 /// Checks a value against a JSON Schema, given as an object or as JSON text. References stay inside the schema.
 pub(crate) fn run(input: Input) -> Result<Value> {
     if is_file(&input.value) {
-        return Err(not_here("value"));
+        return Err(content_needed("value"));
     }
     let schema = match input.schema {
         Value::String(text) => serde_json::from_str(&text).map_err(|error| invalid(&error))?,
@@ -29,12 +29,13 @@ pub(crate) fn run(input: Input) -> Result<Value> {
     };
     let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
     let validator = options.build(&schema).map_err(|error| invalid(&error))?;
-    let errors: Vec<_> = validator.iter_errors(&input.value).take(MAX_ERRORS).map(|error| told(&error)).collect();
+    let errors: Vec<_> =
+        validator.iter_errors(&input.value).take(MAX_ERRORS).map(|error| short_message(&error)).collect();
     Ok(if errors.is_empty() { json!({ "valid": true }) } else { json!({ "valid": false, "errors": errors }) })
 }
 
 /// Returns an error with its place, cut to [`MAX_ERROR_CHARS`] characters.
-fn told(error: &jsonschema::ValidationError<'_>) -> String {
+fn short_message(error: &jsonschema::ValidationError<'_>) -> String {
     let message = match error.instance_path().as_str() {
         "" => error.to_string(),
         path => format!("{path}: {error}"),

@@ -38,7 +38,7 @@ pub(crate) struct Found {
 
 /// The memory limit for the part, and the reasons why reading stopped.
 #[derive(Default)]
-struct Room {
+struct MemoryLimit {
     /// Bytes left for the value that is being read into memory. `None` while values are skipped.
     left: Cell<Option<u64>>,
     /// True if the part exceeded a limit.
@@ -47,7 +47,7 @@ struct Room {
     is_no_list: Cell<bool>,
 }
 
-impl Room {
+impl MemoryLimit {
     fn exceed(&self) -> &'static str {
         self.is_exceeded.set(true);
         "the part is too large"
@@ -57,15 +57,15 @@ impl Room {
 /// A reader that fails when a value that is read into memory exceeds [`WRITTEN_BYTES`].
 struct Bounded<'a, R> {
     reader: R,
-    room: &'a Room,
+    memory: &'a MemoryLimit,
 }
 
 impl<R: Read> Read for Bounded<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer)?;
-        if let Some(left) = self.room.left.get() {
+        if let Some(left) = self.memory.left.get() {
             let left = left.checked_sub(count as u64);
-            self.room.left.set(Some(left.ok_or_else(|| io::Error::other(self.room.exceed()))?));
+            self.memory.left.set(Some(left.ok_or_else(|| io::Error::other(self.memory.exceed()))?));
         }
         Ok(count)
     }
@@ -80,15 +80,15 @@ pub(crate) fn read(reader: &mut impl Read, pointer: &str, window: Option<Window>
     }
     let steps: Vec<String> =
         pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
-    let (mut found, room) = (None, Room::default());
-    let mut deserializer = serde_json::Deserializer::from_reader(Bounded { reader, room: &room });
-    let wrong = |error: serde_json::Error| match room.is_exceeded.get() {
+    let (mut found, memory) = (None, MemoryLimit::default());
+    let mut deserializer = serde_json::Deserializer::from_reader(Bounded { reader, memory: &memory });
+    let wrong = |error: serde_json::Error| match memory.is_exceeded.get() {
         true => too_large(pointer, window),
         // The text is JSON, but has another kind of value at the path.
-        false if room.is_no_list.get() => Failure::new("path_not_found", error.to_string()),
+        false if memory.is_no_list.get() => Failure::new("path_not_found", error.to_string()),
         false => Failure::new("invalid_json", format!("the file is not JSON: {error}")),
     };
-    Part { steps: &steps, window, room: &room, found: &mut found }.deserialize(&mut deserializer).map_err(wrong)?;
+    Part { steps: &steps, window, memory: &memory, found: &mut found }.deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(wrong)?;
     let found: Found = found.ok_or_else(|| {
         Failure::new(
@@ -122,7 +122,7 @@ fn too_large(pointer: &str, window: Option<Window>) -> Failure {
 struct Part<'a> {
     steps: &'a [String],
     window: Option<Window>,
-    room: &'a Room,
+    memory: &'a MemoryLimit,
     found: &'a mut Option<Found>,
 }
 
@@ -132,8 +132,8 @@ impl<'de> DeserializeSeed<'de> for Part<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         match (self.steps.is_empty(), self.window) {
             (true, None) => {
-                let text = self.held(|| Box::<RawValue>::deserialize(deserializer))?;
-                *self.found = Some(Found { text: self.kept(&text, OUTPUT_BYTES)?, more: false });
+                let text = self.with_limit(|| Box::<RawValue>::deserialize(deserializer))?;
+                *self.found = Some(Found { text: self.compacted(&text, OUTPUT_BYTES)?, more: false });
                 Ok(())
             }
             _ => deserializer.deserialize_any(self),
@@ -150,14 +150,17 @@ impl<'de> Visitor<'de> for Part<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Some((step, steps)) = self.steps.split_first() else {
-            self.room.is_no_list.set(true);
+            self.memory.is_no_list.set(true);
             return Err(A::Error::custom("`from` and `limit` need a list, not an object"));
         };
         while let Some(key) = map.next_key::<String>()? {
             match key == *step {
-                true => {
-                    map.next_value_seed(Part { steps, window: self.window, room: self.room, found: &mut *self.found })?
-                }
+                true => map.next_value_seed(Part {
+                    steps,
+                    window: self.window,
+                    memory: self.memory,
+                    found: &mut *self.found,
+                })?,
                 false => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -170,7 +173,12 @@ impl<'de> Visitor<'de> for Part<'_> {
         for index in 0.. {
             let went_on = match wanted == Some(index) {
                 true => list
-                    .next_element_seed(Part { steps, window: self.window, room: self.room, found: &mut *self.found })?
+                    .next_element_seed(Part {
+                        steps,
+                        window: self.window,
+                        memory: self.memory,
+                        found: &mut *self.found,
+                    })?
                     .is_some(),
                 false => list.next_element::<IgnoredAny>()?.is_some(),
             };
@@ -208,18 +216,18 @@ impl<'de> Visitor<'de> for Part<'_> {
 
 impl Part<'_> {
     /// Calls `read`, which reads a value into memory, with a limit of [`WRITTEN_BYTES`].
-    fn held<T>(&self, read: impl FnOnce() -> T) -> T {
-        self.room.left.set(Some(WRITTEN_BYTES));
+    fn with_limit<T>(&self, read: impl FnOnce() -> T) -> T {
+        self.memory.left.set(Some(WRITTEN_BYTES));
         let value = read();
-        self.room.left.set(None);
+        self.memory.left.set(None);
         value
     }
 
     /// Removes the whitespace from a JSON text that becomes a part of the output. Fails if the result has more than
     /// `most` bytes.
-    fn kept<E: serde::de::Error>(&self, text: &RawValue, most: usize) -> Result<String, E> {
+    fn compacted<E: serde::de::Error>(&self, text: &RawValue, most: usize) -> Result<String, E> {
         let text = Json::compact(text.get(), most).map_err(E::custom)?;
-        text.ok_or_else(|| E::custom(self.room.exceed()))
+        text.ok_or_else(|| E::custom(self.memory.exceed()))
     }
 
     fn window_of<'de, A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
@@ -228,11 +236,11 @@ impl Part<'_> {
         for index in 0u64.. {
             let is_inside = index >= from && index - from < limit;
             if is_inside {
-                let Some(item) = self.held(|| list.next_element::<Box<RawValue>>())? else { break };
+                let Some(item) = self.with_limit(|| list.next_element::<Box<RawValue>>())? else { break };
                 let separator = if index > from { "," } else { "" };
                 let room = OUTPUT_BYTES.saturating_sub(found.text.len());
                 found.text.push_str(separator);
-                found.text.push_str(&self.kept::<A::Error>(&item, room)?);
+                found.text.push_str(&self.compacted::<A::Error>(&item, room)?);
             } else {
                 let Some(_) = list.next_element::<IgnoredAny>()? else { break };
                 found.more |= index >= from;

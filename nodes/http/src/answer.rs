@@ -10,7 +10,7 @@ use flowcell_sdk::{
 use serde_json::Map;
 
 /// Statuses after which another attempt may succeed.
-const PASSING: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
+const RETRYABLE: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 /// Maximum size in bytes of a body that a failure shows completely.
 const SHOWN: usize = 4 << 10;
 
@@ -52,12 +52,13 @@ impl Answer {
     }
 
     /// Returns the failure `http_status` for a status that the node does not expect. It is retryable if the status is
-    /// in [`PASSING`].
+    /// in [`RETRYABLE`].
     pub(crate) fn failure(self, now: SystemTime) -> Failure {
-        let after = self.headers.get("retry-after").and_then(Value::as_str).and_then(|after| wait(after, now));
+        let after =
+            self.headers.get("retry-after").and_then(Value::as_str).and_then(|after| retry_after_ms(after, now));
         let failure = Failure::new("http_status", format!("the answer has the status {}", self.status));
         let failure = failure.details(json!({ "status": self.status, "body": shown(self.body) }));
-        match (PASSING.contains(&self.status), after) {
+        match (RETRYABLE.contains(&self.status), after) {
             (true, Some(ms)) => failure.retry_after_ms(ms),
             (true, None) => failure.retryable(),
             (false, _) => failure,
@@ -118,7 +119,7 @@ fn shown(body: Source) -> Value {
 }
 
 /// Parses `retry-after`, in seconds or as a date. Returns milliseconds from `now`, or `None` if it is neither.
-pub(crate) fn wait(after: &str, now: SystemTime) -> Option<u32> {
+pub(crate) fn retry_after_ms(after: &str, now: SystemTime) -> Option<u32> {
     let ms = match after.trim().parse::<u64>() {
         Ok(seconds) => u128::from(seconds) * 1000,
         Err(_) => httpdate::parse_http_date(after.trim()).ok()?.duration_since(now).unwrap_or_default().as_millis(),

@@ -16,7 +16,7 @@ fn run(_task: &Task, input: request::Input) -> Result<Step> {
     let expected = input.expected()?;
     let response = http::send(input.request()?)?;
     let answer = answer::Answer::read(response)?;
-    if expected.iter().any(|class| class.has(answer.status)) {
+    if expected.iter().any(|range| range.contains(answer.status)) {
         return Ok(answer.output()?.into());
     }
     Err(answer.failure(std::time::SystemTime::now()))

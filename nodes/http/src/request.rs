@@ -32,32 +32,32 @@ fn get() -> String {
 
 /// A range of statuses, from the first to the last.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Class(u16, u16);
+pub(crate) struct StatusRange(u16, u16);
 
-impl Class {
+impl StatusRange {
     /// Returns true if the range contains the status.
-    pub(crate) fn has(&self, status: u16) -> bool {
+    pub(crate) fn contains(&self, status: u16) -> bool {
         (self.0..=self.1).contains(&status)
     }
 
-    fn read(item: &Value) -> Option<Class> {
+    fn read(item: &Value) -> Option<StatusRange> {
         if let Some(status) = item.as_u64() {
             let status = u16::try_from(status).ok().filter(|status| (100..600).contains(status))?;
-            return Some(Class(status, status));
+            return Some(StatusRange(status, status));
         }
         let first = item.as_str()?.strip_suffix("xx")?.parse::<u16>().ok().filter(|first| (1..6).contains(first))?;
-        Some(Class(first * 100, first * 100 + 99))
+        Some(StatusRange(first * 100, first * 100 + 99))
     }
 }
 
 impl Input {
     /// Returns the statuses that count as success, by default 200 to 299.
-    pub(crate) fn expected(&self) -> Result<Vec<Class>> {
-        let Some(items) = &self.expect else { return Ok(vec![Class(200, 299)]) };
+    pub(crate) fn expected(&self) -> Result<Vec<StatusRange>> {
+        let Some(items) = &self.expect else { return Ok(vec![StatusRange(200, 299)]) };
         let wrong = |item: &Value| {
             Failure::invalid_input(format!("input.expect has {item}; write a status, or a class such as \"2xx\""))
         };
-        items.iter().map(|item| Class::read(item).ok_or_else(|| wrong(item))).collect()
+        items.iter().map(|item| StatusRange::read(item).ok_or_else(|| wrong(item))).collect()
     }
 
     /// Builds the request.

@@ -69,7 +69,7 @@ fn what_is_wrong_is_said_before_anything_is_sent() {
     ];
     for (input, told) in wrong {
         let played = play(input, json!({ "status": 200 }));
-        assert!(played.made.is_empty(), "{told}");
+        assert!(played.calls.is_empty(), "{told}");
         let failure = failed(played.outcome);
         assert_eq!(failure.code, "invalid_input", "{told}");
         assert!(failure.message.contains(told), "{}", failure.message);
@@ -135,8 +135,8 @@ fn a_server_says_when_to_come_again() {
     assert_eq!((refused.retryable, refused.retry_after_ms), (false, None));
     // 1994-11-06 08:49:37 UTC.
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-    assert_eq!(crate::answer::wait("Sun, 06 Nov 1994 08:49:47 GMT", now), Some(10_000));
-    assert_eq!(crate::answer::wait("Sun, 06 Nov 1994 08:49:30 GMT", now), Some(0));
+    assert_eq!(crate::answer::retry_after_ms("Sun, 06 Nov 1994 08:49:47 GMT", now), Some(10_000));
+    assert_eq!(crate::answer::retry_after_ms("Sun, 06 Nov 1994 08:49:30 GMT", now), Some(0));
 }
 
 #[test]

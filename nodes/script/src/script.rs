@@ -23,7 +23,7 @@ const CALL_DEPTH: usize = 4_000;
 const STACK_VALUES: usize = 256 << 10;
 
 /// The name of an export that is appended to each script. It makes the script's functions accessible, exported or not.
-const FOUND: &str = "found$by$flowcell";
+const FUNCTIONS_EXPORT: &str = "found$by$flowcell";
 
 /// A script that was loaded.
 pub(crate) struct Script {
@@ -144,7 +144,7 @@ impl Script {
             if found.is_callable() {
                 return Ok(found);
             }
-            let declared = exported.get(JsString::from(FOUND), context)?;
+            let declared = exported.get(JsString::from(FUNCTIONS_EXPORT), context)?;
             match declared.as_object() {
                 Some(declared) => declared.get(JsString::from(name), context),
                 None => Ok(JsValue::undefined()),
@@ -173,7 +173,7 @@ fn context(rejections: &Rc<Rejections>, session: &Rc<Session>) -> Result<Context
 fn epilogue() -> String {
     let names =
         ["setup", "init", "run"].map(|name| format!("{name}: typeof {name} == 'function' ? {name} : undefined"));
-    format!("export const {FOUND} = {{ __proto__: null, {} }};\n", names.join(", "))
+    format!("export const {FUNCTIONS_EXPORT} = {{ __proto__: null, {} }};\n", names.join(", "))
 }
 
 fn broken(error: &JsError) -> Failure {

@@ -33,7 +33,7 @@ pub(crate) struct Text<'a> {
 impl Depth {
     /// Returns a reader of the text. The parser must be called from the same function.
     pub(crate) fn watch<'a>(&'a self, text: &'a str) -> Text<'a> {
-        Text { left: text.as_bytes(), read: 0, base: stack(), depth: self }
+        Text { left: text.as_bytes(), read: 0, base: stack_address(), depth: self }
     }
 
     /// Checks that the parser could read the whole text.
@@ -53,7 +53,7 @@ impl Depth {
 
 impl Read for Text<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.base.abs_diff(stack()) > STACK {
+        if self.base.abs_diff(stack_address()) > STACK {
             self.depth.0.set(Some(self.read));
             return Err(io::Error::other("it is nested too deeply"));
         }
@@ -65,7 +65,7 @@ impl Read for Text<'_> {
 
 /// The approximate address of the top of the stack.
 #[inline(never)]
-fn stack() -> usize {
+fn stack_address() -> usize {
     let here = 0_u8;
     black_box(&raw const here).addr()
 }

@@ -26,7 +26,7 @@ pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context:
     let (code, mut message) = match error.as_engine() {
         Some(EngineError::RuntimeLimit(limit)) => ("limit_exceeded", exceeded(*limit).to_owned()),
         Some(_) => ("script_failed", first_line(&shown).to_owned()),
-        None => ("script_failed", said(error, &shown, context)),
+        None => ("script_failed", thrown_text(error, &shown, context)),
     };
     if let Some(missing) =
         message.strip_prefix("ReferenceError: ").and_then(|rest| rest.strip_suffix(" is not defined"))
@@ -46,7 +46,7 @@ pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context:
     }
     details.insert("stack".into(), json!(stack));
     if let Some(object) = error.as_opaque().and_then(JsValue::as_object) {
-        details.extend(refused(&object, context));
+        details.extend(call_members(&object, context));
     }
     Failure::new(code, message).details(details.into())
 }
@@ -60,7 +60,7 @@ fn exceeded(limit: RuntimeLimitError) -> &'static str {
 }
 
 /// Returns the thrown value as text: an error's name and message, else the value.
-fn said(error: &JsError, shown: &str, context: &mut Context) -> String {
+fn thrown_text(error: &JsError, shown: &str, context: &mut Context) -> String {
     if let Some(native) = error.as_native() {
         return format!("{}: {}", native.kind(), native.message());
     }
@@ -79,7 +79,7 @@ fn said(error: &JsError, shown: &str, context: &mut Context) -> String {
 }
 
 /// Returns the members `service` and `code` of a rejected call.
-fn refused(error: &JsObject, context: &mut Context) -> Vec<(String, Value)> {
+fn call_members(error: &JsObject, context: &mut Context) -> Vec<(String, Value)> {
     let said = |key: &str| Some((key.to_owned(), member(error, key, context)?.into()));
     ["service", "code"].into_iter().filter_map(said).collect()
 }

@@ -22,8 +22,8 @@ const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 /// As in `JSON.stringify`, `toJSON` replaces its object, a member that is `undefined` is left out, and `undefined`
 /// elsewhere is null.
 pub(crate) fn to_json(value: &JsValue, what: &str, context: &mut Context) -> JsResult<Value> {
-    let mut walk = Walk { what, place: Vec::new(), open: Vec::new(), left: BYTES };
-    Ok(walk.value(value, context)?.unwrap_or_default())
+    let mut converter = JsonConverter { what, place: Vec::new(), open: Vec::new(), left: BYTES };
+    Ok(converter.value(value, context)?.unwrap_or_default())
 }
 
 /// Converts JSON to a JavaScript value.
@@ -65,8 +65,8 @@ pub(crate) fn object_to_js(members: &Map<String, Value>, context: &mut Context) 
     Ok(object)
 }
 
-/// A walk through a JavaScript value that converts it to JSON.
-struct Walk<'a> {
+/// Converts one JavaScript value to JSON.
+struct JsonConverter<'a> {
     what: &'a str,
     /// The path to the current value.
     place: Vec<PropertyKey>,
@@ -76,7 +76,7 @@ struct Walk<'a> {
     left: usize,
 }
 
-impl Walk<'_> {
+impl JsonConverter<'_> {
     /// Converts a value. Returns `None` for `undefined`.
     fn value(&mut self, value: &JsValue, context: &mut Context) -> JsResult<Option<Value>> {
         // The shortest value has one byte, and so has its separator.

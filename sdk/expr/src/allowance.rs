@@ -6,7 +6,7 @@ use crate::json::Json;
 
 thread_local! {
     /// The work that the evaluations may still do; `None` if work is not counted on this thread.
-    static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+    static REMAINING_WORK: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// The result of [`metered`]: the value that the function returned, and the work of the evaluations in it.
@@ -14,7 +14,7 @@ pub struct Metered<T> {
     /// The value that the function returned.
     pub result: T,
     /// The work of the evaluations, in the unit of [`crate::limits::WORK`]. At most the limit.
-    pub done: u64,
+    pub work: u64,
     /// True if an evaluation failed because the evaluations exceeded the limit.
     pub is_exhausted: bool,
 }
@@ -26,31 +26,31 @@ pub fn metered<T>(most: u64, work: impl FnOnce() -> T) -> Metered<T> {
     struct Before(Option<u64>);
     impl Drop for Before {
         fn drop(&mut self) {
-            LEFT.set(self.0);
+            REMAINING_WORK.set(self.0);
         }
     }
     // One unit more than the limit. If the counter reaches 0, the evaluations exceeded the limit.
     let start = most.saturating_add(1);
-    let before = Before(LEFT.replace(Some(start)));
+    let before = Before(REMAINING_WORK.replace(Some(start)));
     let result = work();
-    let left = LEFT.get().unwrap_or_default();
+    let left = REMAINING_WORK.get().unwrap_or_default();
     drop(before);
-    Metered { result, done: most.min(start - left), is_exhausted: left == 0 }
+    Metered { result, work: most.min(start - left), is_exhausted: left == 0 }
 }
 
 /// Subtracts work from the counter of this thread. Returns false if this exceeds the limit; true if not, or if work
 /// is not counted.
-pub(crate) fn take(amount: u64) -> bool {
-    let Some(left) = LEFT.get() else { return true };
+pub(crate) fn spend(amount: u64) -> bool {
+    let Some(left) = REMAINING_WORK.get() else { return true };
     let rest = left.saturating_sub(amount);
-    LEFT.set(Some(rest));
+    REMAINING_WORK.set(Some(rest));
     rest > 0
 }
 
-/// Subtracts the work of reading every part of a value. Returns the same as [`take`].
-pub(crate) fn take_for(value: &Json) -> bool {
-    match LEFT.get() {
-        Some(left) => take(value.work(left)),
+/// Subtracts the work of reading every part of a value. Returns the same as [`spend`].
+pub(crate) fn spend_for(value: &Json) -> bool {
+    match REMAINING_WORK.get() {
+        Some(left) => spend(value.work(left)),
         None => true,
     }
 }
@@ -72,23 +72,23 @@ mod tests {
     }
 
     /// Returns the work of rendering an expression.
-    fn done(source: &str) -> u64 {
+    fn work_of(source: &str) -> u64 {
         let binding = Binding::compile(&Json::from(source)).unwrap();
-        metered(u64::MAX - 1, || binding.render(&roots()).unwrap()).done
+        metered(u64::MAX - 1, || binding.render(&roots()).unwrap()).work
     }
 
     #[test]
     fn filters_and_every_part_that_is_compared_count() {
-        assert!(done("{{ s is defined }}") >= EVALUATION_WORK);
-        assert!(done("{{ l | unique | length }}") >= 16_000);
+        assert!(work_of("{{ s is defined }}") >= EVALUATION_WORK);
+        assert!(work_of("{{ l | unique | length }}") >= 16_000);
         let parts = 100_000 * 16;
         for source in ["{{ l == m }}", "{{ 1 in l }}", "{{ s in l }}", "{{ l in [m, m] }}"] {
-            assert!(done(source) >= parts, "{source}: {}", done(source));
+            assert!(work_of(source) >= parts, "{source}: {}", work_of(source));
         }
         for condition in [r#"{"equals":{"var":"l","value":[]}}"#, r#"{"in":{"var":"s","values":"{{ l }}"}}"#] {
             let condition = Condition::compile(&Json::parse(condition).unwrap()).unwrap();
             let metered = metered(u64::MAX - 1, || condition.evaluate(&roots()).unwrap());
-            assert!(metered.done >= parts, "{}", metered.done);
+            assert!(metered.work >= parts, "{}", metered.work);
         }
     }
 
@@ -96,13 +96,13 @@ mod tests {
     fn evaluations_share_what_they_may_do() {
         let members = (0..4).map(|index| (index.to_string(), Json::from("{{ s | upper | length }}")));
         let binding = Binding::compile(&Json::object(members)).unwrap();
-        let whole = metered(u64::MAX - 1, || binding.render(&roots())).done;
+        let whole = metered(u64::MAX - 1, || binding.render(&roots())).work;
         let enough = metered(whole, || binding.render(&roots()));
-        assert!(!enough.is_exhausted && enough.result.is_ok() && enough.done == whole);
+        assert!(!enough.is_exhausted && enough.result.is_ok() && enough.work == whole);
         let less = metered(whole - 1, || binding.render(&roots()));
-        assert!(less.is_exhausted && less.done < whole);
+        assert!(less.is_exhausted && less.work < whole);
         assert_eq!(less.result.unwrap_err().message, EXHAUSTED);
         // Outside of `metered`, work is not counted.
-        assert!(take(u64::MAX) && binding.render(&roots()).is_ok());
+        assert!(spend(u64::MAX) && binding.render(&roots()).is_ok());
     }
 }

@@ -6,7 +6,7 @@ mod world;
 
 use flowcell_expr::{Binding, Captured, CapturedKind, Condition, ExprError, Json, NoRoots, Roots, Strict};
 use proptest::prelude::*;
-use world::{condition, expression, path, world};
+use world::{condition, expression, path, roots_and_locals};
 
 fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
@@ -87,8 +87,8 @@ fn strictness_is_captured_with_the_field() {
     let vars = r#"{"a.skipped":true,"b.c":1,"nodes[\"x-y\"].skipped":true}"#;
     let expected = format!(r#""vars":{vars},"strict":true}}"#);
     assert!(field.render(&Strict(&roots)).unwrap().to_text().ends_with(&expected));
-    assert!(travelled(&field, &Strict(&roots)).roots().is_strict());
-    assert!(!travelled(&field, &roots).roots().is_strict());
+    assert!(round_trip(&field, &Strict(&roots)).roots().is_strict());
+    assert!(!round_trip(&field, &roots).roots().is_strict());
     for text in [r#"{"expr":"a","vars":{},"strict":false}"#, r#"{"expr":"a","vars":{},"strict":true,"x":1}"#] {
         assert_eq!(Captured::parse(&json(text)).raw(), &json(text));
     }
@@ -117,7 +117,7 @@ fn hostile_vars_are_left_out() {
 }
 
 /// Returns a field as a component receives it, after a round trip through JSON text.
-fn travelled(field: &Binding, roots: &dyn Roots) -> Captured {
+fn round_trip(field: &Binding, roots: &dyn Roots) -> Captured {
     Captured::parse(&json(&field.render(roots).unwrap().to_text()))
 }
 
@@ -128,26 +128,30 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn conditions_mean_the_same_when_captured(condition in condition(), (roots, locals) in world()) {
+    fn conditions_mean_the_same_when_captured(condition in condition(), (roots, locals) in roots_and_locals()) {
         let compiled = Condition::compile(&condition).unwrap();
         let field = Binding::captured(CapturedKind::Expr, condition, &["item".into()]).unwrap();
         let evaluate = |captured: Captured| compiled.evaluate(&captured.with_locals(locals.clone()));
-        prop_assert_eq!(compiled.evaluate(&(&locals, &roots)), evaluate(travelled(&field, &roots)));
-        prop_assert_eq!(compiled.evaluate(&(&locals, Strict(&roots))), evaluate(travelled(&field, &Strict(&roots))));
+        prop_assert_eq!(compiled.evaluate(&(&locals, &roots)), evaluate(round_trip(&field, &roots)));
+        prop_assert_eq!(compiled.evaluate(&(&locals, Strict(&roots))), evaluate(round_trip(&field, &Strict(&roots))));
     }
 
     #[test]
-    fn expressions_mean_the_same_when_captured(source in expression(), (roots, locals) in world()) {
+    fn expressions_mean_the_same_when_captured(source in expression(), (roots, locals) in roots_and_locals()) {
         let compiled = Binding::expression(&source).unwrap();
         let field = Binding::captured(CapturedKind::Expr, Json::from(source.as_str()), &["item".into()]).unwrap();
         let render = |captured: Captured| compiled.render(&captured.with_locals(locals.clone()));
-        prop_assert_eq!(compiled.render(&(&locals, &roots)), render(travelled(&field, &roots)));
-        prop_assert_eq!(compiled.render(&(&locals, Strict(&roots))), render(travelled(&field, &Strict(&roots))));
+        prop_assert_eq!(compiled.render(&(&locals, &roots)), render(round_trip(&field, &roots)));
+        prop_assert_eq!(compiled.render(&(&locals, Strict(&roots))), render(round_trip(&field, &Strict(&roots))));
     }
 
     /// The shortcut for plain paths agrees with the interpreter.
     #[test]
-    fn plain_paths_mean_the_same_as_expressions(path in path(), (roots, locals) in world(), strict in any::<bool>()) {
+    fn plain_paths_mean_the_same_as_expressions(
+        path in path(),
+        (roots, locals) in roots_and_locals(),
+        strict in any::<bool>(),
+    ) {
         let (everything, strictly) = ((&locals, &roots), Strict((&locals, &roots)));
         let roots: &dyn Roots = if strict { &strictly } else { &everything };
         let plain = Binding::expression(&path).unwrap();

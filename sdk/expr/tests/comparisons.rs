@@ -66,7 +66,7 @@ fn condition(json: &str, roots: &Json) -> Result<bool, ExprError> {
 }
 
 /// Returns every spelling of one comparison.
-fn ways(sign: &str) -> Vec<String> {
+fn spellings(sign: &str) -> Vec<String> {
     let (operator, tests): (_, &[&str]) = match sign {
         "==" => ("equals", &["eq", "equalto", "=="]),
         "!=" => ("", &["ne", "!="]),
@@ -75,17 +75,17 @@ fn ways(sign: &str) -> Vec<String> {
         ">" => ("gt", &["gt", "greaterthan", ">"]),
         _ => ("gte", &["ge", ">="]),
     };
-    let mut ways =
+    let mut spellings =
         vec![format!("\"x.a {sign} x.b\""), format!("\"{{{{ x.a {sign} x.b {sign} x.b or x.a {sign} x.b }}}}\"")];
-    ways.truncate(if matches!(sign, "<" | ">" | "!=") { 1 } else { 2 });
+    spellings.truncate(if matches!(sign, "<" | ">" | "!=") { 1 } else { 2 });
     let named = tests.iter().filter(|name| name.starts_with(char::is_alphabetic));
-    ways.extend(named.map(|name| format!("\"x.a is {name}(x.b)\"")));
-    ways.extend(tests.iter().map(|name| format!("\"[x.a] | select('{name}', x.b) | list | length == 1\"")));
+    spellings.extend(named.map(|name| format!("\"x.a is {name}(x.b)\"")));
+    spellings.extend(tests.iter().map(|name| format!("\"[x.a] | select('{name}', x.b) | list | length == 1\"")));
     match operator {
-        "" => ways.push(r#"{ "not": { "equals": { "var": "x.a", "value": "{{ x.b }}" } } }"#.to_owned()),
-        operator => ways.push(format!(r#"{{ "{operator}": {{ "var": "x.a", "value": "{{{{ x.b }}}}" }} }}"#)),
+        "" => spellings.push(r#"{ "not": { "equals": { "var": "x.a", "value": "{{ x.b }}" } } }"#.to_owned()),
+        operator => spellings.push(format!(r#"{{ "{operator}": {{ "var": "x.a", "value": "{{{{ x.b }}}}" }} }}"#)),
     }
-    ways
+    spellings
 }
 
 #[test]
@@ -105,11 +105,11 @@ fn expressions_and_conditions_compare_like_the_table() {
                 ">" => order.map(|order| order.is_gt()),
                 _ => order.map(|order| order.is_ge()),
             };
-            for way in ways(sign) {
-                let given = condition(&way, &roots);
+            for spelling in spellings(sign) {
+                let given = condition(&spelling, &roots);
                 let is_told = given.as_ref().err().is_none_or(|error| error.message.contains("have no order"));
                 if given.as_ref().ok().copied() != wanted || !is_told {
-                    wrong.push(format!("{way} of {roots}: {given:?}, not {wanted:?}"));
+                    wrong.push(format!("{spelling} of {roots}: {given:?}, not {wanted:?}"));
                 }
             }
         }
@@ -139,19 +139,19 @@ const NUMBERS: [&str; 17] = [
 ];
 
 /// Compares a value with literals, in text and in structured conditions.
-fn ways_with_literals(sign: &str, left: &str, right: &str) -> Vec<String> {
-    let mut ways =
+fn spellings_with_literals(sign: &str, left: &str, right: &str) -> Vec<String> {
+    let mut spellings =
         vec![format!("\"x.a {sign} {right}\""), format!("\"{left} {sign} x.b\""), format!("\"{left} {sign} {right}\"")];
     match sign {
-        "==" => ways.push(format!(r#"{{ "equals": {{ "var": "x.a", "value": {right} }} }}"#)),
-        "!=" => ways.push(format!(r#"{{ "not": {{ "equals": {{ "var": "x.a", "value": {right} }} }} }}"#)),
+        "==" => spellings.push(format!(r#"{{ "equals": {{ "var": "x.a", "value": {right} }} }}"#)),
+        "!=" => spellings.push(format!(r#"{{ "not": {{ "equals": {{ "var": "x.a", "value": {right} }} }} }}"#)),
         sign => {
             let operator =
                 [("<", "lt"), ("<=", "lte"), (">", "gt"), (">=", "gte")].into_iter().find(|(own, _)| *own == sign);
-            ways.push(format!(r#"{{ "{}": {{ "var": "x.a", "value": {right} }} }}"#, operator.unwrap().1));
+            spellings.push(format!(r#"{{ "{}": {{ "var": "x.a", "value": {right} }} }}"#, operator.unwrap().1));
         }
     }
-    ways
+    spellings
 }
 
 #[test]
@@ -169,10 +169,10 @@ fn literals_and_the_bounds_of_numbers_compare_by_their_exact_values() {
                 ">" => rank > other,
                 _ => rank >= other,
             };
-            for way in ways(sign).into_iter().chain(ways_with_literals(sign, left, right)) {
-                let given = condition(&way, &roots);
+            for spelling in spellings(sign).into_iter().chain(spellings_with_literals(sign, left, right)) {
+                let given = condition(&spelling, &roots);
                 if given != Ok(wanted) {
-                    wrong.push(format!("{way} of {roots}: {given:?}, not {wanted:?}"));
+                    wrong.push(format!("{spelling} of {roots}: {given:?}, not {wanted:?}"));
                 }
             }
         }
@@ -220,7 +220,7 @@ fn expressions_and_conditions_test_presence_like_the_table() {
         let roots = roots(&sample, &sample);
         let row = if sample.kind == "missing, null" { &presence[0] } else { &presence[1] };
         let says = |key: &str| row.get(key).unwrap().as_bool().unwrap();
-        let ways = [
+        let spellings = [
             (r#""x.a is none""#, says("is none")),
             (r#""x.a == null""#, says("is none")),
             (r#""x.a is undefined""#, says("is none")),
@@ -232,7 +232,7 @@ fn expressions_and_conditions_test_presence_like_the_table() {
             (r#"{ "exists": "x.a" }"#, says("exists")),
             (r#"{ "not": { "not": { "exists": { "var": "x.a" } } } }"#, says("exists")),
         ];
-        for (way, wanted) in ways {
+        for (way, wanted) in spellings {
             assert_eq!(condition(way, &roots).unwrap(), wanted, "{way} of {roots}");
         }
     }

@@ -6,7 +6,7 @@ mod world;
 
 use flowcell_expr::{Binding, Condition, ExprError, Json, Roots, Strict};
 use proptest::prelude::*;
-use world::{condition, expression, world};
+use world::{condition, expression, roots_and_locals};
 
 type Evaluate = fn(&Json, &dyn Roots) -> Result<Json, ExprError>;
 
@@ -70,14 +70,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn expressions_that_do_not_fail_mean_the_same(source in expression(), (roots, locals) in world()) {
+    fn expressions_that_do_not_fail_mean_the_same(source in expression(), (roots, locals) in roots_and_locals()) {
         let roots = (locals, roots);
         let source = Json::from(format!("{{{{ {source} }}}}"));
         agree(render(&source, &roots), render(&source, &Strict(&roots)))?;
     }
 
     #[test]
-    fn conditions_that_do_not_fail_mean_the_same(source in condition(), (roots, locals) in world()) {
+    fn conditions_that_do_not_fail_mean_the_same(source in condition(), (roots, locals) in roots_and_locals()) {
         let roots = (locals, roots);
         agree(decide(&source, &roots), decide(&source, &Strict(&roots)))?;
     }

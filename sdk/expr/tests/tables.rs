@@ -83,7 +83,7 @@ fn check_value<T: Compiled>(row: &Json, roots: &Json) -> Option<String> {
             for key in ["pointer", "offset", "hint"] {
                 expected.extend(row.get(key).map(|value| (key.into(), value.clone())));
             }
-            fits(&error, &Json::Object(expected.into())).map(|problem| format!("{source}: {problem}"))
+            difference(&error, &Json::Object(expected.into())).map(|problem| format!("{source}: {problem}"))
         }
         (result, ..) => Some(format!("{source} gives {result:?}")),
     }
@@ -99,12 +99,12 @@ fn check_errors<T: Compiled>(row: &Json) -> Option<String> {
     errors
         .iter()
         .zip(expected)
-        .find_map(|(error, expected)| fits(error, expected))
+        .find_map(|(error, expected)| difference(error, expected))
         .map(|problem| format!("{source}: {problem}"))
 }
 
 /// Messages and hints must contain the text in the table.
-fn fits(error: &ExprError, expected: &Json) -> Option<String> {
+fn difference(error: &ExprError, expected: &Json) -> Option<String> {
     let contains = |text: &str, key: &str| expected.get(key).is_none_or(|part| text.contains(part.as_str().unwrap()));
     let offset = error.offset.clone().map(|range| format!("[{},{}]", range.start, range.end));
     let same_place = expected.get("offset").is_none_or(|place| Some(place.to_text()) == offset);

@@ -29,14 +29,14 @@ fn text(request: &impl Serialize) -> Result<String> {
 }
 
 /// Parses the JSON text that the host returned. An error of the host becomes a [`Failure`].
-fn answered<T: DeserializeOwned>(answer: Result<String, wit::Failure>) -> Result<T> {
+fn parse_answer<T: DeserializeOwned>(answer: Result<String, wit::Failure>) -> Result<T> {
     read(&answer.map_err(Failure::of_call)?)
 }
 
 /// Makes one call. If a test plays a script on this thread, the script answers; otherwise the host does. `args` is
 /// called only for a script, which records the arguments.
 #[cfg(not(target_family = "wasm"))]
-fn made<T: DeserializeOwned>(
+fn call<T: DeserializeOwned>(
     name: &str,
     args: impl FnOnce() -> serde_json::Value,
     host: impl FnOnce() -> Result<T>,
@@ -49,6 +49,6 @@ fn made<T: DeserializeOwned>(
 
 /// Makes a call to the host.
 #[cfg(target_family = "wasm")]
-fn made<T>(_: &str, _: impl FnOnce() -> serde_json::Value, host: impl FnOnce() -> Result<T>) -> Result<T> {
+fn call<T>(_: &str, _: impl FnOnce() -> serde_json::Value, host: impl FnOnce() -> Result<T>) -> Result<T> {
     host()
 }

@@ -32,11 +32,11 @@ pub fn is_file(value: &Value) -> bool {
     value["kind"] == "file" && value["fileId"].is_string()
 }
 
-/// Returns the failure of [`not_here`] if `value` is a file value or contains one at any depth. Use this function for
-/// fields whose content the node needs. `name` is the name of the field in the input.
+/// Returns the failure of [`content_needed`] if `value` is a file value or contains one at any depth. Use this
+/// function for fields whose content the node needs. `name` is the name of the field in the input.
 pub fn refuse_file(name: &str, value: &Value) -> Result<()> {
     match value {
-        value if is_file(value) => Err(not_here(name)),
+        value if is_file(value) => Err(content_needed(name)),
         Value::Array(items) => {
             items.iter().enumerate().try_for_each(|(at, item)| refuse_file(&format!("{name}[{at}]"), item))
         }
@@ -49,7 +49,7 @@ pub fn refuse_file(name: &str, value: &Value) -> Result<()> {
 
 /// Creates the failure `invalid_input` for a node that needs the content but received a file value. `name` is the
 /// name of the field in the input.
-pub fn not_here(name: &str) -> Failure {
+pub fn content_needed(name: &str) -> Failure {
     Failure::invalid_input(format!(
         "`{name}` is a file value, which does not contain the content; read it with `file.content`"
     ))

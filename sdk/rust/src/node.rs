@@ -74,12 +74,12 @@ impl<F: Fn(&Task, I) -> Result<Step>, I: DeserializeOwned> Node<OfTaskAndInput<I
 /// function.
 #[doc(hidden)]
 pub fn answer(run: impl FnOnce(&Task) -> Result<Step>) -> Result<border::Step, border::Failure> {
-    panic::set_hook(Box::new(tell));
+    panic::set_hook(Box::new(print_panic));
     run(&Task::of_host()).map(Step::into_wit).map_err(Failure::into_wit)
 }
 
 /// Writes a panic to stderr as one line. The host copies it into the message of the trap that follows.
-fn tell(panic: &PanicHookInfo<'_>) {
+fn print_panic(panic: &PanicHookInfo<'_>) {
     let message = panic.payload_as_str().unwrap_or("no message");
     match panic.location() {
         Some(place) => eprintln!("panicked at {place}: {message}"),

@@ -48,7 +48,7 @@ pub struct Script {
     started: u32,
     turns: VecDeque<u32>,
     ended: VecDeque<(u32, Result<Value>)>,
-    made: Vec<Made>,
+    calls: Vec<RecordedCall>,
 }
 
 type Tool = dyn Fn(&Value) -> Result<Value>;
@@ -56,7 +56,7 @@ type Service = dyn Fn(&[Value]) -> Result<Value>;
 
 /// A call that a node made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Made {
+pub struct RecordedCall {
     /// `model.start-generate`, `tools.find`, `agent.tell` …
     pub name: String,
     /// The arguments of the call, as JSON.
@@ -85,12 +85,12 @@ thread_local! {
 
 /// Plays a script while `run` runs on this thread. Returns the result of `run`, the script with the acts that did not
 /// happen, and the calls that the node made.
-pub(crate) fn play<T>(script: Script, run: impl FnOnce() -> T) -> (T, Script, Vec<Made>) {
+pub(crate) fn play<T>(script: Script, run: impl FnOnce() -> T) -> (T, Script, Vec<RecordedCall>) {
     PLAYED.with_borrow_mut(|played| *played = Some(script));
     let result = run();
     let mut script = PLAYED.with_borrow_mut(Option::take).unwrap_or_default();
-    let made = std::mem::take(&mut script.made);
-    (result, script, made)
+    let calls = std::mem::take(&mut script.calls);
+    (result, script, calls)
 }
 
 /// Returns the answer of a call, or none if no script is played.
@@ -105,8 +105,8 @@ pub(crate) fn file_piece(file: &str, offset: u64, length: u32) -> Option<Result<
 
 /// Returns the next event. The outer option is none if no script is played; the inner one, if no event arrives in
 /// time.
-pub(crate) fn next(timeout_ms: Option<u32>) -> Option<Option<Arrival>> {
-    PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.next(timeout_ms)))
+pub(crate) fn next_arrival(timeout_ms: Option<u32>) -> Option<Option<Arrival>> {
+    PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.next_arrival(timeout_ms)))
 }
 
 impl Script {
@@ -217,7 +217,7 @@ impl Script {
     }
 
     fn call(&mut self, name: &str, args: Value) -> Result<Value> {
-        self.made.push(Made { name: name.to_owned(), args: args.clone() });
+        self.calls.push(RecordedCall { name: name.to_owned(), args: args.clone() });
         if self.denied.iter().any(|denied| denied == name) {
             return Err(Failure::new("denied", format!("`{name}` is not granted")));
         }
@@ -283,9 +283,9 @@ impl Script {
         answer
     }
 
-    fn next(&mut self, timeout_ms: Option<u32>) -> Option<Arrival> {
+    fn next_arrival(&mut self, timeout_ms: Option<u32>) -> Option<Arrival> {
         let args = timeout_ms.map_or_else(Map::new, |ms| Map::from_iter([("timeoutMs".to_owned(), ms.into())]));
-        self.made.push(Made { name: "queue.next-event".to_owned(), args: args.into() });
+        self.calls.push(RecordedCall { name: "queue.next-event".to_owned(), args: args.into() });
         let ended = if self.backwards { self.ended.pop_back() } else { self.ended.pop_front() };
         if let Some((call, outcome)) = ended {
             return Some(Arrival::Ended(call, outcome));

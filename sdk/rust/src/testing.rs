@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 #[cfg(not(target_family = "wasm"))]
-pub use crate::script::{Made, Script, reply};
+pub use crate::script::{RecordedCall, Script, reply};
 use crate::{
     failure::{Failure, Result},
     source::Source,
@@ -42,17 +42,17 @@ pub struct Played {
     /// The result of the node.
     pub outcome: Outcome,
     /// The calls of the node, in order.
-    pub made: Vec<Made>,
+    pub calls: Vec<RecordedCall>,
     /// The number of acts of the script that did not happen.
-    pub left: usize,
+    pub remaining_acts: usize,
 }
 
 #[cfg(not(target_family = "wasm"))]
 impl Script {
     /// Runs one task of a node type on this thread, with this script as its host. See [`run`].
     pub fn play(self, run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given: Given) -> Played {
-        let (outcome, rest, made) = crate::script::play(self, || self::run(run, node_type, given));
-        Played { outcome, made, left: rest.acts.len() }
+        let (outcome, rest, calls) = crate::script::play(self, || self::run(run, node_type, given));
+        Played { outcome, calls, remaining_acts: rest.acts.len() }
     }
 }
 
@@ -60,7 +60,7 @@ impl Script {
 impl Played {
     /// Returns the arguments of all calls with this name, such as `tools.find`, in the order of the calls.
     pub fn of(&self, name: &str) -> Vec<&Value> {
-        self.made.iter().filter(|made| made.name == name).map(|made| &made.args).collect()
+        self.calls.iter().filter(|call| call.name == name).map(|call| &call.args).collect()
     }
 }
 

@@ -55,7 +55,7 @@ fn double() -> Script {
 fn a_script_is_the_host_of_a_node() {
     let played = play(double().state("visits", json!(2)).message("m1", "Hurry").says("8").silence());
     let expected = json!({ "text": "8", "heard": "Hurry", "doubled": 8, "visits": 3 });
-    assert_eq!((played.outcome.clone(), played.left), (Outcome::Output(expected), 1));
+    assert_eq!((played.outcome.clone(), played.remaining_acts), (Outcome::Output(expected), 1));
     let request = played.of("model.start-generate")[0];
     let tool = json!({ "name": "math_double", "inputSchema": { "type": "object" } });
     let expected = json!({
@@ -63,7 +63,7 @@ fn a_script_is_the_host_of_a_node() {
         "tools": [tool], "toolChoice": { "tool": "math_double" }, "agentRunId": "agent-run-1",
     });
     assert_eq!(request, &expected);
-    let names: Vec<_> = played.made.iter().map(|made| made.name.as_str()).collect();
+    let names: Vec<_> = played.calls.iter().map(|call| call.name.as_str()).collect();
     let expected = [
         "agent.open",
         "tools.find",

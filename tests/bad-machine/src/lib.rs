@@ -34,7 +34,7 @@ unsafe extern "C" {
 }
 
 /// Returns the original function that this library replaces.
-fn next(name: &CStr) -> *mut c_void {
+fn original(name: &CStr) -> *mut c_void {
     unsafe { dlsym(NEXT, name.as_ptr()) }
 }
 
@@ -56,7 +56,7 @@ fn is_store(file: c_int) -> bool {
 }
 
 /// Makes the file `bad-disk` as a sign of a fault.
-fn tell() {
+fn mark_fault() {
     let _ = std::fs::File::create("bad-disk");
 }
 
@@ -80,7 +80,7 @@ fn is_last(file: c_int, makes_durable: bool) -> bool {
 
 /// Ends the process without warning.
 fn die() -> ! {
-    tell();
+    mark_fault();
     unsafe { raise(KILL) };
     std::process::abort()
 }
@@ -94,7 +94,7 @@ fn write_fate(file: c_int) -> Fate {
     match WRITES.fetch_add(1, Ordering::SeqCst) + 1 {
         number if number < bad => Fate::Good,
         number if number == bad => {
-            tell();
+            mark_fault();
             Fate::Short
         }
         _ => Fate::Full,
@@ -106,7 +106,7 @@ fn read_is_good(file: c_int) -> bool {
     let bad = bad_from("read").filter(|_| is_store(file));
     let good = bad.is_none_or(|bad| READS.fetch_add(1, Ordering::SeqCst) + 1 < bad);
     if !good {
-        tell();
+        mark_fault();
     }
     good
 }
@@ -122,7 +122,7 @@ fn sync_is_good(file: c_int) -> bool {
     let bad = bad_from("sync").filter(|_| is_store(file));
     let good = bad.is_none_or(|bad| SYNCS.fetch_add(1, Ordering::SeqCst) + 1 != bad);
     if !good {
-        tell();
+        mark_fault();
     }
     good
 }
@@ -136,7 +136,7 @@ type Truncate = unsafe extern "C" fn(c_int, i64) -> c_int;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(file: c_int, bytes: *const c_void, count: usize) -> isize {
-    let write: Write = unsafe { transmute(next(c"write")) };
+    let write: Write = unsafe { transmute(original(c"write")) };
     match write_fate(file) {
         Fate::Good => unsafe { write(file, bytes, count) },
         Fate::Short => unsafe { write(file, bytes, count / 2) },
@@ -149,7 +149,7 @@ unsafe extern "C" fn write(file: c_int, bytes: *const c_void, count: usize) -> i
 }
 
 unsafe fn write_at(name: &CStr, file: c_int, bytes: *const c_void, count: usize, at: i64) -> isize {
-    let write: WriteAt = unsafe { transmute(next(name)) };
+    let write: WriteAt = unsafe { transmute(original(name)) };
     match write_fate(file) {
         Fate::Good => unsafe { write(file, bytes, count, at) },
         Fate::Short => unsafe { write(file, bytes, count / 2, at) },
@@ -163,12 +163,12 @@ unsafe fn write_at(name: &CStr, file: c_int, bytes: *const c_void, count: usize,
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn read(file: c_int, bytes: *mut c_void, count: usize) -> isize {
-    let read: Read = unsafe { transmute(next(c"read")) };
+    let read: Read = unsafe { transmute(original(c"read")) };
     if read_is_good(file) { unsafe { read(file, bytes, count) } } else { fail(EIO) }
 }
 
 unsafe fn read_at(name: &CStr, file: c_int, bytes: *mut c_void, count: usize, at: i64) -> isize {
-    let read: ReadAt = unsafe { transmute(next(name)) };
+    let read: ReadAt = unsafe { transmute(original(name)) };
     if read_is_good(file) { unsafe { read(file, bytes, count, at) } } else { fail(EIO) }
 }
 
@@ -194,19 +194,19 @@ unsafe extern "C" fn pwrite64(file: c_int, bytes: *const c_void, count: usize, a
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fsync(file: c_int) -> c_int {
-    let sync: Sync = unsafe { transmute(next(c"fsync")) };
+    let sync: Sync = unsafe { transmute(original(c"fsync")) };
     if sync_is_good(file) { unsafe { sync(file) } } else { fail(EIO) as c_int }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdatasync(file: c_int) -> c_int {
-    let sync: Sync = unsafe { transmute(next(c"fdatasync")) };
+    let sync: Sync = unsafe { transmute(original(c"fdatasync")) };
     if sync_is_good(file) { unsafe { sync(file) } } else { fail(EIO) as c_int }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ftruncate64(file: c_int, length: i64) -> c_int {
-    let truncate: Truncate = unsafe { transmute(next(c"ftruncate64")) };
+    let truncate: Truncate = unsafe { transmute(original(c"ftruncate64")) };
     match write_fate(file) {
         Fate::Good => unsafe { truncate(file, length) },
         Fate::Short | Fate::Full => fail(ENOSPC) as c_int,
@@ -227,7 +227,7 @@ type Clock = unsafe extern "C" fn(c_int, *mut Time) -> c_int;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Time) -> c_int {
     static WRONG: OnceLock<i64> = OnceLock::new();
-    let real: Clock = unsafe { transmute(next(c"clock_gettime")) };
+    let real: Clock = unsafe { transmute(original(c"clock_gettime")) };
     let told = unsafe { real(clock, time) };
     if told == 0 && clock == CALENDAR {
         let wrong = || std::env::var("BAD_CLOCK").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::{
-    Doing, Plan,
+    Plan, Reaction,
     session::{LEGACY, MODERN, Session},
 };
 
@@ -127,11 +127,11 @@ impl Server {
         if let Some(status) = self.plan.status.filter(|_| method == "tools/call") {
             return empty(status);
         }
-        let doings = session.take(&message);
+        let reactions = session.take(&message);
         if message.get("id").is_none() {
             return empty(202);
         }
-        let mut answer = self.answer(doings);
+        let mut answer = self.answer(reactions);
         if method == "initialize" {
             answer.headers_mut().extend(HeaderValue::from_str(&name).map(|name| (SESSION, name)));
         }
@@ -160,15 +160,15 @@ impl Server {
         }
     }
 
-    fn answer(&self, doings: Vec<Doing>) -> Response<Body> {
-        if let (true, [Doing::Send(message)]) = (self.plan.json, &*doings) {
+    fn answer(&self, reactions: Vec<Reaction>) -> Response<Body> {
+        if let (true, [Reaction::Send(message)]) = (self.plan.json, &*reactions) {
             return whole(200, "application/json", message.to_string().into());
         }
-        let pieces = doings.into_iter().map(|doing| match doing {
-            Doing::Send(message) => Some(io::Result::Ok(format!("event: message\ndata: {message}\n\n").into())),
-            Doing::Raw(bytes) => Some(Ok([b"data: ", &*bytes, b"\n\n"].concat())),
-            Doing::Crash => Some(Err(io::ErrorKind::ConnectionReset.into())),
-            Doing::Hang => None,
+        let pieces = reactions.into_iter().map(|reaction| match reaction {
+            Reaction::Send(message) => Some(io::Result::Ok(format!("event: message\ndata: {message}\n\n").into())),
+            Reaction::Raw(bytes) => Some(Ok([b"data: ", &*bytes, b"\n\n"].concat())),
+            Reaction::Crash => Some(Err(io::ErrorKind::ConnectionReset.into())),
+            Reaction::Hang => None,
         });
         let frames = stream::iter(pieces).then(|piece| async move {
             let bytes: Vec<u8> = match piece {

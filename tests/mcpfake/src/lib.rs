@@ -77,7 +77,7 @@ pub enum List {
 
 /// The server's reaction to a message.
 #[derive(Clone, Debug)]
-pub(crate) enum Doing {
+pub(crate) enum Reaction {
     /// Sends this message.
     Send(serde_json::Value),
     /// Sends bytes that are not a message.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::{Doing, Plan, tools};
+use crate::{Plan, Reaction, tools};
 
 /// The protocol version with a handshake.
 pub(crate) const LEGACY: &str = "2025-11-25";
@@ -58,33 +58,33 @@ impl Session {
     }
 
     /// Handles a message of the client and returns the reactions.
-    pub(crate) fn take(&mut self, message: &Value) -> Vec<Doing> {
+    pub(crate) fn take(&mut self, message: &Value) -> Vec<Reaction> {
         if self.plan.mute {
-            return vec![Doing::Hang];
+            return vec![Reaction::Hang];
         }
         let id = message.get("id").cloned();
         if message["jsonrpc"] != "2.0" {
-            return vec![Doing::Send(error(&id.unwrap_or_default(), INVALID_REQUEST, "jsonrpc is 2.0"))];
+            return vec![Reaction::Send(error(&id.unwrap_or_default(), INVALID_REQUEST, "jsonrpc is 2.0"))];
         }
         match (message["method"].as_str(), id) {
             (Some(method), Some(id)) => match self.request(method, &id, message) {
-                Ok(doings) => doings,
-                Err((code, why)) => vec![Doing::Send(error(&id, code, why))],
+                Ok(reactions) => reactions,
+                Err((code, why)) => vec![Reaction::Send(error(&id, code, why))],
             },
             (Some(method), None) => self.notification(method, message),
             (None, Some(_)) => self.answered(message),
-            (None, None) => vec![Doing::Crash],
+            (None, None) => vec![Reaction::Crash],
         }
     }
 
-    fn request(&mut self, method: &str, id: &Value, message: &Value) -> Result<Vec<Doing>, (i64, &'static str)> {
+    fn request(&mut self, method: &str, id: &Value, message: &Value) -> Result<Vec<Reaction>, (i64, &'static str)> {
         if !self.ids.insert(id.to_string()) {
             return Err((INVALID_REQUEST, "an id came twice"));
         }
         let params = &message["params"];
         match method {
             "server/discover" if self.plan.modern => {
-                context(params)?;
+                check_request_meta(params)?;
                 Ok(send(
                     id,
                     json!({ "resultType": "complete", "supportedVersions": [MODERN], "ttlMs": 0,
@@ -92,7 +92,7 @@ impl Session {
                 ))
             }
             "initialize" if !self.plan.modern && self.phase == Phase::Fresh => {
-                greeting(params)?;
+                check_initialize(params)?;
                 self.phase = Phase::Greeted;
                 let tools = json!({ "tools": { "listChanged": true } });
                 let info = json!({ "name": "fake", "version": "0" });
@@ -100,7 +100,7 @@ impl Session {
             }
             "tools/list" | "tools/call" | "ping" => {
                 if self.plan.modern {
-                    context(params)?;
+                    check_request_meta(params)?;
                 } else if self.phase != Phase::Ready {
                     return Err((INVALID_REQUEST, "the handshake is not over"));
                 }
@@ -114,22 +114,22 @@ impl Session {
         }
     }
 
-    fn notification(&mut self, method: &str, message: &Value) -> Vec<Doing> {
+    fn notification(&mut self, method: &str, message: &Value) -> Vec<Reaction> {
         match (method, self.phase) {
             ("notifications/initialized", Phase::Greeted) => self.phase = Phase::Ready,
             ("notifications/cancelled", _) => self.cancelled.push(message["params"]["requestId"].clone()),
-            _ => return vec![Doing::Crash],
+            _ => return vec![Reaction::Crash],
         }
         Vec::new()
     }
 
     /// Handles an answer to a request of the server.
-    fn answered(&mut self, message: &Value) -> Vec<Doing> {
+    fn answered(&mut self, message: &Value) -> Vec<Reaction> {
         let Some((id, answers)) = &mut self.asking else {
-            return if self.flooded { Vec::new() } else { vec![Doing::Crash] };
+            return if self.flooded { Vec::new() } else { vec![Reaction::Crash] };
         };
         answers.push(message.clone());
-        if answers.len() < tools::QUESTIONS.len() {
+        if answers.len() < tools::CLIENT_REQUESTS.len() {
             return Vec::new();
         }
         let text = Value::from(answers.clone()).to_string();
@@ -141,7 +141,7 @@ impl Session {
 
 /// Checks the parameters of `initialize`: they must contain the protocol version and the client's name, and offer no
 /// capabilities.
-fn greeting(params: &Value) -> Result<(), (i64, &'static str)> {
+fn check_initialize(params: &Value) -> Result<(), (i64, &'static str)> {
     if params["protocolVersion"] != LEGACY {
         return Err((INVALID_PARAMS, "the version is not known"));
     }
@@ -149,7 +149,7 @@ fn greeting(params: &Value) -> Result<(), (i64, &'static str)> {
 }
 
 /// Checks the same data in the protocol version without a handshake, where each request contains the data.
-fn context(params: &Value) -> Result<(), (i64, &'static str)> {
+fn check_request_meta(params: &Value) -> Result<(), (i64, &'static str)> {
     let meta = |name: &str| params["_meta"][format!("io.modelcontextprotocol/{name}")].clone();
     if meta("protocolVersion") != MODERN {
         return Err((INVALID_PARAMS, "the version is not said"));
@@ -165,8 +165,8 @@ fn offers_nothing(capabilities: &Value, info: &Value) -> Result<(), (i64, &'stat
     }
 }
 
-pub(crate) fn send(id: &Value, result: Value) -> Vec<Doing> {
-    vec![Doing::Send(json!({ "jsonrpc": "2.0", "id": id, "result": result }))]
+pub(crate) fn send(id: &Value, result: Value) -> Vec<Reaction> {
+    vec![Reaction::Send(json!({ "jsonrpc": "2.0", "id": id, "result": result }))]
 }
 
 pub(crate) fn error(id: &Value, code: i64, message: &str) -> Value {

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Write};
 
-use crate::{Doing, Plan, session::Session};
+use crate::{Plan, Reaction, session::Session};
 
 /// The exit status of a server that crashes on request.
 pub const CRASHED: i32 = 3;
@@ -17,12 +17,12 @@ pub fn serve(plan: Plan) -> io::Result<i32> {
     let mut output = io::stdout().lock();
     for line in io::stdin().lock().lines() {
         let message = serde_json::from_str(&line?)?;
-        for doing in session.take(&message) {
-            let bytes = match doing {
-                Doing::Send(message) => serde_json::to_vec(&message)?,
-                Doing::Raw(bytes) => bytes,
-                Doing::Crash => return Ok(CRASHED),
-                Doing::Hang => continue,
+        for reaction in session.take(&message) {
+            let bytes = match reaction {
+                Reaction::Send(message) => serde_json::to_vec(&message)?,
+                Reaction::Raw(bytes) => bytes,
+                Reaction::Crash => return Ok(CRASHED),
+                Reaction::Hang => continue,
             };
             output.write_all(&bytes)?;
             output.write_all(b"\n")?;

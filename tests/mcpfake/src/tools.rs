@@ -4,12 +4,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::{
-    Doing, List,
+    List, Reaction,
     session::{Session, error, send},
 };
 
 /// The methods that a server may call on its client, each with the id of the request that this server sends.
-pub(crate) const QUESTIONS: [(&str, &str); 3] =
+pub(crate) const CLIENT_REQUESTS: [(&str, &str); 3] =
     [("roots/list", "q1"), ("sampling/createMessage", "q2"), ("elicitation/create", "q3")];
 
 const INVALID_PARAMS: i64 = -32602;
@@ -47,7 +47,7 @@ fn tool(name: &str) -> Value {
 }
 
 /// Returns one page of the tool list.
-pub(crate) fn list(session: &mut Session, id: &Value, params: &Value) -> Vec<Doing> {
+pub(crate) fn list(session: &mut Session, id: &Value, params: &Value) -> Vec<Reaction> {
     session.listed += 1;
     let all: Vec<Value> = match session.plan.list {
         List::Fine => {
@@ -58,7 +58,7 @@ pub(crate) fn list(session: &mut Session, id: &Value, params: &Value) -> Vec<Doi
         List::Costly => (0..6).map(|number| costly(&format!("tool-{number}"))).collect(),
         List::Endless => vec![],
         List::Hostile => hostile(),
-        List::Silent => return vec![Doing::Hang],
+        List::Silent => return vec![Reaction::Hang],
         List::Nonsense => return send(id, json!({ "resultType": "complete", "tools": "none" })),
     };
     let begin: usize = params["cursor"].as_str().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
@@ -89,7 +89,7 @@ fn hostile() -> Vec<Value> {
 }
 
 /// Returns the reactions to a tool call. Fails without an object of arguments, or for an unknown tool.
-pub(crate) fn call(session: &mut Session, id: &Value, params: &Value) -> Result<Vec<Doing>, (i64, &'static str)> {
+pub(crate) fn call(session: &mut Session, id: &Value, params: &Value) -> Result<Vec<Reaction>, (i64, &'static str)> {
     let input = params.get("arguments").filter(|input| input.is_object()).ok_or((INVALID_PARAMS, "no arguments"))?;
     let name = params["name"].as_str().unwrap_or_default();
     session.called.push(name.to_owned());
@@ -108,18 +108,18 @@ pub(crate) fn call(session: &mut Session, id: &Value, params: &Value) -> Result<
             send(id, result)
         }
         "refuse" => {
-            vec![Doing::Send(error(id, input["code"].as_i64().unwrap_or_default(), "so it was\nsk-canary/5+x="))]
+            vec![Reaction::Send(error(id, input["code"].as_i64().unwrap_or_default(), "so it was\nsk-canary/5+x="))]
         }
         "change" => {
             session.changed = true;
             let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
-            [vec![Doing::Send(changed)], send(id, text("changed"))].concat()
+            [vec![Reaction::Send(changed)], send(id, text("changed"))].concat()
         }
         "cancelled" => send(id, text(&Value::from(session.cancelled.clone()).to_string())),
         "ask" => {
             session.asking = Some((id.clone(), Vec::new()));
-            let question = |(method, id): &(&str, &str)| Doing::Send(question(method, id));
-            QUESTIONS.iter().map(question).collect()
+            let request = |(method, id): &(&str, &str)| Reaction::Send(client_request(method, id));
+            CLIENT_REQUESTS.iter().map(request).collect()
         }
         "environment" => {
             let names: Vec<String> = std::env::vars().map(|(name, value)| format!("{name}={value}")).collect();
@@ -130,10 +130,10 @@ pub(crate) fn call(session: &mut Session, id: &Value, params: &Value) -> Result<
 }
 
 /// Returns the reactions of the tools that misbehave.
-fn broken(session: &mut Session, name: &str, id: &Value, input: &Value) -> Result<Vec<Doing>, (i64, &'static str)> {
+fn broken(session: &mut Session, name: &str, id: &Value, input: &Value) -> Result<Vec<Reaction>, (i64, &'static str)> {
     Ok(match name {
-        "slow" => vec![Doing::Hang],
-        "crash" => vec![Doing::Crash],
+        "slow" => vec![Reaction::Hang],
+        "crash" => vec![Reaction::Crash],
         "huge" => {
             let size = input["size"].as_u64().and_then(|size| usize::try_from(size).ok()).unwrap_or_default();
             send(id, text(&"x".repeat(size)))
@@ -144,11 +144,11 @@ fn broken(session: &mut Session, name: &str, id: &Value, input: &Value) -> Resul
         }
         "questions" => {
             session.flooded = true;
-            let question = |number| Doing::Send(question("roots/list", &format!("n{number}")));
-            (0..100_000).map(question).chain(send(id, text("enough"))).collect()
+            let request = |number| Reaction::Send(client_request("roots/list", &format!("n{number}")));
+            (0..100_000).map(request).chain(send(id, text("enough"))).collect()
         }
-        "wrong-id" => [send(&json!("another"), text("not yours")), vec![Doing::Hang]].concat(),
-        "garbage" => vec![Doing::Raw(b"{\"jsonrpc\": nonsense".to_vec()), Doing::Hang],
+        "wrong-id" => [send(&json!("another"), text("not yours")), vec![Reaction::Hang]].concat(),
+        "garbage" => vec![Reaction::Raw(b"{\"jsonrpc\": nonsense".to_vec()), Reaction::Hang],
         "bad-file" => send(id, json!({ "content": [{ "type": "image", "data": "?", "mimeType": "image/png" }] })),
         "input" => send(id, json!({ "resultType": "input_required", "requestState": "again" })),
         "task" => send(
@@ -160,7 +160,7 @@ fn broken(session: &mut Session, name: &str, id: &Value, input: &Value) -> Resul
     })
 }
 
-fn question(method: &str, id: &str) -> Value {
+fn client_request(method: &str, id: &str) -> Value {
     let params = match method {
         "sampling/createMessage" => json!({ "maxTokens": 10,
             "messages": [{ "role": "user", "content": { "type": "text", "text": "hi" } }] }),
@@ -171,9 +171,9 @@ fn question(method: &str, id: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-fn progress(id: &Value, token: &Value) -> Vec<Doing> {
+fn progress(id: &Value, token: &Value) -> Vec<Reaction> {
     let told = (1..=3).map(|step| {
-        Doing::Send(json!({ "jsonrpc": "2.0", "method": "notifications/progress",
+        Reaction::Send(json!({ "jsonrpc": "2.0", "method": "notifications/progress",
             "params": { "progressToken": token, "progress": step, "total": 3, "message": format!("step {step}") } }))
     });
     told.chain(send(id, text("done"))).collect()

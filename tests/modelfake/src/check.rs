@@ -86,7 +86,7 @@ pub(crate) fn matches(expected: &Value, found: &Value) -> bool {
 }
 
 /// Refuses a request with members that the interface does not have.
-fn only(members: &Map<String, Value>, known: &[&str], sentence: &str) -> Result<(), ErrorReply> {
+fn refuse_unknown(members: &Map<String, Value>, known: &[&str], sentence: &str) -> Result<(), ErrorReply> {
     match members.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(ErrorReply::invalid(format!("{sentence}: {key}"))),
         None => Ok(()),

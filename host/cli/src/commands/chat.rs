@@ -6,7 +6,7 @@ use flowcell::{Json, RunId, RunOptions};
 use crate::{
     cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs, channels::ChannelArgs},
-    owner::{self, Owner, durable, run_id},
+    owner::{self, Owner, require_durable, run_id},
     session::{self, Plan, chat::remote},
     terminal::Terminal,
 };
@@ -27,7 +27,7 @@ pub(crate) struct ChatArgs {
 
 /// Resumes the run here, or talks with it through the process that owns the store.
 pub(super) fn execute(args: ChatArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    match Owner::of(durable(&args.store)?, &args.packs)? {
+    match Owner::of(require_durable(&args.store)?, &args.packs)? {
         Owner::Other(folder) => remote::talk(folder, &args.run, terminal),
         Owner::Here(host) => {
             let plan = Plan {
@@ -39,10 +39,10 @@ pub(super) fn execute(args: ChatArgs, terminal: Terminal) -> Result<Exit, CliErr
                 store: args.store.clone(),
                 ..Plan::default()
             };
-            let guests = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+            let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
             let _serving = host.serve()?;
             let session = session::Session::open(&plan, &host, args.run.as_str(), terminal)?;
-            let session = session.with_guests(guests);
+            let session = session.with_handed_over(handed_over);
             let runner = host.resume(&args.run, RunOptions { by_hand: true, ..session.options(&plan, Json::Null) })?;
             session::finish(&plan, session, host, runner, terminal)
         }

@@ -20,7 +20,7 @@ use crate::{
 /// The time without changes after which the flow runs again.
 const SETTLED: Duration = Duration::from_millis(100);
 /// The capacity of the queue of file events.
-const WAITING: usize = 1_024;
+const EVENT_QUEUE_CAPACITY: usize = 1_024;
 /// Folders that only tools and runs write to. Changes in them are ignored.
 const WRITTEN: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
 
@@ -50,7 +50,7 @@ pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliErr
             Ok(child) => running = Some(child),
             Err(problem) => terminal.fail(&problem),
         }
-        let changed = changes.next()?;
+        let changed = changes.wait_for_change()?;
         if let Some(mut child) = running.take() {
             // Either the run has ended already, or the change made it obsolete.
             let _ = child.kill();
@@ -88,7 +88,7 @@ impl Changes {
     fn watch(args: &DevArgs) -> Result<Changes, CliError> {
         let beside = args.flow.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folders = [beside].into_iter().chain(args.node.iter().chain(&args.packs).map(PathBuf::as_path));
-        let (tell, seen) = sync_channel(WAITING);
+        let (tell, seen) = sync_channel(EVENT_QUEUE_CAPACITY);
         // A full queue drops the event. The changes in the queue already cause a new run.
         let mut watcher = notify::recommended_watcher(move |event| _ = tell.try_send(event))
             .map_err(|error| CliError::internal("cannot watch files").because(&error))?;
@@ -106,7 +106,7 @@ impl Changes {
     }
 
     /// Waits for a change, and then until no event has come for [`SETTLED`]. Returns the first path that changed.
-    fn next(&self) -> Result<PathBuf, CliError> {
+    fn wait_for_change(&self) -> Result<PathBuf, CliError> {
         let gone = || CliError::internal("the watch on the files has ended");
         let changed = loop {
             let event = self.seen.recv().map_err(|_| gone())?;

@@ -20,7 +20,7 @@ use crate::{
         channels::{ChannelArgs, Channels},
         watch::WatchArgs,
     },
-    owner::{block_on, durable, listen, unreadable},
+    owner::{block_on, listen, require_durable, unreadable},
     session,
     session::{
         interrupt::{Signal, Signals},
@@ -53,7 +53,7 @@ impl DriveArgs {
 }
 
 pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let place = durable(&args.store)?;
+    let place = require_durable(&args.store)?;
     let host = args.packs.watched_host(&args.store, &args.watch)?;
     warn_if_exposed(&args.store, terminal)?;
     let screen = Arc::new(Screen::new(terminal, true));
@@ -75,7 +75,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     terminal.say(&terminal.paint().faint(&said));
     let outcome = block_on(async {
         host.start_telemetry()?;
-        let outcome = driven(args, &mut drive, terminal).await;
+        let outcome = drive_until_done(args, &mut drive, terminal).await;
         host.stop_telemetry().await;
         outcome
     })?;
@@ -85,7 +85,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
 
 /// Drives runs until a signal arrives or, with `--once`, until no run is ready. A second signal ends the process at
 /// once.
-async fn driven(args: &DriveArgs, drive: &mut Supervisor, terminal: Terminal) -> Result<Exit, CliError> {
+async fn drive_until_done(args: &DriveArgs, drive: &mut Supervisor, terminal: Terminal) -> Result<Exit, CliError> {
     let mut signals =
         Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
     loop {

@@ -5,7 +5,7 @@ use flowcell::{Json, similar};
 use regex_lite::Regex;
 
 /// Maximum number of differences that one comparison reports.
-const TOLD: usize = 20;
+const MAX_DIFFERENCES: usize = 20;
 /// Maximum number of characters of a value in a message.
 const SHOWN: usize = 200;
 
@@ -14,14 +14,14 @@ const MATCHERS: [&str; 5] = ["$any", "$type", "$regex", "$contains", "$equals"];
 /// The names of types that `$type` accepts.
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "list", "null"];
 
-/// Returns a sentence for each place where the value `came` differs from the expected one. After [`TOLD`] sentences,
-/// one sentence counts the others. `of` names the value in the sentences.
+/// Returns a sentence for each place where the value `came` differs from the expected one. After [`MAX_DIFFERENCES`]
+/// sentences, one sentence counts the others. `of` names the value in the sentences.
 pub(super) fn differences(of: &str, expected: &Json, came: &Json) -> Vec<String> {
     let mut found = Vec::new();
     compare(of, expected, came, Members::All, &mut found);
-    if found.len() > TOLD {
-        let more = found.len() - TOLD;
-        found.truncate(TOLD);
+    if found.len() > MAX_DIFFERENCES {
+        let more = found.len() - MAX_DIFFERENCES;
+        found.truncate(MAX_DIFFERENCES);
         found.push(format!("and {more} more"));
     }
     found

@@ -8,7 +8,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{Args, Subcommand, ValueHint};
-use flowcell::{Json, files::operation::Deed, tenants::operation::Operation};
+use flowcell::{Json, files::operation::FileOperation, tenants::operation::Operation};
 
 use crate::{
     cli_error::{CliError, Exit},
@@ -26,14 +26,14 @@ pub(crate) enum FilesCommand {
     /// Write the content of a stored file to a file or to standard output
     Get(GetArgs),
     /// List the files
-    List(Of),
+    List(TenantArgs),
     /// Remove a file; runs that use it keep it
     Rm(RemoveArgs),
 }
 
 /// The tenant that owns the files, and the store.
 #[derive(Args)]
-pub(crate) struct Of {
+pub(crate) struct TenantArgs {
     /// The tenant
     #[arg(long, value_name = "NAME", default_value = "local")]
     tenant: String,
@@ -57,7 +57,7 @@ pub(crate) struct PutArgs {
     #[arg(long, value_name = "JSON", value_parser = json)]
     metadata: Option<Json>,
     #[command(flatten)]
-    of: Of,
+    of: TenantArgs,
 }
 
 fn json(text: &str) -> Result<Json, String> {
@@ -73,7 +73,7 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
     #[command(flatten)]
-    of: Of,
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell files rm`.
@@ -82,11 +82,11 @@ pub(crate) struct RemoveArgs {
     /// The id of the file, as `flowcell files list` prints it
     id: String,
     #[command(flatten)]
-    of: Of,
+    of: TenantArgs,
 }
 
-impl Of {
-    fn operate(&self, deed: Deed) -> Result<Json, CliError> {
+impl TenantArgs {
+    fn operate(&self, deed: FileOperation) -> Result<Json, CliError> {
         operate(Operation::File { tenant: self.tenant.clone(), deed }, &self.store)
     }
 }
@@ -100,16 +100,16 @@ pub(super) fn execute(command: FilesCommand) -> Result<Exit, CliError> {
                 CliError::wrong("the name of the file is not valid UTF-8").hint("name it with `--name`")
             })?;
             let metadata = metadata.unwrap_or_default();
-            put_json(&of.operate(Deed::Put { name, mime, metadata, content })?)?;
+            put_json(&of.operate(FileOperation::Put { name, mime, metadata, content })?)?;
         }
         FilesCommand::Get(GetArgs { id, out, of }) => {
-            let told = of.operate(Deed::Get { id })?;
+            let told = of.operate(FileOperation::Get { id })?;
             let content = told.get("content").and_then(Json::as_str).unwrap_or_default();
             let damaged = |_| CliError::internal("the process that owns the store sent an unexpected reply");
             write(out.as_deref(), &STANDARD.decode(content).map_err(damaged)?)?;
         }
-        FilesCommand::List(of) => put_json(&of.operate(Deed::List)?)?,
-        FilesCommand::Rm(RemoveArgs { id, of }) => put_json(&of.operate(Deed::Remove { id })?)?,
+        FilesCommand::List(of) => put_json(&of.operate(FileOperation::List)?)?,
+        FilesCommand::Rm(RemoveArgs { id, of }) => put_json(&of.operate(FileOperation::Remove { id })?)?,
     }
     Ok(Exit::Good)
 }

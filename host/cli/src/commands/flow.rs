@@ -10,7 +10,7 @@ use clap::{Arg, Args, ValueHint};
 use flowcell::{
     Json, Reader, RunStatus, StartError,
     agentic::{self, DiscoveredFile, FLOW_FOLDERS, Level},
-    control::Ask,
+    control::OwnerRequest,
     graph::Graph,
     sessions::{FlowSession, Opened, SessionError, Sessions, StepStatus},
 };
@@ -134,10 +134,10 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
         session.warnings().iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
     }
     let input = arguments(&args, session.flow().graph())?;
-    let guests = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+    let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
     let front = session::Session::open(&plan, &host, session.flow().name(), terminal)?;
-    let front = front.with_guests(guests);
+    let front = front.with_handed_over(handed_over);
     let options = front.options(&plan, Json::Null);
     match owner::block_on(session.open(input, args.delete, options))?? {
         Opened::Busy => {
@@ -156,8 +156,8 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
             }
             // The process ends here, so the session need not be dropped.
             std::mem::forget(session);
-            host.tell_watchers(&result.run_id);
-            session::part(host);
+            host.wait_for_watchers(&result.run_id);
+            session::release_store(host);
             let exit = session::report::explain(&plan, &result, interrupted, terminal);
             front.close();
             Ok(exit)
@@ -188,7 +188,7 @@ fn beside(
     let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
     let session = host.flow_session(&entry.path, &prefix)?;
     let reader = Reader::open(folder).map_err(flowcell::Error::Store)?;
-    let states = reader.states(&owner::local(), session.root()).map_err(SessionError::from)?;
+    let states = reader.states(&owner::local_tenant(), session.root()).map_err(SessionError::from)?;
     if !args.delete && states.iter().any(|state| state.status == StepStatus::Running) {
         return busy(&session, &reader, terminal);
     }
@@ -196,7 +196,7 @@ fn beside(
         session.warnings().iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
     }
     let flow = std::path::absolute(&entry.path);
-    let ask = Ask::Flow {
+    let ask = OwnerRequest::Flow {
         flow: flow.map_err(|error| CliError::wrong("the path of the flow cannot be resolved").because(&error))?,
         prefix,
         args: arguments(args, session.flow().graph())?,

@@ -233,10 +233,10 @@ fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let input = inputs::collect(&members, None)?;
     let library = library(&folder);
     let flows = FlowService::open(host.clone(), folder.flows);
-    let guests = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+    let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
     let front = session::Session::open(&plan, &host, &name, terminal)?;
-    let front = front.with_guests(guests);
+    let front = front.with_handed_over(handed_over);
     let options = front.options(&plan, Json::Null);
     let runner = flows.prepare(&name, input, options)?;
     session::say_warnings(&plan, library.load(&host, &name, None)?.warnings(), terminal);

@@ -11,7 +11,7 @@ use flowcell::{
 use crate::{
     cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs, StoreLocation},
-    owner::{durable, listen, unreadable},
+    owner::{listen, require_durable, unreadable},
     session::interrupt::Signals,
     terminal::Terminal,
 };
@@ -29,7 +29,7 @@ pub(crate) struct McpArgs {
 }
 
 pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let place = durable(&args.store)?;
+    let place = require_durable(&args.store)?;
     let host = args.packs.host_with(&args.store)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, StartError, control::Ask};
+use flowcell::{Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, StartError, control::OwnerRequest};
 
 use crate::{
     cli_error::{CliError, Exit},
@@ -125,9 +125,9 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, CliErro
         dry_run::print(&flow, plan.json)?;
         return Ok(Exit::Good);
     }
-    let guests = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+    let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
-    let session = Session::open(&plan, &host, flow.name(), terminal)?.with_guests(guests);
+    let session = Session::open(&plan, &host, flow.name(), terminal)?.with_handed_over(handed_over);
     for (key, meant) in inputs::misspelt(&plan.input, flow.graph()) {
         session.screen.warn(&format!("the flow's input has no member `{key}`; did you mean `{meant}`?"));
     }
@@ -175,11 +175,11 @@ fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, CliError> {
 }
 
 /// Builds the request that asks the store's owner to start a flow.
-fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<Ask, CliError> {
+fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<OwnerRequest, CliError> {
     let flow = std::path::absolute(flow);
     let put = |name: &str, bytes| owner::put(&plan.store, name, bytes);
     let members = inputs::resolved(&plan.input, put)?;
-    Ok(Ask::Start {
+    Ok(OwnerRequest::Start {
         flow: flow.map_err(|error| CliError::wrong("the path of the flow cannot be resolved").because(&error))?,
         input: inputs::collect(&members, plan.input_file.as_deref())?,
         run: plan.run_id.clone(),

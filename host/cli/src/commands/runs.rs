@@ -17,7 +17,7 @@ mod tree;
 use std::ops::ControlFlow;
 
 use clap::Subcommand;
-use flowcell::{Host, RunCommand, RunId, control::Ask};
+use flowcell::{Host, RunCommand, RunId, control::OwnerRequest};
 
 pub(super) use self::{
     answer::{AnswerArgs, answer},
@@ -26,7 +26,7 @@ pub(super) use self::{
 use crate::{
     cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs},
-    owner::{Owner, ask_owner, block_on, durable, refused},
+    owner::{Owner, ask_owner, block_on, refused, require_durable},
     terminal::Terminal,
 };
 
@@ -79,7 +79,7 @@ fn each_event(
 /// Records a command for a run in the store. If another process owns the store, sends the command to that process.
 /// This process does not drive the run.
 fn record(store: &StoreArgs, run: RunId, command: RunCommand, terminal: Terminal) -> Result<Exit, CliError> {
-    let said = match Owner::of(durable(store)?, &PackArgs::default())? {
+    let said = match Owner::of(require_durable(store)?, &PackArgs::default())? {
         Owner::Here(host) => {
             block_on(host.ask(&run, command))?.map_err(|error| refused(error.code(), &error.to_string(), &run))?;
             format!(
@@ -88,7 +88,7 @@ fn record(store: &StoreArgs, run: RunId, command: RunCommand, terminal: Terminal
             )
         }
         Owner::Other(folder) => {
-            let run = ask_owner(folder, &Ask::Command { run, command })?;
+            let run = ask_owner(folder, &OwnerRequest::Command { run, command })?;
             format!("sent to the process that owns the store, for the run `{run}`")
         }
     };

@@ -31,7 +31,7 @@ pub(crate) enum SecretCommand {
 
 /// The tenant that owns the secrets, and the store.
 #[derive(Args)]
-pub(crate) struct Of {
+pub(crate) struct TenantArgs {
     /// The tenant
     #[arg(long, value_name = "NAME", default_value = "local")]
     tenant: String,
@@ -54,14 +54,14 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "VARIABLE")]
     from_env: Option<String>,
     #[command(flatten)]
-    of: Of,
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell secret list`.
 #[derive(Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    of: Of,
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell secret rm`.
@@ -70,7 +70,7 @@ pub(crate) struct RemoveArgs {
     /// The name of the secret
     name: String,
     #[command(flatten)]
-    of: Of,
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell secret rotate-key`.

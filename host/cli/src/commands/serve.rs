@@ -18,7 +18,7 @@ use crate::{
     cli_error::{CliError, Exit},
     log::LogFormat,
     options::{PackArgs, StoreArgs, StoreLocation, watch::WatchArgs},
-    owner::{durable, listen, unreadable},
+    owner::{listen, require_durable, unreadable},
     session::interrupt::{Signal, Signals},
     terminal::Terminal,
 };
@@ -64,7 +64,7 @@ pub(crate) struct ServeArgs {
 }
 
 pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let place = durable(&args.store)?;
+    let place = require_durable(&args.store)?;
     if args.check {
         // `commands::parse` has printed the settings.
         return check::check(args, place, terminal);

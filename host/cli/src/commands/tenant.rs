@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The default lifetime of a token.
-const LASTS: &str = "90d";
+const DEFAULT_LIFETIME: &str = "90d";
 
 /// Commands for tenants.
 #[derive(Subcommand)]
@@ -89,22 +89,22 @@ pub(crate) struct NewToken {
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
     /// The lifetime of the token: such as `12h` or `90d`, or `never`
-    #[arg(long, value_name = "DUR", default_value = LASTS, value_parser = lasts)]
-    expires: Lasts,
+    #[arg(long, value_name = "DUR", default_value = DEFAULT_LIFETIME, value_parser = lifetime)]
+    expires: Lifetime,
     #[command(flatten)]
     store: StoreArgs,
 }
 
 /// The lifetime of a token. With `None`, the token never expires.
 #[derive(Clone, Copy)]
-struct Lasts(Option<Duration>);
+struct Lifetime(Option<Duration>);
 
-fn lasts(text: &str) -> Result<Lasts, String> {
+fn lifetime(text: &str) -> Result<Lifetime, String> {
     if text == "never" {
-        return Ok(Lasts(None));
+        return Ok(Lifetime(None));
     }
-    let lasts = duration::parse(text);
-    lasts.map(|lasts| Lasts(Some(lasts))).map_err(|_| {
+    let lifetime = duration::parse(text);
+    lifetime.map(|lifetime| Lifetime(Some(lifetime))).map_err(|_| {
         format!(
             "`{text}` is not a lifetime of a token; write `never`, or a time such as `12h` or `90d`, at most `365d`"
         )
@@ -213,9 +213,9 @@ fn read_policy(file: &Path) -> Result<Policy, CliError> {
 pub(super) fn token(command: &TokenCommand) -> Result<Exit, CliError> {
     let (operation, store) = match command {
         TokenCommand::Create(NewToken { tenant, scopes, note, expires, store }) => {
-            let lasts = expires.0.map(|lasts| lasts.as_millis() as u64);
+            let lifetime = expires.0.map(|lifetime| lifetime.as_millis() as u64);
             let (tenant, scopes, note) = (tenant.clone(), scopes.clone(), note.clone());
-            (Operation::CreateToken { tenant, scopes, note, lasts }, store)
+            (Operation::CreateToken { tenant, scopes, note, lasts: lifetime }, store)
         }
         TokenCommand::List(args) => (Operation::ListTokens { tenant: args.tenant.clone() }, &args.store),
         TokenCommand::Revoke(args) => (Operation::RevokeToken { id: args.id.clone() }, &args.store),

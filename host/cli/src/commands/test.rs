@@ -164,7 +164,7 @@ fn compare(case: &Case, result: &RunResult, route: &[String], graph: &Graph) -> 
     if status != expect.status {
         let why = result.error.as_ref().map(|error| format!(": {}", error.failure)).unwrap_or_default();
         wrong.push(format!("the status is {}, not {}{why}", text(&status), expect.status));
-        wrong.extend(waits(result, &case.answers));
+        wrong.extend(waiting_sentences(result, &case.answers));
     }
     if let Some(code) = &expect.error {
         let came = result.error.as_ref().map(|error| error.failure.code.as_str());
@@ -209,7 +209,7 @@ fn is_same_route(expected: &[String], route: &[String], graph: &Graph) -> bool {
 }
 
 /// Returns a sentence for each answer or event that a parked run waits for. `answers` are those of the case.
-fn waits(result: &RunResult, answers: &BTreeMap<String, String>) -> Vec<String> {
+fn waiting_sentences(result: &RunResult, answers: &BTreeMap<String, String>) -> Vec<String> {
     let sentence = |waiting: &Waiting| match waiting {
         Waiting::Answer { address, question, .. } => {
             let answered = given_to(address, answers).map(|answer| format!(", and refused `{answer}`"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
-use flowcell::{Json, tenants::operation::Operation, triggers::operation::Act};
+use flowcell::{Json, tenants::operation::Operation, triggers::operation::TriggerOperation};
 use serde_json::{Value, json};
 
 use crate::{
@@ -20,7 +20,7 @@ pub(crate) enum TriggerCommand {
     /// Bind a trigger to a flow of the library, without changing the flow's file
     Create(NewTrigger),
     /// List the triggers: those in the files of flows, and bound ones
-    List(Household),
+    List(TenantArgs),
     /// Show a trigger, with its next start or its address for posts
     Show(OneTrigger),
     /// Enable a trigger: it starts its flow again
@@ -35,7 +35,7 @@ pub(crate) enum TriggerCommand {
 
 /// The tenant that owns the triggers, the folder of its flows, and the store.
 #[derive(Args)]
-pub(crate) struct Household {
+pub(crate) struct TenantArgs {
     /// The tenant that owns the flows
     #[arg(long, value_name = "NAME", default_value = "local")]
     tenant: String,
@@ -54,7 +54,7 @@ pub(crate) struct OneTrigger {
     /// The id of the trigger
     id: String,
     #[command(flatten)]
-    household: Household,
+    tenant_args: TenantArgs,
 }
 
 /// Arguments of `flowcell trigger create`.
@@ -119,16 +119,16 @@ impl NewTrigger {
 
 pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let (trigger, act) = match command {
-        TriggerCommand::List(household) => return done(household, None, None),
-        TriggerCommand::Create(new) => (&new.trigger, Some(Act::Create { trigger: new.written()? })),
+        TriggerCommand::List(tenant_args) => return done(tenant_args, None, None),
+        TriggerCommand::Create(new) => (&new.trigger, Some(TriggerOperation::Create { trigger: new.written()? })),
         TriggerCommand::Show(trigger) => (trigger, None),
-        TriggerCommand::Enable(trigger) => (trigger, Some(Act::Enable)),
-        TriggerCommand::Disable(trigger) => (trigger, Some(Act::Disable)),
-        TriggerCommand::Delete(trigger) => (trigger, Some(Act::Delete)),
-        TriggerCommand::Fire(trigger) => (trigger, Some(Act::Fire)),
+        TriggerCommand::Enable(trigger) => (trigger, Some(TriggerOperation::Enable)),
+        TriggerCommand::Disable(trigger) => (trigger, Some(TriggerOperation::Disable)),
+        TriggerCommand::Delete(trigger) => (trigger, Some(TriggerOperation::Delete)),
+        TriggerCommand::Fire(trigger) => (trigger, Some(TriggerOperation::Fire)),
     };
-    let fires = matches!(act, Some(Act::Fire));
-    done(&trigger.household, Some((trigger.flow.clone(), trigger.id.clone())), act)?;
+    let fires = matches!(act, Some(TriggerOperation::Fire));
+    done(&trigger.tenant_args, Some((trigger.flow.clone(), trigger.id.clone())), act)?;
     if fires {
         terminal
             .say(&terminal.paint().faint("recorded; `flowcell serve` starts the run within 5 s, or when it starts"));
@@ -136,10 +136,14 @@ pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Ex
     Ok(Exit::Good)
 }
 
-fn done(household: &Household, trigger: Option<(String, String)>, act: Option<Act>) -> Result<Exit, CliError> {
+fn done(
+    tenant_args: &TenantArgs,
+    trigger: Option<(String, String)>,
+    act: Option<TriggerOperation>,
+) -> Result<Exit, CliError> {
     // The process that owns the store may have another current folder, so the path has to be absolute.
-    let folder = std::path::absolute(&household.flows).unwrap_or_else(|_| Path::new(&household.flows).to_owned());
-    let operation = Operation::Trigger { tenant: household.tenant.clone(), folder, trigger, act };
-    put_json(&operate(operation, &household.store)?)?;
+    let folder = std::path::absolute(&tenant_args.flows).unwrap_or_else(|_| Path::new(&tenant_args.flows).to_owned());
+    let operation = Operation::Trigger { tenant: tenant_args.tenant.clone(), folder, trigger, act };
+    put_json(&operate(operation, &tenant_args.store)?)?;
     Ok(Exit::Good)
 }

@@ -117,11 +117,13 @@ impl ChannelArgs {
                     let key = self.key(channels.runtime()?)?;
                     let webhook = host.webhook(url, key);
                     let wrong = |why: &str| CliError::wrong("cannot use the webhook").cause(why);
-                    channels.makers.push(Maker::Webhook(Box::new(webhook.map_err(|failure| wrong(&failure.message))?)));
+                    channels
+                        .makers
+                        .push(PerRunChannel::Webhook(Box::new(webhook.map_err(|failure| wrong(&failure.message))?)));
                 }
                 ChannelSpec::Program(words) => {
                     channels.runtime()?;
-                    channels.makers.push(Maker::Program(words.clone()));
+                    channels.makers.push(PerRunChannel::Program(words.clone()));
                 }
             }
         }
@@ -138,7 +140,7 @@ impl ChannelArgs {
 }
 
 /// The settings of a channel that each run opens for itself.
-enum Maker {
+enum PerRunChannel {
     Webhook(Box<flowcell::Webhook>),
     Program(Vec<String>),
 }
@@ -155,7 +157,7 @@ pub(crate) struct Channels {
     runtime: Option<Runtime>,
     /// The files, which all runs share.
     files: Vec<Arc<JsonLines>>,
-    makers: Vec<Maker>,
+    makers: Vec<PerRunChannel>,
     opened: Mutex<Vec<Opened>>,
     notices: Notices,
 }
@@ -178,11 +180,11 @@ impl Channels {
         let Some(runtime) = &self.runtime else { return Ok(attached) };
         for maker in &self.makers {
             let opened = match maker {
-                Maker::Webhook(webhook) => {
+                PerRunChannel::Webhook(webhook) => {
                     let channel = WebhookChannel::start(runtime.handle(), (**webhook).clone(), self.notices.clone());
                     Opened::Webhook(Arc::new(channel))
                 }
-                Maker::Program(words) => {
+                PerRunChannel::Program(words) => {
                     let started = ProgramChannel::start(runtime.handle(), words, self.notices.clone());
                     let cannot = |error: io::Error| {
                         CliError::wrong(format!("cannot start the channel `{}`", words.join(" "))).because(&error)

@@ -113,18 +113,18 @@ impl PackArgs {
 
     /// Returns a host with this store. The host exports telemetry if a collector is set.
     pub(crate) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, CliError> {
-        Ok(told(store.place()?.hold(watch.told(self.builder())).build()?))
+        Ok(warn_if_restored(store.place()?.set_store(watch.with_collector(self.builder())).build()?))
     }
 
     pub(crate) fn host_at(&self, place: StoreLocation<'_>) -> Result<Host, flowcell::Error> {
-        place.hold(self.builder()).build().map(told)
+        place.set_store(self.builder()).build().map(warn_if_restored)
     }
 
     /// Returns a host that only reads a store, even if another process owns it. It reaches no services.
     pub(crate) fn reading_host(&self, store: &StoreArgs) -> Result<Host, CliError> {
         match store.place()? {
             StoreLocation::Server(url) => Ok(self.types().server(url).build()?),
-            _ => Ok(self.types().reads(Arc::new(store.beside()?)).build()?),
+            _ => Ok(self.types().reads(Arc::new(store.folder_reader()?)).build()?),
         }
     }
 
@@ -222,7 +222,7 @@ fn own_setting(file: &str) -> Option<PathBuf> {
 }
 
 /// Returns the host. If its store was restored from an older copy, warns how many runs are parked for that reason.
-fn told(host: Host) -> Host {
+fn warn_if_restored(host: Host) -> Host {
     if let Some(runs) = host.store().map(|store| store.restored()).filter(|runs| *runs > 0) {
         Terminal::detect().warn(&format!(
             "the store was restored from an older copy, so {runs} unfinished runs are parked; resume each with \

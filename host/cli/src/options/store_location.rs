@@ -32,7 +32,7 @@ pub(crate) enum StoreLocation<'a> {
 
 impl<'a> StoreLocation<'a> {
     /// Sets the store of the host to be built to this place.
-    pub(crate) fn hold(self, builder: HostBuilder) -> HostBuilder {
+    pub(crate) fn set_store(self, builder: HostBuilder) -> HostBuilder {
         match self {
             StoreLocation::Folder(folder) => builder.state_dir(folder),
             StoreLocation::Server(url) => builder.server(url),
@@ -73,7 +73,7 @@ impl StoreArgs {
 
     /// Opens a store in a folder for reading, even if another process owns it. Fails if the arguments select no
     /// folder.
-    pub(crate) fn beside(&self) -> Result<Reader, CliError> {
+    pub(crate) fn folder_reader(&self) -> Result<Reader, CliError> {
         match self.place()? {
             StoreLocation::Folder(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
             _ => Err(CliError::wrong("a store in memory has no earlier runs").hint("remove `--store memory:`")),
@@ -84,7 +84,7 @@ impl StoreArgs {
     pub(crate) fn reader(&self) -> Result<Box<dyn Runs>, CliError> {
         match self.place()? {
             StoreLocation::Server(url) => Ok(open_shared_runs(url)?),
-            _ => Ok(Box::new(self.beside()?)),
+            _ => Ok(Box::new(self.folder_reader()?)),
         }
     }
 }

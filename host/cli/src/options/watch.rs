@@ -23,7 +23,7 @@ impl WatchArgs {
     }
 
     /// Sets the collector of a host, if one is set.
-    pub(crate) fn told(&self, builder: HostBuilder) -> HostBuilder {
+    pub(crate) fn with_collector(&self, builder: HostBuilder) -> HostBuilder {
         match self.otlp.as_deref() {
             None | Some("") => builder,
             Some(url) => builder.otlp(url),

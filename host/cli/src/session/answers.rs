@@ -139,7 +139,7 @@ pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) 
 }
 
 /// Returns the error for an answer to a run that has ended.
-pub(crate) fn over(run: &RunId, gate: &str) -> CliError {
+pub(crate) fn run_ended_error(run: &RunId, gate: &str) -> CliError {
     CliError::wrong(format!("the run has ended, so `{gate}` takes no answer"))
         .hint(format!("`flowcell runs resume {run}` prints the result of the run"))
 }
@@ -297,7 +297,7 @@ impl Recorded {
     /// Fails if the run has ended and an answer is given.
     pub(crate) fn check_open(&self, run: &RunId, given: &[(String, String)]) -> Result<(), CliError> {
         match given.first() {
-            Some((gate, _)) if self.is_over => Err(over(run, gate)),
+            Some((gate, _)) if self.is_over => Err(run_ended_error(run, gate)),
             _ => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::{
     answers,
     lines::Subject,
-    question_queue::{Asked, News, QuestionQueue},
+    question_queue::{Asked, Message, QuestionQueue},
     screen::Screen,
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct Asker {
 
 #[derive(Default)]
 struct State {
-    queue: Option<mpsc::Sender<News>>,
+    queue: Option<mpsc::Sender<Message>>,
     open: Vec<Asked>,
 }
 
@@ -105,7 +105,7 @@ impl Asker {
         state.open.retain(|asked| asked.address != address);
         // Sending fails only after the thread has ended, and then the run is parked.
         if let Some(queue) = state.queue.as_ref().filter(|_| state.open.len() < before) {
-            let _ = queue.send(News::Closed(address, why));
+            let _ = queue.send(Message::Closed(address, why));
         }
     }
 
@@ -128,7 +128,7 @@ impl Asker {
         }
         // Sending fails only after the thread has ended, and then the run is parked.
         if let Some(queue) = &state.queue {
-            let _ = queue.send(News::Asked(asked));
+            let _ = queue.send(Message::Asked(asked));
         }
     }
 }

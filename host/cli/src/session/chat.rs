@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use self::{
-    conversation::{Conversation, Heard, Shown},
+    conversation::{ChatEvent, Conversation, Shown},
     page::Page,
     typed::Typed,
 };
@@ -34,7 +34,7 @@ type Asking = BoxFuture<'static, Result<(), String>>;
 type Ask = dyn Fn(RunCommand) -> Asking + Send + Sync;
 
 /// Is called when standard input ends and is not a terminal. Returns true if the conversation ends then, too.
-type Nobody = dyn Fn() -> BoxFuture<'static, bool> + Send + Sync;
+type OnInputEnd = dyn Fn() -> BoxFuture<'static, bool> + Send + Sync;
 
 /// The end of a conversation.
 enum End<T> {
@@ -71,9 +71,9 @@ impl Chat {
         self.state.lock().conversation = Conversation::with(run);
     }
 
-    fn hear(&self, heard: &Heard<'_>) {
+    fn process(&self, event: &ChatEvent<'_>) {
         let mut state = self.state.lock();
-        for shown in state.conversation.hear(heard) {
+        for shown in state.conversation.process(event) {
             state.page.show(&shown);
         }
         drop(state);
@@ -106,7 +106,7 @@ impl Chat {
             Box::pin(async move { hub.request(request).await.map_err(|error: HubError| error.to_string()) })
         };
         let deserted = hub.clone();
-        let nobody = move || -> BoxFuture<'static, bool> {
+        let on_input_end = move || -> BoxFuture<'static, bool> {
             let hub = deserted.clone();
             // After the last line, no question can be answered, so the run may park.
             Box::pin(async move {
@@ -114,7 +114,7 @@ impl Chat {
                 false
             })
         };
-        match self.converse(runner.run(), &ask, &nobody).await? {
+        match self.converse(runner.run(), &ask, &on_input_end).await? {
             End::Run(result) => Ok(result),
             End::Left => Ok(RunResult {
                 run_id: hub.run_id().clone(),
@@ -131,7 +131,12 @@ impl Chat {
 
     /// Sends the typed lines to the run until `run` is ready or the person leaves. `run` is ready when the run has
     /// ended or is parked.
-    async fn converse<T>(&self, run: impl Future<Output = T>, ask: &Ask, nobody: &Nobody) -> Result<End<T>, CliError> {
+    async fn converse<T>(
+        &self,
+        run: impl Future<Output = T>,
+        ask: &Ask,
+        on_input_end: &OnInputEnd,
+    ) -> Result<End<T>, CliError> {
         let cannot = |error: std::io::Error| CliError::internal("cannot read standard input").because(&error);
         let mut lines = typed::lines().map_err(cannot)?;
         let mut asking: OptionFuture<Asking> = None.into();
@@ -155,7 +160,7 @@ impl Chat {
                     None if self.interactive => return Ok(End::Left),
                     None => {
                         typing = false;
-                        if nobody().await {
+                        if on_input_end().await {
                             return Ok(End::Left);
                         }
                     }
@@ -187,7 +192,7 @@ impl Chat {
             Typed::Text(text) if self.interactive && conversation.is_late(Instant::now()) => {
                 Err(Shown::Trouble(format!("the line `{text}` is ignored, because its question has closed")))
             }
-            Typed::Text(text) => conversation.meant(&text).map_err(Shown::Trouble),
+            Typed::Text(text) => conversation.command_for(&text).map_err(Shown::Trouble),
         };
         asked.map_err(|shown| state.page.show(&shown)).ok()
     }
@@ -196,7 +201,7 @@ impl Chat {
 impl Conversation {
     /// Returns the command for a typed text: the answer to the oldest open question, or, without open questions, a
     /// message to an agent. The error is a text for the person.
-    fn meant(&mut self, text: &str) -> Result<RunCommand, String> {
+    fn command_for(&mut self, text: &str) -> Result<RunCommand, String> {
         if self.questions.is_empty() {
             let to = self.target(None)?;
             return Ok(RunCommand::Write { to, message: None, value: Json::from(text).into() });
@@ -222,10 +227,10 @@ impl Channel for Chat {
     }
 
     fn on_event(&self, event: &Event) {
-        self.hear(&Heard { kind: event.kind, run: event.run_id.as_str(), data: &event.data });
+        self.process(&ChatEvent { kind: event.kind, run: event.run_id.as_str(), data: &event.data });
     }
 
     fn on_live(&self, event: &LiveEvent) {
-        self.hear(&Heard { kind: &event.kind, run: event.run_id.as_str(), data: &event.data });
+        self.process(&ChatEvent { kind: &event.kind, run: event.run_id.as_str(), data: &event.data });
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use flowcell::{
     BlockReason, Channel, Event, Host, Hub, HubError, Json, LiveEvent, QuestionRef, RunCommand, RunEnd, RunError,
     RunId, RunOptions, RunResult, RunStatus, Waiting,
-    control::{self, Ask, Events, OwnerReply},
+    control::{self, Events, OwnerReply, OwnerRequest},
     waiting,
 };
 use parking_lot::Mutex;
@@ -35,16 +35,16 @@ use crate::{
 /// The capacity of the queue of events from the owner's socket to the front ends.
 const QUEUED: usize = 1_024;
 /// The longest time to wait until the store of an owner that has ended can be opened.
-const GIVING_BACK: Duration = Duration::from_secs(5);
+const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval between two attempts to open the store after its owner has ended.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A run to hand over.
 pub(crate) struct HandOver {
     /// Requests to send to the owner before `ask`, such as answers. If the owner refuses one, the command fails.
-    pub(crate) before: Vec<Ask>,
+    pub(crate) before: Vec<OwnerRequest>,
     /// The request that starts or resumes the run.
-    pub(crate) ask: Ask,
+    pub(crate) ask: OwnerRequest,
     /// The name of the flow.
     pub(crate) flow: String,
     /// Prints the result of the command. With `None`, the outputs are printed.
@@ -91,7 +91,7 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
         match take_over(plan)? {
             Some(host) => return go_on_here(host, &run, plan, session, prints.as_ref(), terminal),
             // Another process owns the store by now.
-            None => _ = begin(folder, &Ask::Resume { run: run.clone(), reach: plan.packs.reach() })?,
+            None => _ = begin(folder, &OwnerRequest::Resume { run: run.clone(), reach: plan.packs.reach() })?,
         }
     }
 }
@@ -132,12 +132,12 @@ fn unreachable(error: &std::io::Error) -> CliError {
     CliError::internal("cannot reach the process that owns the store").because(error)
 }
 
-fn done(folder: &Path, ask: &Ask) -> Result<RunId, CliError> {
+fn done(folder: &Path, ask: &OwnerRequest) -> Result<RunId, CliError> {
     crate::owner::ask_owner(folder, ask)
 }
 
 /// Asks the owner to start or resume the run. Returns `None` if the owner already drives the run.
-fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, CliError> {
+fn begin(folder: &Path, ask: &OwnerRequest) -> Result<Option<RunId>, CliError> {
     match control::ask_owner(folder, ask).map_err(|error| unreachable(&error))? {
         OwnerReply::Done { run } => Ok(Some(run)),
         OwnerReply::Operated { .. } => Ok(None),
@@ -150,17 +150,17 @@ fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, CliError> {
 }
 
 /// Opens the store after its owner has ended. Returns `None` if another process still owns the store after
-/// [`GIVING_BACK`].
+/// [`TAKE_OVER_TIMEOUT`].
 fn take_over(plan: &Plan) -> Result<Option<Host>, CliError> {
     let began = Instant::now();
     loop {
         if let Owner::Here(host) = Owner::of(plan.store.place()?, &plan.packs)? {
             return Ok(Some(host));
         }
-        if began.elapsed() > GIVING_BACK {
+        if began.elapsed() > TAKE_OVER_TIMEOUT {
             return Ok(None);
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -174,8 +174,8 @@ fn go_on_here(
     terminal: Terminal,
 ) -> Result<Exit, CliError> {
     session.screen.note("the process that owned the store has ended; this process continues the run");
-    let guests = crate::owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
-    let session = session.with_guests(guests);
+    let handed_over = crate::owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+    let session = session.with_handed_over(handed_over);
     let _serving = host.serve()?;
     let options = RunOptions { by_hand: true, ..session.options(plan, Json::Null) };
     let runner = host.resume(run, options)?;
@@ -231,7 +231,7 @@ impl<'a> Follower<'a> {
         let folder = self.folder.to_owned();
         let of = self.run.clone();
         let ask = move |command: RunCommand| {
-            let (folder, asked) = (folder.clone(), Ask::Command { run: of.clone(), command });
+            let (folder, asked) = (folder.clone(), OwnerRequest::Command { run: of.clone(), command });
             async move {
                 let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
                 match told {
@@ -247,7 +247,7 @@ impl<'a> Follower<'a> {
         let deserted = self.session.asker.as_ref().map(|asker| asker.deserted());
         block_on(async {
             let channels = if known { std::mem::take(&mut self.channels) } else { Vec::new() };
-            let over = before.iter().fold(None, |over, event| match self.hear(event) {
+            let over = before.iter().fold(None, |over, event| match self.process(event) {
                 None if event.get("type").and_then(Json::as_str) != Some("harness:resumed") => over,
                 rested => rested,
             });
@@ -258,7 +258,7 @@ impl<'a> Follower<'a> {
                 && !goes_on(status)
                 && self.is_over(status, due)
             {
-                return Ok(Followed::Over(Box::new(self.result(status)?), interrupts.which()));
+                return Ok(Followed::Over(Box::new(self.result(status)?), interrupts.first()));
             }
             if let Some(asker) = self.session.asker.as_ref().filter(|_| known) {
                 asker.catch_up(&self.plan.packs.reading_host(&self.plan.store)?, &hub)?;
@@ -275,7 +275,7 @@ impl<'a> Follower<'a> {
                     biased;
                     event = queue.recv() => match event {
                         None => return Ok(Followed::Gone),
-                        Some(event) => match self.hear(&event) {
+                        Some(event) => match self.process(&event) {
                             Some((status, due)) if self.is_over(status, due) => break status,
                             _ => {}
                         },
@@ -284,7 +284,7 @@ impl<'a> Follower<'a> {
                     () = &mut deserted => break RunStatus::Parked,
                 }
             };
-            Ok(Followed::Over(Box::new(self.result(status)?), interrupts.which()))
+            Ok(Followed::Over(Box::new(self.result(status)?), interrupts.first()))
         })?
     }
 
@@ -313,7 +313,7 @@ impl<'a> Follower<'a> {
 
     /// Forwards an event to the front ends. If the event reports that the run has ended or is parked, returns the
     /// status and the time of the next timer. Returns `None` for all other events.
-    fn hear(&mut self, json: &Json) -> Option<(RunStatus, Option<u64>)> {
+    fn process(&mut self, json: &Json) -> Option<(RunStatus, Option<u64>)> {
         let Some(event) = event_of(json) else {
             if let Some(live) = live_of(json) {
                 self.channels.iter().for_each(|channel| channel.on_live(&live));

@@ -44,7 +44,7 @@ impl Interrupts {
     }
 
     /// Returns the first interruption.
-    pub(crate) fn which(&self) -> Interruption {
+    pub(crate) fn first(&self) -> Interruption {
         let seen = self.0.load(Ordering::Acquire);
         [Interruption::Cancelled, Interruption::Stopped]
             .into_iter()

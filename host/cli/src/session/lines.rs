@@ -20,12 +20,12 @@ pub(crate) struct Subject {
 /// A line of text about a task.
 pub(crate) struct Line {
     address: String,
-    mood: Mood,
+    tone: Tone,
     text: String,
     routine: bool,
 }
 
-enum Mood {
+enum Tone {
     Good,
     Bad,
     Odd,
@@ -63,20 +63,20 @@ impl Line {
     /// Describes an event. Returns `None` for events that people need not see.
     pub(crate) fn about(event: &Event, subject: &Subject) -> Option<Line> {
         let data = &event.data;
-        let (mood, text) = match event.kind {
-            "task:complete" => (Mood::Good, format!("done{}", took(data))),
-            "task:failed" => (Mood::Bad, format!("failed{}: {}", took(data), failure(data))),
-            "task:cancelled" => (Mood::Odd, "cancelled".into()),
-            "task:skipped" => (Mood::Faint, format!("skipped{}", reason(data))),
-            "task:retry" => (Mood::Odd, retry(data)),
-            "task:blocked" => (Mood::Odd, format!("blocked: {}", member(data, "message"))),
-            "task:paused" => (Mood::Faint, waits(data)?),
-            "call:start" => (Mood::Faint, asks(data)?),
-            "log" => (Mood::Faint, format!("[{}] {}", member(data, "level"), member(data, "message"))),
+        let (tone, text) = match event.kind {
+            "task:complete" => (Tone::Good, format!("done{}", took(data))),
+            "task:failed" => (Tone::Bad, format!("failed{}: {}", took(data), failure(data))),
+            "task:cancelled" => (Tone::Odd, "cancelled".into()),
+            "task:skipped" => (Tone::Faint, format!("skipped{}", reason(data))),
+            "task:retry" => (Tone::Odd, retry(data)),
+            "task:blocked" => (Tone::Odd, format!("blocked: {}", member(data, "message"))),
+            "task:paused" => (Tone::Faint, pause_text(data)?),
+            "call:start" => (Tone::Faint, asks(data)?),
+            "log" => (Tone::Faint, format!("[{}] {}", member(data, "level"), member(data, "message"))),
             _ => return None,
         };
         let routine = subject.inner && matches!(event.kind, "task:complete" | "task:skipped");
-        Some(Line { address: subject.address.clone(), mood, text, routine })
+        Some(Line { address: subject.address.clone(), tone, text, routine })
     }
 
     /// Returns true if the line reports that a task in a body or in a called run has succeeded or was skipped.
@@ -87,11 +87,11 @@ impl Line {
     /// Returns the text for a terminal or a file.
     pub(crate) fn render(&self, paint: Paint) -> String {
         let text = inert(&self.text);
-        let text = match self.mood {
-            Mood::Good => paint.good(&text),
-            Mood::Bad => paint.bad(&text),
-            Mood::Odd => paint.odd(&text),
-            Mood::Faint => paint.faint(&text),
+        let text = match self.tone {
+            Tone::Good => paint.good(&text),
+            Tone::Bad => paint.bad(&text),
+            Tone::Odd => paint.odd(&text),
+            Tone::Faint => paint.faint(&text),
         };
         format!("  {} {text}", paint.name(&self.address))
     }
@@ -145,7 +145,7 @@ fn asks(data: &Json) -> Option<String> {
 
 /// Describes the answer or the event that a pause waits for. Returns `None` for other pauses, such as those for a
 /// timer or for the passes of a body.
-fn waits(data: &Json) -> Option<String> {
+fn pause_text(data: &Json) -> Option<String> {
     if let Some(question) = data.get("question") {
         return Some(format!("asks: {}", member(question, "prompt")));
     }

@@ -20,7 +20,7 @@ const MAX_INNER_LINES: usize = 200;
 /// Maximum number of names of running tasks, and of waiting tasks, in the status line.
 const NAMED: usize = 4;
 /// The shortest compile time of the components that is shown.
-const TOLD: Duration = Duration::from_secs(1);
+const MIN_SHOWN_COMPILE_TIME: Duration = Duration::from_secs(1);
 
 /// A channel that writes a line when a task waits, ends or logs, and keeps the status line current.
 pub(crate) struct Progress {
@@ -69,7 +69,8 @@ impl Channel for Progress {
 
     fn on_event(&self, event: &Event) {
         let mut tally = self.tally.lock();
-        if let Some(took) = tally.preparing.take().map(|since| since.elapsed()).filter(|took| *took >= TOLD)
+        if let Some(took) =
+            tally.preparing.take().map(|since| since.elapsed()).filter(|took| *took >= MIN_SHOWN_COMPILE_TIME)
             && self.screen.is_watched()
         {
             let text = format!("  compiled the components in {}", duration::show(took));

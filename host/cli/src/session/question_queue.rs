@@ -32,7 +32,7 @@ pub(crate) struct Asked {
 }
 
 /// A message to the queue.
-pub(crate) enum News {
+pub(crate) enum Message {
     Asked(Asked),
     /// The question at this address has closed, for this reason.
     Closed(String, &'static str),
@@ -83,9 +83,9 @@ impl QuestionQueue {
         screen: Arc<Screen>,
         given: Vec<(String, String)>,
         deserted: Arc<Notify>,
-    ) -> io::Result<mpsc::Sender<News>> {
+    ) -> io::Result<mpsc::Sender<Message>> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let (questions, news) = mpsc::channel();
+        let (questions, messages) = mpsc::channel();
         let (wanted, wishes) = mpsc::channel();
         let typed = questions.clone();
         thread::Builder::new().name("typed".into()).spawn(move || read_lines(&wishes, &typed))?;
@@ -97,8 +97,8 @@ impl QuestionQueue {
         let mut at = QuestionQueue::new(reply, screen, given, wanted);
         thread::Builder::new().name("questions".into()).spawn(move || {
             // The senders live until the process ends.
-            while let Ok(news) = news.recv() {
-                if !at.hear(news) {
+            while let Ok(message) = messages.recv() {
+                if !at.handle(message) {
                     return deserted.notify_one();
                 }
             }
@@ -113,13 +113,13 @@ impl QuestionQueue {
     }
 
     /// Handles a message, and shows the next question. Returns false once a question is open but the input has ended.
-    fn hear(&mut self, news: News) -> bool {
-        match news {
+    fn handle(&mut self, message: Message) -> bool {
+        match message {
             // An event may repeat a question that is already known.
-            News::Asked(asked) if self.knows(&asked) => {}
-            News::Asked(asked) => self.queue.push_back(asked),
-            News::Closed(address, why) => self.close(&address, why),
-            News::Line(typed) => {
+            Message::Asked(asked) if self.knows(&asked) => {}
+            Message::Asked(asked) => self.queue.push_back(asked),
+            Message::Closed(address, why) => self.close(&address, why),
+            Message::Line(typed) => {
                 self.is_reading = false;
                 let is_released = std::mem::take(&mut self.is_released);
                 match typed {
@@ -247,10 +247,10 @@ fn release_begun_line() {
 
 /// Reads a line for each request, and sends it to the queue. Text that is typed without a request stays in the
 /// terminal's buffer.
-fn read_lines(wanted: &mpsc::Receiver<()>, news: &mpsc::Sender<News>) {
+fn read_lines(wanted: &mpsc::Receiver<()>, messages: &mpsc::Sender<Message>) {
     while wanted.recv().is_ok() {
         let typed = read_line(&mut io::stdin().lock());
-        if news.send(News::Line(typed)).is_err() {
+        if messages.send(Message::Line(typed)).is_err() {
             return;
         }
     }
@@ -328,13 +328,13 @@ mod tests {
         (QuestionQueue::new(reply, screen, given.to_vec(), wanted), replies, wishes)
     }
 
-    fn asked(address: &str) -> News {
+    fn asked(address: &str) -> Message {
         let question = Question { prompt: "Well?".into(), allow_text: true, ..Question::default() };
-        News::Asked(Asked { address: address.into(), question, asked: QuestionRef::default() })
+        Message::Asked(Asked { address: address.into(), question, asked: QuestionRef::default() })
     }
 
-    fn line(text: &str, at: Instant) -> News {
-        News::Line(Some(Typed { line: text.into(), at, in_parts: false }))
+    fn line(text: &str, at: Instant) -> Message {
+        Message::Line(Some(Typed { line: text.into(), at, in_parts: false }))
     }
 
     fn shown(questions: &QuestionQueue) -> Option<&str> {
@@ -344,17 +344,17 @@ mod tests {
     #[test]
     fn a_question_that_is_answered_elsewhere_makes_room_at_once_and_no_line_is_taken_for_another() {
         let (mut questions, replies, wishes) = new_queue(&[]);
-        assert!(questions.hear(asked("a")) && questions.hear(asked("b")));
+        assert!(questions.handle(asked("a")) && questions.handle(asked("b")));
         assert_eq!(shown(&questions), Some("a"));
         let now = Instant::now();
-        assert!(questions.hear(News::Closed("a".into(), "it is over")));
+        assert!(questions.handle(Message::Closed("a".into(), "it is over")));
         assert_eq!(shown(&questions), Some("b"), "without a line");
-        assert!(questions.hear(line("of a", now)));
+        assert!(questions.handle(line("of a", now)));
         assert!(replies.try_recv().is_err() && shown(&questions) == Some("b"), "it was typed for the other question");
-        assert!(questions.hear(line("of b", now + 10 * REACTION)));
+        assert!(questions.handle(line("of b", now + 10 * REACTION)));
         assert_eq!(replies.try_recv().unwrap(), ("b".into(), "of b".into()));
         assert_eq!(wishes.try_iter().count(), 2, "one line is wanted at a time");
-        assert!(questions.hear(line("of nobody", now)));
+        assert!(questions.handle(line("of nobody", now)));
         assert!(replies.try_recv().is_err() && shown(&questions).is_none());
     }
 
@@ -362,15 +362,15 @@ mod tests {
     fn a_line_that_was_begun_for_a_closed_question_answers_no_other_one() {
         let (mut questions, replies, _wishes) = new_queue(&[]);
         let late = Instant::now() + 10 * REACTION;
-        let begun = || News::Line(Some(Typed { line: "yes".into(), at: late, in_parts: true }));
+        let begun = || Message::Line(Some(Typed { line: "yes".into(), at: late, in_parts: true }));
         assert!(
-            questions.hear(asked("a"))
-                && questions.hear(News::Closed("a".into(), "it is over"))
-                && questions.hear(asked("b"))
+            questions.handle(asked("a"))
+                && questions.handle(Message::Closed("a".into(), "it is over"))
+                && questions.handle(asked("b"))
         );
-        assert!(questions.hear(begun()) && shown(&questions) == Some("b"));
+        assert!(questions.handle(begun()) && shown(&questions) == Some("b"));
         assert!(replies.try_recv().is_err());
-        assert!(questions.hear(begun()), "nothing was closed while it was typed");
+        assert!(questions.handle(begun()), "nothing was closed while it was typed");
         assert_eq!(replies.try_recv().unwrap(), ("b".into(), "yes".into()));
     }
 
@@ -416,23 +416,23 @@ mod tests {
         let given = [("b".to_owned(), "yes".to_owned()), ("c".to_owned(), "perhaps".to_owned())];
         let (mut questions, replies, _wishes) = new_queue(&given);
         let now = Instant::now();
-        assert!(questions.hear(asked("a")) && questions.hear(line("perhaps", now)));
+        assert!(questions.handle(asked("a")) && questions.handle(line("perhaps", now)));
         assert_eq!(shown(&questions), Some("a"));
-        assert!(questions.hear(asked("b")) && questions.hear(asked("c")) && questions.hear(line("no", now)));
+        assert!(questions.handle(asked("b")) && questions.handle(asked("c")) && questions.handle(line("no", now)));
         assert_eq!(replies.try_iter().map(|(address, _)| address).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(shown(&questions), Some("c"), "the given answer was refused");
-        assert!(!questions.hear(News::Line(None)), "nobody types any more");
+        assert!(!questions.handle(Message::Line(None)), "nobody types any more");
     }
 
     #[test]
     fn a_question_that_nobody_saw_is_taken_back_in_silence() {
         let (mut questions, _replies, _wishes) = new_queue(&[]);
         assert!(
-            questions.hear(asked("a"))
-                && questions.hear(asked("b"))
-                && questions.hear(News::Closed("b".into(), "it is over"))
+            questions.handle(asked("a"))
+                && questions.handle(asked("b"))
+                && questions.handle(Message::Closed("b".into(), "it is over"))
         );
         assert_eq!(shown(&questions), Some("a"));
-        assert!(questions.hear(line("yes", Instant::now())) && shown(&questions).is_none());
+        assert!(questions.handle(line("yes", Instant::now())) && shown(&questions).is_none());
     }
 }

@@ -20,7 +20,7 @@ fn every_sdk_keeps_the_same_cases() {
         let code = project.join(language.code());
         fs::copy(common.join(code.file_name().unwrap()), &code).unwrap();
         let tested = flowcell(&project).args(["node", "test"]).output().unwrap();
-        let told = kit::told(&tested);
+        let told = kit::stderr(&tested);
         assert!(tested.status.success(), "{language:?}: {told}");
         assert!(told.contains("37 cases, 0 failed"), "{language:?}: {told}");
         let run = |node: &str| {

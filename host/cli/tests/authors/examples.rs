@@ -18,7 +18,7 @@ fn check(pack: &str, flow: &str, arguments: &[&str]) {
     done(command.arg("--out").arg(built.path()));
     let flow = root.join("flows/packs").join(flow);
     let validated = flowcell(built.path()).args(["validate", "--packs", "."]).arg(&flow).output().unwrap();
-    assert!(validated.status.success() && !kit::told(&validated).contains("warning"), "{}", kit::told(&validated));
+    assert!(validated.status.success() && !kit::stderr(&validated).contains("warning"), "{}", kit::stderr(&validated));
     let given = done(flowcell(built.path()).args(["run", "--quiet", "--store", "memory:", "--packs", "."]).arg(&flow));
     let expected = fs::read_to_string(flow.with_extension("expected.json")).unwrap();
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();

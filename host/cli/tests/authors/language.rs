@@ -79,8 +79,8 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
 #[track_caller]
 pub(crate) fn done(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}\n{}", kit::told(&output));
-    kit::said(&output)
+    assert!(output.status.success(), "{command:?}\n{}", kit::stderr(&output));
+    kit::stdout(&output)
 }
 
 /// Creates a project in an empty folder. Returns the folder and the project.

@@ -42,7 +42,7 @@ fn follow(folder: &Path, commands: &str) -> String {
         };
     }
     let output = shell.env("PATH", paths).output().unwrap();
-    let told = kit::said(&output) + &kit::told(&output);
+    let told = kit::stdout(&output) + &kit::stderr(&output);
     assert!(output.status.success(), "{commands}\n{told}");
     told
 }
@@ -68,7 +68,7 @@ fn a_script_that_builds_no_pack_is_told_what_is_wrong() {
     let built = |script: &str| {
         fs::write(project.join("build.sh"), script).unwrap();
         let output = flowcell(&project).args(["node", "build"]).output().unwrap();
-        (output.status.code(), kit::told(&output))
+        (output.status.code(), kit::stderr(&output))
     };
     for (script, code, expected) in [
         ("echo 'nodes.c:1: no C'; exit 1", 1, "nodes.c:1: no C"),

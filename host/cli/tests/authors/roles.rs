@@ -53,7 +53,7 @@ fn command(folder: &Path) {
     assert_eq!(read, json!({ "columns": ["n"], "rows": [{ "n": 1 }] }));
     let unfit = flowcell(folder).args(["node", "run", "csv.read", "-i", "txt=n", "--packs", "packs"]).output().unwrap();
     assert_eq!(unfit.status.code(), Some(1));
-    assert!(kit::told(&unfit).contains("invalid_input"), "{}", kit::told(&unfit));
+    assert!(kit::stderr(&unfit).contains("invalid_input"), "{}", kit::stderr(&unfit));
 }
 
 fn agent(folder: &Path) {

@@ -14,7 +14,7 @@ fn a_new_project_is_built_tested_and_run_in_every_language() {
     for language in Language::ALL.into_iter().filter(|language| language.is_there("a new project")) {
         let (folder, project) = project("shop", language);
         let tested = flowcell(&project).args(["node", "test", "--junit", "results.xml"]).output().unwrap();
-        let told = kit::told(&tested);
+        let told = kit::stderr(&tested);
         assert!(tested.status.success(), "{language:?}: {told}");
         assert!(told.contains("6 cases, 0 failed"), "{language:?}: {told}");
         let results = fs::read_to_string(project.join("results.xml")).unwrap();
@@ -45,7 +45,7 @@ fn a_case_that_does_not_hold_says_where() {
     )
     .unwrap();
     let tested = flowcell(&project).args(["node", "test"]).output().unwrap();
-    let told = kit::told(&tested);
+    let told = kit::stderr(&tested);
     assert_eq!(tested.status.code(), Some(1), "{told}");
     for expected in [
         "output.text is \"Hello Ada\", not \"Hi Ada\"",
@@ -68,7 +68,7 @@ fn what_cannot_be_made_or_built_is_told_with_a_way_out() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |arguments: &[&str], expected: &[&str]| {
         let output = flowcell(folder.path()).args(arguments).env("PATH", "").output().unwrap();
-        let told = kit::told(&output);
+        let told = kit::stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{told}");
         expected.iter().for_each(|expected| assert!(told.contains(expected), "{expected}\n{told}"));
     };

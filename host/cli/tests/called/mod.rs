@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    kit::{done, flowcell, said, told},
+    kit::{flowcell, output_of, stderr, stdout},
     servers,
 };
 
@@ -51,8 +51,8 @@ impl Folders {
                 ["--store".to_owned(), server.url(&server.database())]
             }
         };
-        let migrated = done(home.path(), &["store", "migrate", &store[0], &store[1]]);
-        assert!(migrated.status.success(), "{}", told(&migrated));
+        let migrated = output_of(home.path(), &["store", "migrate", &store[0], &store[1]]);
+        assert!(migrated.status.success(), "{}", stderr(&migrated));
         let folders = Folders { home, other, store, bell: Bell::new() };
         folders.write(folders.home.path(), "pinned");
         folders.write(folders.other.path(), "foreign");
@@ -129,7 +129,7 @@ impl Folders {
     #[track_caller]
     fn called(&self, run: &str, outputs: &Value, expected: &str) {
         assert_eq!(outputs["said"], if run.contains("agent") { "done" } else { expected }, "{run}");
-        let export = said(&self.elsewhere(&["runs", "export", run]));
+        let export = stdout(&self.elsewhere(&["runs", "export", run]));
         for other in ["pinned", "changed", "foreign"] {
             assert!(other == expected || !export.contains(&format!("\"{other}\"")), "{run} called {other}: {export}");
         }
@@ -140,7 +140,7 @@ impl Folders {
 /// Returns the outputs that a command prints.
 #[track_caller]
 fn outputs(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", told(output));
+    assert!(output.status.success(), "{}", stderr(output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -291,15 +291,15 @@ fn resting_runs_go_on_elsewhere(kind: Kind) {
     let path = |flow: &str| folders.home.path().join(format!("flows/{flow}.json"));
     for (flow, ..) in RESTING {
         let parked = folders.at_home(&["run", path(flow).to_str().unwrap(), "--run-id", flow, "--quiet"]);
-        assert_eq!(parked.status.code(), Some(3), "{flow}: {}", told(&parked));
+        assert_eq!(parked.status.code(), Some(3), "{flow}: {}", stderr(&parked));
     }
     folders.change();
     for (run, question, answer, _) in RESTING {
         let answered = folders.elsewhere(&["answer", run, question, answer]);
-        assert!(answered.status.success(), "{run}: {}", told(&answered));
+        assert!(answered.status.success(), "{run}: {}", stderr(&answered));
     }
     let driven = folders.elsewhere(&["drive", "--once"]);
-    assert!(driven.status.success(), "{}", told(&driven));
+    assert!(driven.status.success(), "{}", stderr(&driven));
     for (run, question, answer, expected) in RESTING {
         folders.called(run, &outputs(&folders.elsewhere(&["runs", "resume", run, "--quiet"])), expected);
         let (again, answer) = (format!("{run}-2"), format!("{question}={answer}"));

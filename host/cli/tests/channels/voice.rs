@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{flow, flowcell, kit::has_program, root, told};
+use crate::{flow, flowcell, kit::has_program, root, stderr};
 
 /// Returns whether the programs of the voice are installed. If not, prints that the test is skipped.
 fn can_speak() -> bool {
@@ -48,7 +48,7 @@ fn what_agents_say_is_heard() {
         .args(["run", &flow("agents/research.yaml"), "--simulate", "model", "--quiet", "--channel", &voice])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     // The file says "simulated reply to: How many parcels are there?" and the reviewer's text, so it lasts seconds and
     // not minutes.
     let first = spoken(&folder.path().join("said/0001.wav"));
@@ -58,7 +58,7 @@ fn what_agents_say_is_heard() {
         .args(["run", &flow("agents/research.yaml"), "--simulate", "model", "--quiet", "--channel", &slow])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let slow = spoken(&folder.path().join("slow/0001.wav"));
     assert!(slow > first * 1.3, "at 80 words a minute it takes longer: {slow} s against {first} s");
 }
@@ -85,7 +85,7 @@ fn what_is_typed_answers_what_was_asked_aloud() {
     assert!(spoken(&asked) > 1.0);
     writeln!(OpenOptions::new().write(true).open(&fifo).unwrap(), "publish").unwrap();
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let outputs: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(outputs, json!({ "decision": "publish", "published": "Version 2 is out" }));
 }

@@ -76,15 +76,15 @@ impl Project {
     #[track_caller]
     pub(crate) fn done(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        assert!(output.status.success(), "{arguments:?}\n{}", kit::told(&output));
-        kit::said(&output)
+        assert!(output.status.success(), "{arguments:?}\n{}", kit::stderr(&output));
+        kit::stdout(&output)
     }
 
     /// Runs a command that has to fail with these words. Returns its standard error.
     #[track_caller]
     pub(crate) fn refused(&self, arguments: &[&str], words: &[&str]) -> String {
         let output = self.run(arguments);
-        let told = kit::told(&output);
+        let told = kit::stderr(&output);
         assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {:?}\n{told}", output.status);
         words.iter().for_each(|word| assert!(told.contains(word), "{arguments:?}: {word}\n{told}"));
         told

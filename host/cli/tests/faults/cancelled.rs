@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{
     checker, guests,
     killed_anywhere::{Case, RUN, cases},
-    process::{Life, Project, scale, told},
+    process::{Life, Project, scale, stderr},
 };
 
 /// Interval in commits between two cancel points. `FLOWCELL_TEST_SCALE` divides it.
@@ -32,7 +32,7 @@ enum Process {
 fn cancel(project: &Project) -> Result<bool, String> {
     loop {
         let asked = project.done(&["runs", "cancel", RUN]);
-        match told(&asked) {
+        match stderr(&asked) {
             _ if asked.status.success() => return Ok(true),
             why if why.contains("run_not_active") || why.contains("the store has no run") => return Ok(false),
             // The process has ended meanwhile, so the store has no owner.
@@ -43,7 +43,7 @@ fn cancel(project: &Project) -> Result<bool, String> {
 }
 
 /// The result of one run that was to be cancelled.
-struct Told {
+struct CancelResult {
     /// True if the run reached the cancel point.
     came: bool,
     cancelled: bool,
@@ -52,7 +52,7 @@ struct Told {
 
 /// Cancels a run after `at` events, or at commit `at` if the process dies there. Returns the result with its
 /// violations.
-fn tell(case: &Case, at: usize, process: Process) -> Told {
+fn cancel_at(case: &Case, at: usize, process: Process) -> CancelResult {
     let mut project = Project::new(1, 0);
     let mut arguments = Project::watched(&case.flow, RUN);
     arguments.extend(case.arguments.iter().map(String::as_str));
@@ -84,7 +84,7 @@ fn tell(case: &Case, at: usize, process: Process) -> Told {
     project.ledger.await_quiet();
     let (arrived, facts) = (project.ledger.arrived(), facts(&project));
     let again = project.done(&["runs", "resume", RUN, "--quiet"]);
-    wrong.extend(told(&again).contains("panicked").then(|| told(&again)));
+    wrong.extend(stderr(&again).contains("panicked").then(|| stderr(&again)));
     if cancelled {
         let kept = checker::runs(&project.store());
         let standing = kept.iter().find(|run| run.name == RUN).map_or("gone", |run| run.standing.as_str());
@@ -102,7 +102,7 @@ fn tell(case: &Case, at: usize, process: Process) -> Told {
         wrong.extend(project.check().into_iter().filter(|why| !why.starts_with("I10")));
     }
     let wrong = wrong.into_iter().map(|why| format!("{} cancelled at {at}, {process:?}: {why}", case.flow));
-    Told { came, cancelled, wrong: wrong.collect() }
+    CancelResult { came, cancelled, wrong: wrong.collect() }
 }
 
 fn facts(project: &Project) -> usize {
@@ -127,11 +127,11 @@ fn after_cancel(project: &Project) -> Vec<String> {
 fn r32_a_run_that_is_cancelled_anywhere_ends_and_begins_nothing_more() {
     let (mut count, mut cancelled, mut wrong) = (0, 0, Vec::new());
     let mut cancel = |case: &Case, at: usize, process: Process| {
-        let told = tell(case, at, process);
+        let result = cancel_at(case, at, process);
         count += 1;
-        cancelled += usize::from(told.cancelled);
-        wrong.extend(told.wrong);
-        told.came
+        cancelled += usize::from(result.cancelled);
+        wrong.extend(result.wrong);
+        result.came
     };
     let (moments, events) = (MOMENTS.div_ceil(scale()), EVENTS.div_ceil(scale()));
     for (index, case) in cases().iter().enumerate() {

@@ -35,7 +35,7 @@ pub(crate) struct Claims {
 
 impl Claims {
     /// Records a reported event.
-    pub(crate) fn told(&mut self, event: Value) {
+    pub(crate) fn record_event(&mut self, event: Value) {
         let run = event["runId"].as_str().unwrap_or_default().to_owned();
         let seq = event["seq"].as_u64().unwrap_or_default();
         self.accepted.insert(run.clone());
@@ -69,7 +69,7 @@ struct Unit {
     checksum: u32,
     place: i64,
     /// The place of the unit in the index.
-    noted: Option<i64>,
+    indexed_place: Option<i64>,
 }
 
 impl Run {
@@ -136,7 +136,7 @@ pub(crate) fn runs(store: &Path) -> Vec<Run> {
             cuts: row.get(4)?,
             checksum: row.get(5)?,
             place: row.get(6)?,
-            noted: row.get(7)?,
+            indexed_place: row.get(7)?,
         };
         Ok((row.get(8)?, unit))
     });
@@ -302,8 +302,8 @@ fn check_places(connection: &Connection, runs: &[Run], wrong: &mut Vec<String>) 
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     let upto = number("SELECT upto FROM noted");
     for (run, unit) in runs.iter().flat_map(|run| run.units.iter().map(move |unit| (run, unit))) {
-        if unit.noted != (unit.place <= upto).then_some(unit.place) {
-            let (at, noted, place) = (unit.first_seq, unit.noted, unit.place);
+        if unit.indexed_place != (unit.place <= upto).then_some(unit.place) {
+            let (at, noted, place) = (unit.first_seq, unit.indexed_place, unit.place);
             wrong.push(format!("I5 {}: the unit at {at} is noted at {noted:?} and is at {place}", run.name));
         }
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     checker,
     kill_storm::{address, flow, post, serves},
-    process::{PACKS, Project, told},
+    process::{PACKS, Project, stderr},
 };
 
 /// The flow that each process drives besides the run that kills it. An accepted run that makes no progress is driven
@@ -21,7 +21,7 @@ fn accept(project: &mut Project, run: &str, flow: &str) {
     let (flow, errand) = (format!("{flow}.yaml"), format!("errand={run}"));
     let packs = PACKS.to_str().unwrap();
     let output = project.done(&["run", &flow, "--run-id", run, "-i", &errand, "--detach", "--quiet", "--packs", packs]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     project.claims.accepted.insert(run.to_owned());
 }
 
@@ -50,7 +50,7 @@ fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     }
     accept(&mut project, "last", "pay");
     let driven = project.done(&["drive", "--once", "--packs", packs]);
-    assert!(driven.status.success(), "{}", told(&driven));
+    assert!(driven.status.success(), "{}", stderr(&driven));
     assert_eq!(poisoned(&project), LIVES.len());
     for run in checker::runs(&project.store()) {
         let expected = if run.name == "poison" { ("parked", true) } else { ("succeeded", false) };
@@ -65,7 +65,7 @@ fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     // A person has repaired the cause, so the run works now.
     project.ledger.hold(None);
     let resumed = project.done(&["runs", "resume", "poison", "--quiet"]);
-    assert!(resumed.status.success(), "{}", told(&resumed));
+    assert!(resumed.status.success(), "{}", stderr(&resumed));
     let wrong = project.check();
     println!("{} processes killed by one run, {} violations", project.kills, wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -95,13 +95,13 @@ fn r25_a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_proce
     assert_eq!(arrived(&project, "beside"), 2, "it began while the other was tried alone");
     project.ledger.hold(None);
     let driven = project.done(&["drive", "--once", "--packs", packs]);
-    assert!(driven.status.success(), "{}", told(&driven));
+    assert!(driven.status.success(), "{}", stderr(&driven));
     let standings: Vec<_> =
         checker::runs(&project.store()).into_iter().map(|run| (run.name, run.standing, run.attention)).collect();
     let expected = [("poison", "parked", true), ("beside", "succeeded", false)];
     assert_eq!(standings, expected.map(|(name, standing, attention)| (name.into(), standing.into(), attention)));
     let resumed = project.done(&["runs", "resume", "poison", "--quiet"]);
-    assert!(resumed.status.success(), "{}", told(&resumed));
+    assert!(resumed.status.success(), "{}", stderr(&resumed));
     assert_eq!(project.check(), Vec::<String>::new());
 }
 
@@ -145,7 +145,7 @@ fn suspects_of_a_process_that_dies() -> usize {
     let suspects = checker::runs(&project.store()).iter().filter(|run| resumes(run) > 1).count();
     project.ledger.hold(None);
     let driven = project.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
-    assert!(driven.status.success(), "{}", told(&driven));
+    assert!(driven.status.success(), "{}", stderr(&driven));
     let mut runs = checker::runs(&project.store());
     runs.retain(|run| run.standing != "succeeded");
     let left: Vec<_> = runs.iter().map(|run| (&run.name, &run.standing, resumes(run))).collect();

@@ -54,7 +54,7 @@ fn used(project: &Project, case: &Case) -> BTreeSet<String> {
 
 /// Runs a flow until its process dies at the commit `number`, and then completes the run. Returns whether the process
 /// died.
-fn tell(case: &Case, library: &Path, number: usize, wrong: &mut Vec<String>) -> bool {
+fn die_at_commit(case: &Case, library: &Path, number: usize, wrong: &mut Vec<String>) -> bool {
     let mut project = Project::new(1, 0);
     let mut arguments = Project::watched(&case.flow, RUN);
     arguments.extend(case.arguments.iter().map(String::as_str));
@@ -87,7 +87,7 @@ fn r1_a_run_survives_the_end_of_its_process_at_every_commit() {
     for (index, case) in cases.iter().enumerate() {
         // Each flow dies at other commits.
         for number in (1 + index % step..).step_by(step) {
-            if !tell(case, &library, number, &mut wrong) {
+            if !die_at_commit(case, &library, number, &mut wrong) {
                 break;
             }
             kills += 1;

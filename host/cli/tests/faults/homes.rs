@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::process::{Project, told};
+use crate::process::{Project, stderr};
 
 /// The flows that call another one: the name of the caller, the name that it calls, and the text expected after the
 /// file of the called flow has changed.
@@ -65,7 +65,7 @@ impl Homes {
 
     #[track_caller]
     fn said(&self, output: &Output) -> String {
-        assert!(output.status.success(), "{}", told(output));
+        assert!(output.status.success(), "{}", stderr(output));
         let outputs: Value = serde_json::from_slice(&output.stdout).unwrap();
         outputs["said"].as_str().unwrap_or_default().to_owned()
     }
@@ -110,7 +110,7 @@ fn y16_a_run_that_rests_calls_the_flows_that_it_was_accepted_with() {
             let homes = Homes::new();
             let flow = homes.flow(name);
             let parked = homes.project.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"]);
-            assert_eq!(parked.status.code(), Some(3), "{name}: {}", told(&parked));
+            assert_eq!(parked.status.code(), Some(3), "{name}: {}", stderr(&parked));
             write_kid(homes.project.folder(), "changed");
             if drives {
                 assert!(homes.elsewhere(&["answer", "r", "ask", "yes"]).status.success());
@@ -222,10 +222,10 @@ fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
         let input: &[&str] = if below { &["--input", "n=errand", "--answer", "ask=yes"] } else { &[] };
         let begin = ["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"];
         let parked = homes.project.done(&[&begin, input, &models[..]].concat());
-        assert_eq!(parked.status.code(), Some(3), "{granted}: {}", told(&parked));
+        assert_eq!(parked.status.code(), Some(3), "{granted}: {}", stderr(&parked));
         write_kid(homes.project.folder(), "changed");
         let answered = homes.elsewhere(&["answer", "r", gate, "allow"]);
-        assert!(answered.status.success(), "{granted}: {}", told(&answered));
+        assert!(answered.status.success(), "{granted}: {}", stderr(&answered));
         let ended = homes.elsewhere(&[&["runs", "resume", "r", "--quiet"], &models[..]].concat());
         assert_eq!(homes.said(&ended), "done", "{granted}");
         let export = homes.elsewhere(&["runs", "export", "r"]);
@@ -250,15 +250,15 @@ fn y16_a_run_that_an_older_version_accepted_goes_on() {
     let homes = Homes::new();
     let flow = homes.flow("literal");
     let parked = homes.project.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"]);
-    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
-    age(&homes.project.store());
+    assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
+    remove_newer_data(&homes.project.store());
     write_kid(homes.project.folder(), "changed");
     let ended = homes.elsewhere(&["runs", "resume", "r", "--quiet", "--answer", "ask=yes"]);
     assert_eq!(homes.said(&ended), "pinned");
 }
 
 /// Removes from a store the data that older versions did not pin.
-fn age(store: &Path) {
+fn remove_newer_data(store: &Path) {
     let database = rusqlite::Connection::open(store.join("flowcell.db")).unwrap();
     let (hash, bytes): (String, Vec<u8>) = database
         .query_row(
@@ -291,7 +291,7 @@ fn y16_a_flow_with_a_computed_name_calls_the_flows_that_it_was_accepted_with() {
         let flow = homes.flow("computed");
         let begin = ["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet", "--answer", "ask=yes"];
         let parked = homes.project.done(&begin);
-        assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+        assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
         for (name, says) in [("middle", "changed"), ("grand", "changed")] {
             homes.write(name, &grand(name, says));
         }
@@ -301,7 +301,7 @@ fn y16_a_flow_with_a_computed_name_calls_the_flows_that_it_was_accepted_with() {
             "driven" => {
                 for gate in ["call/ask", "call/call/ask"] {
                     let answered = homes.elsewhere(&["answer", "r", gate, "yes"]);
-                    assert!(answered.status.success(), "{}", told(&answered));
+                    assert!(answered.status.success(), "{}", stderr(&answered));
                     assert!(homes.elsewhere(&["drive", "--once"]).status.success());
                 }
                 homes.elsewhere(&["runs", "resume", "r", "--quiet"])

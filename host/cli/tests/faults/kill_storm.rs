@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     checker,
     dice::Dice,
-    process::{Life, PACKS, Project, scale, told},
+    process::{Life, PACKS, Project, scale, stderr},
 };
 
 /// Number of kills, multiplied by `FLOWCELL_TEST_SCALE`: 70 at a scale of 10.
@@ -100,7 +100,7 @@ fn r25_no_healthy_run_is_parked_however_often_the_process_is_killed() {
         project.kill(serving);
     }
     let driven = project.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
-    assert!(driven.status.success(), "{}", told(&driven));
+    assert!(driven.status.success(), "{}", stderr(&driven));
     let runs = checker::runs(&project.store());
     let parked: Vec<_> = runs.iter().filter(|run| run.standing != "succeeded").map(|run| &run.name).collect();
     assert!(parked.is_empty(), "{parked:?} of {} runs after {} kills", runs.len(), project.kills);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::mpsc, thread, time::Duration};
 use crate::{
     checker,
     dice::Dice,
-    process::{Life, PACKS, Project, scale, told},
+    process::{Life, PACKS, Project, scale, stderr},
 };
 
 /// Killed processes in each store.
@@ -28,7 +28,7 @@ fn seed() -> u64 {
 #[derive(Clone, Copy)]
 enum Moment {
     /// After this number of requests, counted over all processes.
-    AdmissionReceiver(usize),
+    Requests(usize),
     /// After this number of lines of output.
     Lines(usize),
     /// After this time.
@@ -63,13 +63,13 @@ impl Story {
         match self.dice.below(4) {
             0 => Moment::Lines(1 + self.dice.below(lines) as usize),
             1 => Moment::Time(Duration::from_micros(self.dice.below(400_000))),
-            _ => Moment::AdmissionReceiver(self.project.ledger.arrived() + 1 + self.dice.below(12) as usize),
+            _ => Moment::Requests(self.project.ledger.arrived() + 1 + self.dice.below(12) as usize),
         }
     }
 
     fn kill_at(&self, moment: Moment, life: &Life) {
         match moment {
-            Moment::AdmissionReceiver(count) => _ = self.project.ledger.await_arrivals(count, PATIENCE),
+            Moment::Requests(count) => _ = self.project.ledger.await_arrivals(count, PATIENCE),
             Moment::Lines(count) => _ = life.await_lines(count, PATIENCE),
             Moment::Time(time) => thread::sleep(time),
         }
@@ -101,7 +101,7 @@ impl Story {
             self.project.claims.accepted.insert(run);
         } else {
             // The process that drives has died meanwhile.
-            assert!(!told(&output).contains("panicked"), "{}", told(&output));
+            assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
             self.open.push(run);
         }
     }
@@ -128,7 +128,7 @@ impl Story {
         thread::scope(|threads| {
             threads.spawn(|| {
                 match moment {
-                    Moment::AdmissionReceiver(count) => _ = ledger.await_arrivals(count, PATIENCE),
+                    Moment::Requests(count) => _ = ledger.await_arrivals(count, PATIENCE),
                     Moment::Lines(count) => _ = life.await_lines(count, PATIENCE),
                     Moment::Time(time) => thread::sleep(time),
                 }
@@ -177,7 +177,7 @@ impl Story {
         }
         for _ in 0..60 {
             let driven = self.project.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
-            assert!(driven.status.success(), "{}", told(&driven));
+            assert!(driven.status.success(), "{}", stderr(&driven));
             let unfinished = self.project.unfinished();
             if unfinished.is_empty() {
                 return;
@@ -200,7 +200,7 @@ fn r2_nothing_is_lost_when_processes_die_at_any_time() {
         // Two stores at a time, for machines with two cores.
         let halves = seeds.chunks(seeds.len().div_ceil(2));
         let halves: Vec<_> =
-            halves.map(|half| threads.spawn(|| half.iter().copied().map(tell).collect::<Vec<_>>())).collect();
+            halves.map(|half| threads.spawn(|| half.iter().copied().map(run_story).collect::<Vec<_>>())).collect();
         halves.into_iter().flat_map(|half| half.join().unwrap()).collect()
     });
     let mut wrong = Vec::new();
@@ -224,7 +224,7 @@ fn r2_nothing_is_lost_when_processes_die_at_any_time() {
     assert!(kills >= ROUNDS * seeds.len() && resolved > 0);
 }
 
-fn tell(seed: u64) -> (u64, Story, Vec<String>) {
+fn run_story(seed: u64) -> (u64, Story, Vec<String>) {
     let mut story = Story::new(seed);
     for _ in 0..ROUNDS {
         match story.dice.below(5) {

@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use serde_json::Value;
 
-use crate::process::{PACKS, Project, flows, scale, told};
+use crate::process::{PACKS, Project, flows, scale, stderr};
 
 /// Interval in events between two kill points. `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 4;
@@ -46,7 +46,7 @@ pub(crate) fn cases() -> Vec<Case> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum After {
     Events(usize),
-    AdmissionReceiver(usize),
+    Requests(usize),
     /// This number of microseconds after its start.
     Micros(u64),
 }
@@ -58,7 +58,7 @@ pub(crate) fn live(project: &mut Project, case: &Case, after: After) -> bool {
     let (life, arrived) = (project.start(&arguments), project.ledger.arrived());
     let came = match after {
         After::Events(count) => life.await_lines(count, PATIENCE),
-        After::AdmissionReceiver(count) => loop {
+        After::Requests(count) => loop {
             if project.ledger.await_arrivals(arrived + count, Duration::from_millis(20)) {
                 break true;
             }
@@ -82,11 +82,11 @@ pub(crate) fn end(project: &mut Project, case: &Case) -> Result<Value, String> {
     arguments.extend(case.arguments.iter().map(String::as_str));
     for _ in 0..10 {
         let output = project.done(&arguments);
-        let given: Value = serde_json::from_slice(&output.stdout).map_err(|_| told(&output))?;
+        let given: Value = serde_json::from_slice(&output.stdout).map_err(|_| stderr(&output))?;
         match output.status.code() {
             Some(0) => return Ok(given["outputs"].clone()),
             Some(3) if project.resolve() > 0 => {}
-            _ => return Err(format!("{given} {}", told(&output))),
+            _ => return Err(format!("{given} {}", stderr(&output))),
         }
     }
     Err("it asks again and again".into())
@@ -94,7 +94,7 @@ pub(crate) fn end(project: &mut Project, case: &Case) -> Result<Value, String> {
 
 /// Kills the process of a run at the point `after`, and the next process at the point `again`. Then completes the run
 /// and checks the store. Returns whether the first process reached its point, and the number of kills.
-fn tell(case: &Case, after: After, again: After, wrong: &mut Vec<String>) -> (bool, usize) {
+fn kill_twice(case: &Case, after: After, again: After, wrong: &mut Vec<String>) -> (bool, usize) {
     let mut project = Project::new(1, 0);
     let came = live(&mut project, case, after);
     live(&mut project, case, again);
@@ -118,7 +118,7 @@ fn r3_a_run_survives_being_killed_anywhere_and_again_while_it_recovers() {
     for case in &cases {
         for events in (1..).step_by(step) {
             // The first event of a process says that the run is resumed.
-            let (came, killed) = tell(case, After::Events(events), After::Events(1 + events % 3), &mut wrong);
+            let (came, killed) = kill_twice(case, After::Events(events), After::Events(1 + events % 3), &mut wrong);
             kills += killed;
             if !came {
                 break;
@@ -126,7 +126,7 @@ fn r3_a_run_survives_being_killed_anywhere_and_again_while_it_recovers() {
         }
         for arrivals in 1.. {
             let again = After::Micros(arrivals as u64 * 7_919 % 60_000);
-            let (came, killed) = tell(case, After::AdmissionReceiver(arrivals), again, &mut wrong);
+            let (came, killed) = kill_twice(case, After::Requests(arrivals), again, &mut wrong);
             kills += killed;
             if !came {
                 break;

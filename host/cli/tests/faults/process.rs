@@ -98,7 +98,7 @@ impl Project {
     pub(crate) fn note(&mut self, lines: &[String]) -> Vec<Value> {
         // The last line of a killed process may be incomplete.
         let events: Vec<Value> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        events.iter().for_each(|event| self.claims.told(event.clone()));
+        events.iter().for_each(|event| self.claims.record_event(event.clone()));
         events
     }
 
@@ -127,8 +127,8 @@ impl Project {
                 let mut arguments = vec!["runs", "resolve", top, &address];
                 arguments.extend(decision.iter().map(String::as_str));
                 let output = self.done(&arguments);
-                let known = output.status.success() || told(&output).contains("not_blocked");
-                assert!(known || !told(&output).contains("is not JSON"), "{}", told(&output));
+                let known = output.status.success() || stderr(&output).contains("not_blocked");
+                assert!(known || !stderr(&output).contains("is not JSON"), "{}", stderr(&output));
                 resolved += usize::from(output.status.success());
             }
         }
@@ -140,7 +140,7 @@ impl Project {
         let mut events = BTreeMap::new();
         for run in checker::runs(&self.store()) {
             let output = self.done(&["runs", "events", &run.name]);
-            assert!(output.status.success(), "{}: {}", run.name, told(&output));
+            assert!(output.status.success(), "{}: {}", run.name, stderr(&output));
             for line in String::from_utf8(output.stdout).unwrap().lines() {
                 let event: Value = serde_json::from_str(line).unwrap();
                 events.insert((run.name.clone(), event["seq"].as_u64().unwrap()), event);
@@ -156,7 +156,7 @@ impl Project {
     }
 }
 
-pub(crate) fn told(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

@@ -4,13 +4,13 @@ use std::fs;
 
 use crate::{
     checker,
-    process::{PACKS, Project, told},
+    process::{PACKS, Project, stderr},
 };
 
 fn good(project: &Project, arguments: &[&str]) -> String {
     let output = project.done(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
-    told(&output) + &String::from_utf8_lossy(&output.stdout)
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    stderr(&output) + &String::from_utf8_lossy(&output.stdout)
 }
 
 /// Returns the name and status of each run, and whether it needs attention.

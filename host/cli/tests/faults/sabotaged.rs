@@ -11,7 +11,7 @@ const HELD_BACK: (&str, &str) = ("FLOWCELL_TEST_HOLD_BACK", "1");
 fn found(flow: &str, settings: &[(&'static str, &'static str)]) -> Vec<String> {
     let case: Case = cases().into_iter().find(|case| case.flow == flow).unwrap();
     let mut wrong = Vec::new();
-    let moments = (3..16).step_by(4).map(After::Events).chain((1..4).map(After::AdmissionReceiver));
+    let moments = (3..16).step_by(4).map(After::Events).chain((1..4).map(After::Requests));
     for after in moments {
         let mut project = Project::new(1, 0);
         project.settings = settings.to_vec();

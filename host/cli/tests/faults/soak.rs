@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kill_storm::{address, flow, post, serves},
-    process::{Life, Project, scale, told},
+    process::{Life, Project, scale, stderr},
 };
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -88,7 +88,7 @@ fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
     let (code, _, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");
     let driven = project.done(&["drive", "--once"]);
-    assert!(driven.status.success(), "{}", told(&driven));
+    assert!(driven.status.success(), "{}", stderr(&driven));
     assert_eq!(project.check(), Vec::<String>::new());
 }
 

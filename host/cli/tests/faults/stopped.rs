@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use crate::process::{PACKS, Project, told};
+use crate::process::{PACKS, Project, stderr};
 
 const STILL: Duration = Duration::from_millis(2_500);
 
@@ -39,7 +39,7 @@ edges: [{ from: one, to: two }]
     assert_eq!(code, Some(0), "{said}");
     project.note(&lines);
     let output = project.done(&["run", "timers.yaml", "--run-id", "r", "--quiet", "--packs", PACKS.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let outputs: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     for (index, waited) in outputs["waited"].as_array().unwrap().iter().enumerate() {
         assert!(waited.as_u64().unwrap() >= 50 + 300 * index as u64, "{outputs}");
@@ -53,7 +53,7 @@ fn a_process_that_is_told_to_end_hears_what_became_of_its_calls() {
     let mut project = Project::new(1, 0);
     let packs = PACKS.to_str().unwrap();
     let accepted = project.done(&["run", "pay.yaml", "--run-id", "r", "--detach", "--quiet", "--packs", packs]);
-    assert!(accepted.status.success(), "{}", told(&accepted));
+    assert!(accepted.status.success(), "{}", stderr(&accepted));
     project.claims.accepted.insert("r".into());
     project.ledger.hold(Some(""));
     let driving = project.start(&["drive", "--packs", packs]);
@@ -68,7 +68,7 @@ fn a_process_that_is_told_to_end_hears_what_became_of_its_calls() {
     assert_eq!(project.ledger.arrived(), 1, "a call began while the process was to end");
     // The reply was recorded before the end, so the call is not ambiguous.
     let driven = project.done(&["drive", "--once", "--packs", packs]);
-    assert!(driven.status.success(), "{}", told(&driven));
+    assert!(driven.status.success(), "{}", stderr(&driven));
     assert_eq!(project.ledger.arrived(), 2);
     assert_eq!(project.check(), Vec::<String>::new());
 }

@@ -18,7 +18,12 @@ fn case(flow: &str) -> Case {
 
 /// Waits for the end of a process on a faulty disk, and then completes its run. `hit` returns whether the fault
 /// occurred. Returns that, and all violations.
-fn look(project: &mut Project, case: &Case, life: Life, hit: impl Fn(&Project) -> bool) -> (bool, Vec<String>) {
+fn complete_and_check(
+    project: &mut Project,
+    case: &Case,
+    life: Life,
+    hit: impl Fn(&Project) -> bool,
+) -> (bool, Vec<String>) {
     let (code, lines, said) = life.end();
     project.note(&lines);
     let hit = hit(project);
@@ -46,7 +51,8 @@ fn sweep(what: &str, case: &Case, step: usize) -> (usize, Vec<String>) {
         arguments.extend(case.arguments.iter().map(String::as_str));
         let bad = format!("{what}:{number}");
         let life = Life::of(project.flowcell(&arguments).env("LD_PRELOAD", &library).env("BAD_DISK", &bad));
-        let (hit, found) = look(&mut project, case, life, |project| project.folder().join("bad-disk").exists());
+        let (hit, found) =
+            complete_and_check(&mut project, case, life, |project| project.folder().join("bad-disk").exists());
         wrong.extend(found.into_iter().map(|why| format!("{} with {bad}: {why}", case.flow)));
         if !hit {
             break;
@@ -164,7 +170,7 @@ fn r9_a_slow_disk_delays_runs_and_loses_none() {
     let (code, _, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");
     let driven = project.done(&["drive", "--once"]);
-    assert!(driven.status.success(), "{}", crate::process::told(&driven));
+    assert!(driven.status.success(), "{}", crate::process::stderr(&driven));
     let wrong = project.check();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(project.ledger.arrived(), 2 * runs, "no call is made twice because the disk is slow");
@@ -183,7 +189,7 @@ fn files_that_may_not_grow_lose_nothing() {
         project.prepare(&mut command).args(["-c", &script, "sh", env!("CARGO_BIN_EXE_flowcell")]);
         command.args(Project::watched(&case.flow, RUN));
         command.args(&case.arguments);
-        let (_, found) = look(&mut project, &case, Life::of(&mut command), |_| true);
+        let (_, found) = complete_and_check(&mut project, &case, Life::of(&mut command), |_| true);
         wrong.extend(found.into_iter().map(|why| format!("{blocks} blocks, ignored {ignored}: {why}")));
         faults += 1;
     }
@@ -199,7 +205,7 @@ fn a_store_that_cannot_be_opened_is_left_as_it_is() {
     fs::create_dir_all(&database).unwrap();
     let refused = project.done(&["run", &case.flow, "--run-id", RUN, "--quiet"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(crate::process::told(&refused).contains("cannot use the store"), "{}", crate::process::told(&refused));
+    assert!(crate::process::stderr(&refused).contains("cannot use the store"), "{}", crate::process::stderr(&refused));
     fs::remove_dir(&database).unwrap();
     end(&mut project, &case).unwrap();
     assert_eq!(project.check(), Vec::<String>::new());

@@ -168,7 +168,7 @@ fn what_is_wrong_about_what_was_told_is_found() {
     });
     finds("event told twice", |copy| {
         let event = copy.claims.events[&first].clone();
-        copy.claims.told(event);
+        copy.claims.record_event(event);
     });
     finds("the answer `goodbye` was acknowledged and is there 0 times", |copy| {
         copy.claims.answered.insert(("ask".into(), "goodbye".into()));

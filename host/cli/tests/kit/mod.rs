@@ -76,25 +76,25 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
 }
 
 /// Runs a command. Returns its output.
-pub(crate) fn done(folder: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn output_of(folder: &Path, arguments: &[&str]) -> Output {
     flowcell(folder).args(arguments).output().unwrap()
 }
 
 /// Returns the text of standard error.
-pub(crate) fn told(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Returns the text of standard output.
-pub(crate) fn said(output: &Output) -> String {
+pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Reads the events of a run from its store.
 pub(crate) fn events(folder: &Path, run: &str) -> Vec<Value> {
-    let output = done(folder, &["runs", "events", run]);
-    assert!(output.status.success(), "{}", told(&output));
-    said(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let output = output_of(folder, &["runs", "events", run]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Reads the events by their sequence numbers.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     conformance::put_flows,
-    kit::{done, flowcell, said},
+    kit::{flowcell, output_of, stdout},
 };
 
 /// A client that has started the program.
@@ -60,7 +60,7 @@ impl Client {
     }
 
     /// Handles a message other than a response. A question is answered.
-    fn hear_told(&mut self, message: Value) {
+    fn handle_notification(&mut self, message: Value) {
         if message["method"] == "elicitation/create" {
             let person = self.person.clone().unwrap();
             self.say(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": person }));
@@ -75,7 +75,7 @@ impl Client {
             if message["id"] == id && message["method"].is_null() {
                 return if message["result"].is_null() { message["error"].clone() } else { message["result"].clone() };
             }
-            self.hear_told(message);
+            self.handle_notification(message);
         }
     }
 
@@ -83,11 +83,11 @@ impl Client {
         self.ask("tools/call", json!({ "name": tool, "arguments": arguments }))
     }
 
-    fn until_told(&mut self, method: &str) -> Value {
+    fn until_notified(&mut self, method: &str) -> Value {
         loop {
             let message = self.hear();
             let found = message["method"] == method;
-            self.hear_told(message);
+            self.handle_notification(message);
             if found {
                 return self.told.last().cloned().unwrap();
             }
@@ -138,12 +138,12 @@ fn flows_are_tools() {
     assert_eq!(steps, [1.0, 2.0, 3.0], "{progress:?}");
     assert_eq!(progress[0]["params"]["total"], 3.0);
     assert_eq!(client.leave(), Some(0));
-    let runs = said(&done_list(folder.path()));
+    let runs = stdout(&done_list(folder.path()));
     assert_eq!(runs.matches("test_simple_text").count(), 1, "the runs are kept: {runs}");
 }
 
 fn done_list(folder: &Path) -> std::process::Output {
-    done(folder, &["runs", "list", "--json"])
+    output_of(folder, &["runs", "list", "--json"])
 }
 
 #[test]
@@ -197,13 +197,13 @@ fn a_call_that_is_taken_back_cancels_its_run_and_a_killed_one_is_gone_on_with() 
     };
     for _ in 0..20 {
         let id = client.send("tools/call", call.clone());
-        client.until_told("notifications/progress");
+        client.until_notified("notifications/progress");
         client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
         // Cancelling takes time, so ask until it is done.
         assert!((0..10_000).any(|_| status(&mut client) == "cancelled"));
     }
     client.send("tools/call", call);
-    client.until_told("notifications/progress");
+    client.until_notified("notifications/progress");
     client.child.kill().unwrap();
     client.child.wait().unwrap();
     let mut client = Client::start(folder.path(), None);
@@ -238,7 +238,7 @@ fn whoever_writes_flows_has_tools_for_it() {
     let good = bad.replace("control.nop", "control.noop");
     let kept = client.call("flowcell_create_flow", json!({ "flow": good }));
     assert_eq!(kept["structuredContent"]["version"], 1, "{kept}");
-    client.until_told("notifications/tools/list_changed");
+    client.until_notified("notifications/tools/list_changed");
     let listed = client.ask("tools/list", json!({}));
     assert!(listed["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "greet"));
     let described = client.call("flowcell_describe_flow", json!({ "name": "greet" }));
@@ -294,7 +294,7 @@ fn a_flow_is_inspected_and_tested_and_nothing_of_it_is_kept() {
     let invalid = client.call("flowcell_inspect_flow", json!({ "flow": { "flow": { "name": "x" } } }));
     assert_eq!(invalid["structuredContent"]["error"]["code"], "invalid_flow", "{invalid}");
     assert_eq!(client.leave(), Some(0));
-    assert_eq!(said(&done_list(folder.path())).trim(), "[]");
+    assert_eq!(stdout(&done_list(folder.path())).trim(), "[]");
 }
 
 /// Without the bound, the values of this test would take 240 MB.

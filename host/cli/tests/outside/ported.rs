@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     guests,
-    kit::{done, said, told},
+    kit::{output_of, stderr, stdout},
     server::{Server, answer},
 };
 
@@ -22,11 +22,11 @@ static PACKS: LazyLock<PathBuf> = LazyLock::new(|| guests::build("ported", ""));
 fn run(folder: &Path, node: &str, more: &[&str]) -> Output {
     fs::write(folder.join("one.yaml"), format!("flow: {{ name: one }}\nnodes:\n  - {{ id: it, {node} }}\n")).unwrap();
     let packs = PACKS.to_str().unwrap();
-    done(folder, &[&["run", "one.yaml", "--json", "--run-id", "r1", "--packs", packs], more].concat())
+    output_of(folder, &[&["run", "one.yaml", "--json", "--run-id", "r1", "--packs", packs], more].concat())
 }
 
 fn result(output: &Output) -> Value {
-    serde_json::from_str(&said(output)).unwrap_or_else(|_| panic!("{}", told(output)))
+    serde_json::from_str(&stdout(output)).unwrap_or_else(|_| panic!("{}", stderr(output)))
 }
 
 fn fetch(folder: &Path, node_type: &str, urls: &Value, body: &str, server: &Server, grant: &str) -> Output {
@@ -53,7 +53,7 @@ fn requests_are_calls() {
     let seen = server.seen();
     assert_eq!(seen.len(), 2);
     assert!(seen.iter().all(|seen| seen.header("idempotency-key").is_some() && seen.body == "hello"), "{seen:?}");
-    let events = said(&done(folder.path(), &["runs", "events", "r1"]));
+    let events = stdout(&output_of(folder.path(), &["runs", "events", "r1"]));
     assert_eq!(events.matches("\"call:start\"").count(), 2, "{events}");
 }
 
@@ -104,7 +104,7 @@ fn n11_n12_odd_requests_end_in_an_error_and_nothing_is_sent() {
         i64::MAX
     );
     let output = run(folder.path(), &node, &["--allow-private", &server.address.to_string()]);
-    assert_eq!(result(&output)["status"], "succeeded", "a timeout of centuries is cut: {}", told(&output));
+    assert_eq!(result(&output)["status"], "succeeded", "a timeout of centuries is cut: {}", stderr(&output));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn files_are_calls_and_the_tenants_folder_is_all_there_is() {
     let alone = |grants: &str| {
         let folder = tempfile::tempdir().unwrap();
         let output = run(folder.path(), &node(".", grants), &files);
-        (result(&output)["error"].clone(), told(&output))
+        (result(&output)["error"].clone(), stderr(&output))
     };
     let (error, said) = alone("{ read: ['out/**'], write: ['out/**'] }");
     assert_eq!(error, Value::Null, "{said}");

@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Output};
 use serde_json::{Value, json};
 
 use crate::{
-    kit::{done, said, told},
+    kit::{output_of, stderr, stdout},
     server::{Server, answer},
 };
 
@@ -17,18 +17,18 @@ fn run(folder: &Path, server: &Server, node: &str, grant: &str) -> Output {
         server.origin()
     );
     fs::write(folder.join("one.yaml"), flow).unwrap();
-    done(folder, &["run", "one.yaml", "--json", "--run-id", "r1", "--allow-private", &server.address.to_string()])
+    output_of(folder, &["run", "one.yaml", "--json", "--run-id", "r1", "--allow-private", &server.address.to_string()])
 }
 
 fn outputs(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", told(output));
-    let result: Value = serde_json::from_str(&said(output)).unwrap();
+    assert!(output.status.success(), "{}", stderr(output));
+    let result: Value = serde_json::from_str(&stdout(output)).unwrap();
     result["outputs"]["ask"].clone()
 }
 
 fn error(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(1), "{}", told(output));
-    let result: Value = serde_json::from_str(&said(output)).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(output));
+    let result: Value = serde_json::from_str(&stdout(output)).unwrap();
     result["error"].clone()
 }
 
@@ -126,9 +126,9 @@ edges: [{{ from: get, to: some }}]
         );
         fs::write(folder.path().join("large.yaml"), flow).unwrap();
         let address = server.address.to_string();
-        let output = done(folder.path(), &["run", "large.yaml", "--json", "--allow-private", &address]);
-        assert!(output.status.success(), "{}", told(&output));
-        let outputs = serde_json::from_str::<Value>(&said(&output)).unwrap()["outputs"].clone();
+        let output = output_of(folder.path(), &["run", "large.yaml", "--json", "--allow-private", &address]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let outputs = serde_json::from_str::<Value>(&stdout(&output)).unwrap()["outputs"].clone();
         assert_eq!(outputs["kind"], if is_file { json!("file") } else { Value::Null });
         assert_eq!(outputs["rows"], json!([expected]));
         assert_eq!(outputs["more"], true);
@@ -158,9 +158,9 @@ edges: [{{ from: get, to: all }}]
         );
         fs::write(folder.path().join("large.yaml"), flow).unwrap();
         let address = server.address.to_string();
-        let output = done(folder.path(), &["run", "large.yaml", "--json", "--allow-private", &address]);
-        assert!(output.status.success(), "{}", told(&output));
-        let outputs = serde_json::from_str::<Value>(&said(&output)).unwrap()["outputs"].clone();
+        let output = output_of(folder.path(), &["run", "large.yaml", "--json", "--allow-private", &address]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let outputs = serde_json::from_str::<Value>(&stdout(&output)).unwrap()["outputs"].clone();
         assert_eq!(outputs, json!({ "last": 2, "more": false }));
     }
 }
@@ -189,7 +189,7 @@ edges: [{{ from: get, to: use }}]
         );
         fs::write(folder.path().join("large.yaml"), flow).unwrap();
         let address = server.address.to_string();
-        let output = done(folder.path(), &["run", "large.yaml", "--json", "--allow-private", &address]);
+        let output = output_of(folder.path(), &["run", "large.yaml", "--json", "--allow-private", &address]);
         let error = error(&output);
         let message = error["message"].as_str().unwrap();
         assert!(message.contains("`get.body` is one") && message.contains("`file.content`"), "{node_type}: {error}");

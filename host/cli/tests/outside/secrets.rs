@@ -9,7 +9,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::{
-    kit::{done, flowcell, said, told},
+    kit::{flowcell, output_of, stderr, stdout},
     server::{Seen, Server, answer},
 };
 
@@ -95,7 +95,7 @@ fn keep(folder: &Path, server: &Server) -> Output {
     fs::remove_file(folder.join("key")).unwrap();
     let set = ["secret", "set", "api-token", "--for", &server.origin(), "--from-env", "CANARY"];
     let output = flowcell(folder).args(set).env("CANARY", CANARY).output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     output
 }
 
@@ -143,19 +143,19 @@ fn look_for_the_canary(kept: bool) {
     let set = kept.then(|| keep(folder.path(), &server));
     let more: &[&str] = if kept { &[] } else { &["--secrets", "secrets.yaml"] };
     let output = run_with(folder.path(), &[&server], more);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let sent: Vec<_> = server.seen().iter().map(|seen| seen.header("authorization").map(str::to_owned)).collect();
     assert_eq!(sent, vec![Some(format!("Bearer {CANARY}")); 5]);
-    let shown = done(folder.path(), &["runs", "show", "r1"]);
-    let events = done(folder.path(), &["runs", "events", "r1"]);
-    assert!(said(&events).contains("\"secrets\":[\"api-token\"]"), "{}", said(&events));
-    assert!(said(&events).contains("[key]"));
+    let shown = output_of(folder.path(), &["runs", "show", "r1"]);
+    let events = output_of(folder.path(), &["runs", "events", "r1"]);
+    assert!(stdout(&events).contains("\"secrets\":[\"api-token\"]"), "{}", stdout(&events));
+    assert!(stdout(&events).contains("[key]"));
     let mut places: Vec<(String, Vec<u8>)> =
         files(folder.path()).into_iter().map(|file| (file.display().to_string(), fs::read(file).unwrap())).collect();
     assert!(places.iter().any(|(name, bytes)| name.contains("flowcell.db") && find(bytes, "api-token")));
     let (listed, audited) =
-        (done(folder.path(), &["secret", "list"]), done(folder.path(), &["audit", "list", "local"]));
-    assert_eq!(said(&audited).contains("secret.set"), kept, "{}", said(&audited));
+        (output_of(folder.path(), &["secret", "list"]), output_of(folder.path(), &["audit", "list", "local"]));
+    assert_eq!(stdout(&audited).contains("secret.set"), kept, "{}", stdout(&audited));
     let outputs = [("run", output), ("show", shown), ("events", events), ("list", listed), ("audit", audited)];
     for (name, output) in outputs.into_iter().chain(set.map(|set| ("set", set))) {
         places.push((format!("stdout of {name}"), output.stdout));
@@ -174,8 +174,8 @@ fn n24_an_encoding_that_nobody_asked_for_is_refused() {
     let granted = format!("http: ['{}'], secrets: [{{ name: api-token }}]", server.origin());
     let folder = place(&server, &[node("a", &format!("{}/deflate", server.origin()), &granted)]);
     let output = run(folder.path(), &[&server]);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(told(&output).contains("`deflate`"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("`deflate`"), "{}", stderr(&output));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_secret_goes_to_whom_it_is_for() {
         format!("http: ['{}', '{}'], secrets: [{{ name: api-token, header: x-key }}]", server.origin(), other.origin());
     let folder = place(&server, &[node("a", &server.origin(), &both), node("b", &other.origin(), &both)]);
     let output = run(folder.path(), &[&server, &other]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(server.seen()[0].header("x-key"), Some(CANARY));
     assert_eq!((other.seen().len(), other.seen()[0].header("x-key")), (1, None));
 }
@@ -200,7 +200,7 @@ fn a_flow_does_not_widen_whom_a_secret_is_for() {
     let folder = place(&server, &[node("a", &origin, &grants)]);
     let output = run(folder.path(), &[&server, &other]);
     assert_eq!(output.status.code(), Some(2));
-    let told = told(&output);
+    let told = stderr(&output);
     assert!(told.contains("one.yaml:3:") && told.contains("the secret `api-token` is not for"), "{told}");
     assert!(told.contains(&format!("flowcell secret set api-token --for {origin}")), "{told}");
     assert!(other.seen().is_empty() && server.seen().is_empty());
@@ -212,20 +212,20 @@ fn a_secret_that_the_store_keeps_comes_before_the_operators_and_is_seen_by_check
     let grants = format!("http: ['{0}'], secrets: [{{ name: api-token, for: '{0}' }}]", server.origin());
     let folder = place(&server, &[node("a", &server.origin(), &grants)]);
     keep(folder.path(), &server);
-    let checked = done(folder.path(), &["validate", "one.yaml"]);
-    assert!(checked.status.success(), "{}", told(&checked));
-    assert_eq!(done(folder.path(), &["validate", "one.yaml", "--state", "elsewhere"]).status.code(), Some(2));
+    let checked = output_of(folder.path(), &["validate", "one.yaml"]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    assert_eq!(output_of(folder.path(), &["validate", "one.yaml", "--state", "elsewhere"]).status.code(), Some(2));
     fs::write(folder.path().join("key"), "the one of the file").unwrap();
     let secrets = format!("api-token: {{ keyFile: key, for: '{}' }}\n", server.origin());
     fs::write(folder.path().join("secrets.yaml"), secrets).unwrap();
     let output = run(folder.path(), &[&server]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(server.seen()[0].header("authorization"), Some(&*format!("Bearer {CANARY}")));
     // No request is sent if its secret cannot be decrypted.
     fs::remove_file(folder.path().join(".flowcell/secret.key")).unwrap();
     let arguments = ["run", "one.yaml", "--allow-private", &server.address.to_string()];
-    let again = done(folder.path(), &arguments);
-    assert!(told(&again).contains("the secret is encrypted with the key"), "{}", told(&again));
+    let again = output_of(folder.path(), &arguments);
+    assert!(stderr(&again).contains("the secret is encrypted with the key"), "{}", stderr(&again));
     assert_eq!(server.seen().len(), 1);
 }
 
@@ -240,7 +240,7 @@ fn a_node_does_not_set_the_header_of_a_secret() {
     let folder = place(&server, &[node]);
     let output = run(folder.path(), &[&server]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(told(&output).contains("from the secret `api-token`"), "{}", told(&output));
+    assert!(stderr(&output).contains("from the secret `api-token`"), "{}", stderr(&output));
     assert!(server.seen().is_empty());
 }
 
@@ -249,10 +249,10 @@ fn a_flow_whose_secret_is_not_there_does_not_begin() {
     let server = Server::start(|_, _| answer("200 OK", &[], ""));
     let grants = format!("http: ['{}'], secrets: [{{ name: api-tokens }}]", server.origin());
     let folder = place(&server, &[node("a", &server.origin(), &grants)]);
-    let checked = done(folder.path(), &["validate", "one.yaml", "--secrets", "secrets.yaml"]);
+    let checked = output_of(folder.path(), &["validate", "one.yaml", "--secrets", "secrets.yaml"]);
     for output in [run(folder.path(), &[&server]), checked] {
         assert_eq!(output.status.code(), Some(2));
-        let told = told(&output);
+        let told = stderr(&output);
         assert!(
             told.contains("one.yaml:3:") && told.contains("the secret `api-tokens` does not exist; create it"),
             "{told}"

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{done, flowcell, killed_after, said, told};
+use crate::kit::{flowcell, killed_after, output_of, stderr, stdout};
 
 const SUM: &str = "\
 console.log('it is read');
@@ -36,9 +36,9 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn json_of(folder: &Path, arguments: &[&str], code: i32) -> Value {
-    let output = done(folder, arguments);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
-    serde_json::from_str(&said(&output)).unwrap()
+    let output = output_of(folder, arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).unwrap()
 }
 
 #[test]
@@ -47,22 +47,22 @@ fn a_script_says_what_it_is() {
         ("sum.flow.js", SUM),
         ("other.yaml", "flow: { name: other }\nnodes: [{ id: a, type: control.noop }]"),
     ]);
-    let output = done(folder.path(), &["inspect", "sum.flow.js"]);
+    let output = output_of(folder.path(), &["inspect", "sum.flow.js"]);
     let expected = "sum  Sum\n\nAdds numbers up\n\ninputs\n  numbers  json  Numbers\n  note     text (optional)\n\noutputs\n  text  text  Text\n";
-    assert_eq!(said(&output), expected, "{}", told(&output));
+    assert_eq!(stdout(&output), expected, "{}", stderr(&output));
     let outline = json_of(folder.path(), &["inspect", "--json", "sum.flow.js"], 0);
     assert_eq!((&outline["name"], &outline["title"]), (&json!("sum"), &json!("Sum")));
     assert_eq!(outline["inputs"][1], json!({ "id": "note", "kind": "text", "optional": true }));
-    let other = done(folder.path(), &["inspect", "other.yaml"]);
-    assert!(other.status.code() == Some(2) && told(&other).contains("is not a script"), "{}", told(&other));
+    let other = output_of(folder.path(), &["inspect", "other.yaml"]);
+    assert!(other.status.code() == Some(2) && stderr(&other).contains("is not a script"), "{}", stderr(&other));
 }
 
 #[test]
 fn a_text_that_is_no_javascript_is_told_with_line_and_column() {
     let folder = folder(&[("broken.flow.js", "function run() {\n  return 1 +;\n}\n")]);
-    let output = done(folder.path(), &["validate", "broken.flow.js"]);
+    let output = output_of(folder.path(), &["validate", "broken.flow.js"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("--> broken.flow.js:2:13\n"), "{}", told(&output));
+    assert!(stderr(&output).contains("--> broken.flow.js:2:13\n"), "{}", stderr(&output));
     let report = json_of(folder.path(), &["validate", "--json", "broken.flow.js"], 2);
     let found = &report[0]["diagnostics"][0];
     assert_eq!((&found["line"], &found["column"], &found["code"]), (&json!(2), &json!(13), &json!("bad_script")));
@@ -89,9 +89,9 @@ fn what_goes_wrong_has_its_line() {
     assert_eq!((&error["code"], &error["task"]), (&json!("script_failed"), &json!("script")));
     assert_eq!(error["message"], "RangeError: negative (sum.flow.js:14:22)");
     assert_eq!((&error["details"]["line"], &error["details"]["column"]), (&json!(14), &json!(22)));
-    let missing = done(folder.path(), &["run", "--store", "memory:", "sum.flow.js", "-i", "note=x"]);
+    let missing = output_of(folder.path(), &["run", "--store", "memory:", "sum.flow.js", "-i", "note=x"]);
     assert_eq!(missing.status.code(), Some(2), "it does not begin");
-    assert!(told(&missing).contains("\"numbers\" is a required property"), "{}", told(&missing));
+    assert!(stderr(&missing).contains("\"numbers\" is a required property"), "{}", stderr(&missing));
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn a_script_is_tested_without_cases_and_with_them() {
     let cases = "cases:\n  - { name: adds, input: { numbers: [1, 2] }, expect: { outputs: { result: 3, outputs: { text: 'sum: 3' } } } }\n";
     let folder = folder(&[("sum.flow.js", SUM)]);
     let once = ["test", "sum.flow.js", "-i", "numbers=[1,2]"];
-    let output = done(folder.path(), &once);
-    assert!(output.status.success() && told(&output).contains("sum 3"), "{}", told(&output));
+    let output = output_of(folder.path(), &once);
+    assert!(output.status.success() && stderr(&output).contains("sum 3"), "{}", stderr(&output));
     assert_eq!(
-        serde_json::from_str::<Value>(&said(&output)).unwrap(),
+        serde_json::from_str::<Value>(&stdout(&output)).unwrap(),
         json!({ "result": 3, "outputs": { "text": "sum: 3" } })
     );
     let object = json_of(folder.path(), &[&once[..], &["--json"]].concat(), 0);
@@ -110,8 +110,8 @@ fn a_script_is_tested_without_cases_and_with_them() {
     let failed = json_of(folder.path(), &["test", "sum.flow.js", "--json", "-i", "numbers=[-3]"], 1);
     assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("script_failed")));
     fs::write(folder.path().join("sum.test.yaml"), cases).unwrap();
-    let output = done(folder.path(), &["test", "sum.flow.js"]);
-    assert!(output.status.success() && told(&output).contains("1 case, 0 failed"), "{}", told(&output));
+    let output = output_of(folder.path(), &["test", "sum.flow.js"]);
+    assert!(output.status.success() && stderr(&output).contains("1 case, 0 failed"), "{}", stderr(&output));
 }
 
 #[test]
@@ -144,12 +144,13 @@ fn a_script_is_called_by_other_flows() {
 #[test]
 fn a_folder_of_flows_may_have_scripts() {
     let folder = folder(&[("sum.flow.js", SUM)]);
-    let created = done(folder.path(), &["flows", "create", "sum.flow.js"]);
-    assert!(created.status.success(), "{}", told(&created));
+    let created = output_of(folder.path(), &["flows", "create", "sum.flow.js"]);
+    assert!(created.status.success(), "{}", stderr(&created));
     assert_eq!(fs::read_to_string(folder.path().join("flows/sum.flow.js")).unwrap(), SUM);
-    let listed = done(folder.path(), &["flows", "list"]);
-    assert!(said(&listed).contains("sum"), "{}{}", said(&listed), told(&listed));
-    let output = done(folder.path(), &["flows", "run", "sum", "--store", "memory:", "--quiet", "-i", "numbers=[5]"]);
-    assert!(output.status.success(), "{}", told(&output));
-    assert_eq!(serde_json::from_str::<Value>(&said(&output)).unwrap()["result"], 5);
+    let listed = output_of(folder.path(), &["flows", "list"]);
+    assert!(stdout(&listed).contains("sum"), "{}{}", stdout(&listed), stderr(&listed));
+    let output =
+        output_of(folder.path(), &["flows", "run", "sum", "--store", "memory:", "--quiet", "-i", "numbers=[5]"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(serde_json::from_str::<Value>(&stdout(&output)).unwrap()["result"], 5);
 }

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::kit::{done, root, said, told};
+use crate::kit::{output_of, root, stderr, stdout};
 
 /// Returns the flows. Files in `lib` are parts of them.
 fn flows() -> Vec<PathBuf> {
@@ -33,9 +33,9 @@ fn every_example_gives_what_is_written_beside_it() {
         let arguments = fs::read_to_string(beside(&flow, "args")).unwrap_or_default();
         let mut all = vec!["run", "--quiet", "--store", "memory:", flow.to_str().unwrap()];
         all.extend(arguments.split_whitespace());
-        let output = done(folder.path(), &all);
-        assert!(output.status.success(), "{}: {}", flow.display(), told(&output));
-        let given: Value = serde_json::from_str(&said(&output)).unwrap();
+        let output = output_of(folder.path(), &all);
+        assert!(output.status.success(), "{}: {}", flow.display(), stderr(&output));
+        let given: Value = serde_json::from_str(&stdout(&output)).unwrap();
         let expected = fs::read_to_string(beside(&flow, "expected.json")).unwrap();
         assert_eq!(given, serde_json::from_str::<Value>(&expected).unwrap(), "{}", flow.display());
     }
@@ -47,6 +47,6 @@ fn every_example_is_valid_without_a_warning() {
     let flows = flows();
     let mut all = vec!["validate"];
     all.extend(flows.iter().map(|flow| flow.to_str().unwrap()));
-    let output = done(folder.path(), &all);
-    assert!(output.status.success() && told(&output).is_empty(), "{}", told(&output));
+    let output = output_of(folder.path(), &all);
+    assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::{
     fake::{Fake, Reply},
-    kit::{done, root, said, told},
+    kit::{output_of, root, stderr, stdout},
 };
 
 /// Returns a folder with a script, two images, and the endpoint as the service `img`.
@@ -28,8 +28,8 @@ fn place(script: &str, fake: &Fake) -> TempDir {
 /// Runs the script of a folder. Returns the output of `run --json`.
 fn run(folder: &TempDir, more: &[&str]) -> Value {
     let run = ["run", "flow.flow.js", "--json", "--quiet", "--store", "memory:", "--services", "services.yaml"];
-    let output = done(folder.path(), &[&run[..], more].concat());
-    serde_json::from_str(&said(&output)).unwrap_or_else(|error| panic!("{error}: {}", told(&output)))
+    let output = output_of(folder.path(), &[&run[..], more].concat());
+    serde_json::from_str(&stdout(&output)).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
 }
 
 /// Starts an endpoint that returns the same image for each request.
@@ -101,9 +101,9 @@ fn test_runs_simulated_services_answer_as_it_is_written() {
     let fake = endpoint();
     let folder = place(script, &fake);
     let test = ["test", "flow.flow.js", "--simulate", "img,agent", "--json", "-i", "photo=@photo.png"];
-    let tried = done(folder.path(), &test);
-    assert!(tried.status.success(), "{}", told(&tried));
-    let outputs = serde_json::from_str::<Value>(&said(&tried)).unwrap()["outputs"].clone();
+    let tried = output_of(folder.path(), &test);
+    assert!(tried.status.success(), "{}", stderr(&tried));
+    let outputs = serde_json::from_str::<Value>(&stdout(&tried)).unwrap()["outputs"].clone();
     let meta = json!({ "simulated": true, "prompt": "Blend", "options": { "size": "64x64" } });
     assert_eq!(outputs["image"], json!({ "kind": "file", "fileId": outputs["image"]["fileId"], "meta": meta }));
     assert!(outputs["image"]["fileId"].is_string(), "{outputs}");

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::kit::{done, said, told};
+use crate::kit::{output_of, stderr, stdout};
 
 /// The case's name, the body of `run(services)`, its time limit in milliseconds, and the result.
 const CASES: [(&str, &str, u32, &str); 16] = [
@@ -57,9 +57,9 @@ fn j8_harm_ends_with_whoever_means_it() {
     nodes.push(node("canary", "return 40 + 2", 60_000));
     let flow = json!({ "flow": { "name": "hostile", "policy": { "maxConcurrency": 4 } }, "nodes": nodes });
     fs::write(folder.path().join("hostile.json"), flow.to_string()).unwrap();
-    let output = done(folder.path(), &["run", "--quiet", "--store", "memory:", "hostile.json"]);
-    assert!(output.status.success(), "{}", told(&output));
-    let outputs: Value = serde_json::from_str(&said(&output)).unwrap();
+    let output = output_of(folder.path(), &["run", "--quiet", "--store", "memory:", "hostile.json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let outputs: Value = serde_json::from_str(&stdout(&output)).unwrap();
     for (index, (name, _, _, code)) in CASES.iter().enumerate() {
         let came = &outputs[format!("h{index}")];
         assert_eq!(came["error"]["code"], *code, "{name}: {came}");
@@ -77,9 +77,9 @@ fn j9_scripts_are_looked_through_without_harm() {
         ("await new Promise(() => {}); function run() {}", "can no longer settle"),
     ] {
         fs::write(folder.path().join("a.flow.js"), text).unwrap();
-        let output = done(folder.path(), &["validate", "a.flow.js"]);
+        let output = output_of(folder.path(), &["validate", "a.flow.js"]);
         assert_eq!(output.status.code(), Some(2));
-        assert!(told(&output).contains(why) && told(&output).contains("bad_script"), "{why}: {}", told(&output));
+        assert!(stderr(&output).contains(why) && stderr(&output).contains("bad_script"), "{why}: {}", stderr(&output));
     }
 }
 
@@ -109,8 +109,8 @@ fn j10_a_script_that_is_too_deep_to_be_read_is_told_so() {
         };
         write("a.flow.js", &text);
         for command in ["validate", "inspect", "run"] {
-            let output = done(folder.path(), &[command, "a.flow.js"]);
-            let told = told(&output);
+            let output = output_of(folder.path(), &[command, "a.flow.js"]);
+            let told = stderr(&output);
             assert_eq!(output.status.code(), Some(2), "{command} {open}: {told}");
             for part in ["bad_script", why, place] {
                 assert!(told.contains(part), "{command} {open}: {told}");
@@ -120,8 +120,8 @@ fn j10_a_script_that_is_too_deep_to_be_read_is_told_so() {
         let node = json!({ "id": "a", "type": "script.run", "input": { "source": "{{ flow.input.text }}" } });
         let flow = json!({ "flow": { "name": "computes", "input": { "text": text } }, "nodes": [node] });
         write("computes.json", &flow.to_string());
-        let output = done(folder.path(), &["run", "--quiet", "--json", "--store", "memory:", "computes.json"]);
-        let error = serde_json::from_str::<Value>(&said(&output)).unwrap()["error"].clone();
+        let output = output_of(folder.path(), &["run", "--quiet", "--json", "--store", "memory:", "computes.json"]);
+        let error = serde_json::from_str::<Value>(&stdout(&output)).unwrap()["error"].clone();
         assert_eq!(error["code"], code, "{open}: {error}");
         if code == "limit_exceeded" {
             assert_eq!(error["details"]["line"], 2, "{open}: {error}");
@@ -137,7 +137,7 @@ fn scripts_are_as_deep_as_people_write_them() {
         let nested = format!("({}0{})", open.repeat(64), close.repeat(64));
         let text = format!("const deep = f => {nested};\nexport const run = () => 'it runs';\n");
         fs::write(folder.path().join("a.flow.js"), text).unwrap();
-        let output = done(folder.path(), &["run", "--quiet", "--store", "memory:", "a.flow.js"]);
-        assert!(output.status.success() && said(&output).contains("it runs"), "{open}: {}", told(&output));
+        let output = output_of(folder.path(), &["run", "--quiet", "--store", "memory:", "a.flow.js"]);
+        assert!(output.status.success() && stdout(&output).contains("it runs"), "{open}: {}", stderr(&output));
     }
 }

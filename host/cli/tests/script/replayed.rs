@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fake::{Fake, Reply},
-    kit::{done, flowcell, said, told},
+    kit::{flowcell, output_of, stderr, stdout},
 };
 
 /// Draws random numbers, sends them to the endpoint, and waits for the response, twice.
@@ -44,9 +44,9 @@ fn what_a_killed_script_has_drawn_it_draws_again() {
     child.kill().unwrap();
     child.wait().unwrap();
 
-    let resumed = done(folder.path(), &["runs", "resume", "r", "--json", "--services", "services.yaml"]);
-    assert!(resumed.status.success(), "{}", told(&resumed));
-    let ended: Value = serde_json::from_str(&said(&resumed)).unwrap();
+    let resumed = output_of(folder.path(), &["runs", "resume", "r", "--json", "--services", "services.yaml"]);
+    assert!(resumed.status.success(), "{}", stderr(&resumed));
+    let ended: Value = serde_json::from_str(&stdout(&resumed)).unwrap();
     let drawn = ended["result"].as_array().unwrap();
     let told: Vec<Value> = fake.seen().iter().map(|seen| serde_json::from_str(&seen.prompt()).unwrap()).collect();
     let [first, second, again] = told.as_slice() else { panic!("{told:?}") };

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::{
     client::ask,
-    kit::{done, flowcell, said, told},
+    kit::{flowcell, output_of, stderr, stdout},
     process::{serve, stop},
 };
 
@@ -13,8 +13,8 @@ fn check(text: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("flowcell.yaml"), text).unwrap();
     let all = [&["serve", "--config", "flowcell.yaml", "--check"], arguments].concat();
-    let output = done(folder.path(), &all);
-    (output.status.code(), said(&output), told(&output))
+    let output = output_of(folder.path(), &all);
+    (output.status.code(), stdout(&output), stderr(&output))
 }
 
 #[test]
@@ -29,8 +29,8 @@ fn the_command_line_wins_over_the_environment_and_that_over_the_file() {
     let output =
         command.args(["serve", "--check", "--config", "etc/flowcell.yaml", "--listen", "127.0.0.1:0"]).output();
     let output = output.unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    let said = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stdout(&output);
     for line in [
         r#"listen: "127.0.0.1:0"  # the command line"#,
         r#"name: ["one", "two"]  # etc/flowcell.yaml:2:7"#,

@@ -12,18 +12,18 @@ use serde_json::json;
 
 use crate::{
     client::ask,
-    kit::{done, flowcell, said, told},
+    kit::{flowcell, output_of, stderr, stdout},
     samples::{asks, hello},
 };
 
 /// Starts a server. Returns the process and its address.
 pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr) {
-    let (child, address, _) = heard(folder, arguments);
+    let (child, address, _) = serve_with_output(folder, arguments);
     (child, address)
 }
 
 /// Starts a server. Returns the process, its address, and a thread that collects its later output.
-pub(crate) fn heard(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr, JoinHandle<Vec<String>>) {
+pub(crate) fn serve_with_output(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr, JoinHandle<Vec<String>>) {
     let mut command = flowcell(folder);
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -82,8 +82,8 @@ fn a_server_ends_in_good_order_and_the_next_goes_on() {
     let status = || get(address, "/v1/runs/t").json()["status"].clone();
     assert!((0..20_000).any(|_| status() == "parked"), "{}", status());
     // Another process sends a command through the socket, and the server drives the run.
-    let cancelled = done(folder.path(), &["runs", "cancel", "t"]);
-    assert!(cancelled.status.success(), "{}", told(&cancelled));
+    let cancelled = output_of(folder.path(), &["runs", "cancel", "t"]);
+    assert!(cancelled.status.success(), "{}", stderr(&cancelled));
     let stream = ask_until_end(address, "t");
     assert!(stream.contains("\"status\":\"cancelled\""), "{stream}");
     assert_eq!(stop(child), Some(0));
@@ -100,11 +100,11 @@ fn ask_until_end(address: SocketAddr, run: &str) -> String {
 #[test]
 fn t7_a_server_without_tokens_serves_its_machine_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let output = done(folder.path(), &["serve", "--listen", "0.0.0.0:0"]);
+    let output = output_of(folder.path(), &["serve", "--listen", "0.0.0.0:0"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("requires no tokens"), "{}", told(&output));
-    let output = done(folder.path(), &["serve", "--store", "memory:"]);
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(stderr(&output).contains("requires no tokens"), "{}", stderr(&output));
+    let output = output_of(folder.path(), &["serve", "--store", "memory:"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
 }
 
 #[test]
@@ -117,24 +117,24 @@ fn a_server_asks_for_tokens_from_the_first_tenant_on() {
         ask(address, "GET", "/v1/runs", &headers, "")
     };
     assert_eq!((runs(None).status, runs(Some("fct_a_b")).status), (200, 200));
-    let made = done(folder.path(), &["tenant", "create", "a"]);
-    assert!(made.status.success(), "{}", told(&made));
-    assert!(told(&made).contains("refuse all requests without a token"), "{}", told(&made));
-    let second = done(folder.path(), &["tenant", "create", "b"]);
-    assert!(second.status.success() && !told(&second).contains("token"), "{}", told(&second));
-    let token = done(folder.path(), &["token", "create", "a"]);
-    let token: serde_json::Value = serde_json::from_str(&said(&token)).unwrap();
+    let made = output_of(folder.path(), &["tenant", "create", "a"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    assert!(stderr(&made).contains("refuse all requests without a token"), "{}", stderr(&made));
+    let second = output_of(folder.path(), &["tenant", "create", "b"]);
+    assert!(second.status.success() && !stderr(&second).contains("token"), "{}", stderr(&second));
+    let token = output_of(folder.path(), &["token", "create", "a"]);
+    let token: serde_json::Value = serde_json::from_str(&stdout(&token)).unwrap();
     // The first token makes every request without one fail.
     assert_eq!(runs(Some("fct_a_b")).fault(), (401, "unauthorized".into()));
     assert_eq!(runs(None).fault(), (401, "unauthorized".into()));
     assert_eq!(runs(token["token"].as_str()).status, 200);
     assert_eq!(stop(child), Some(0));
     // The next server also refuses them. It drives the operator's own runs, too.
-    let detached = done(folder.path(), &["run", "--detach", "--run-id", "l", &hello_file(folder.path())]);
-    assert!(detached.status.success(), "{}", told(&detached));
+    let detached = output_of(folder.path(), &["run", "--detach", "--run-id", "l", &hello_file(folder.path())]);
+    assert!(detached.status.success(), "{}", stderr(&detached));
     let (child, address) = serve(folder.path(), &[]);
     assert_eq!(ask(address, "GET", "/v1/runs", &[], "").status, 401);
-    let shown = std::iter::repeat_with(|| said(&done(folder.path(), &["runs", "show", "l", "--json"])));
+    let shown = std::iter::repeat_with(|| stdout(&output_of(folder.path(), &["runs", "show", "l", "--json"])));
     let ended = shown.take(500).find(|shown| shown.contains("\"succeeded\""));
     assert!(ended.is_some(), "the run of `local` is not driven");
     assert_eq!(stop(child), Some(0));

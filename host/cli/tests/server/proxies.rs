@@ -2,7 +2,7 @@
 
 use crate::{
     client::ask,
-    kit::{done, told},
+    kit::{output_of, stderr},
     process::{serve, stop},
 };
 
@@ -19,8 +19,8 @@ fn h18_the_program_believes_the_proxies_that_it_is_told_to_trust() {
         (None, "X-Forwarded-For", "203.0.113.{}", false),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let made = done(folder.path(), &["tenant", "create", "a"]);
-        assert!(made.status.success(), "{}", told(&made));
+        let made = output_of(folder.path(), &["tenant", "create", "a"]);
+        assert!(made.status.success(), "{}", stderr(&made));
         let arguments: Vec<_> = trusted.into_iter().flat_map(|proxies| ["--trusted-proxy", proxies]).collect();
         let (child, address) = serve(folder.path(), &arguments);
         let guess = |caller: u8| {

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use self::collector::{Collector, Span};
 use crate::{
     client::{Answer, ask},
-    kit::{done, flowcell, told},
-    process::{heard, serve, stop},
+    kit::{flowcell, output_of, stderr},
+    process::{serve, serve_with_output, stop},
     samples::asks,
 };
 
@@ -46,7 +46,7 @@ fn traced(origin: &str) -> Value {
 fn keep_secret(folder: &Path, origin: &str) {
     let set = ["secret", "set", "api-token", "--for", origin, "--from-env", "CANARY"];
     let output = flowcell(folder).args(set).env("CANARY", CANARY).output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 fn start(address: SocketAddr, flow: Value, run: &str) -> Answer {
@@ -74,7 +74,7 @@ fn a_run_is_one_trace_and_what_it_is_about_is_told_to_nobody() {
     keep_secret(folder.path(), &origin);
     let allowed = collector.address.to_string();
     let arguments = ["--otlp", origin.as_str(), "--log-format", "json", "--allow-private", allowed.as_str()];
-    let (child, address, log) = heard(folder.path(), &arguments);
+    let (child, address, log) = serve_with_output(folder.path(), &arguments);
     let answer = start(address, traced(&origin), "t");
     assert_eq!((answer.status, answer.json()["status"].as_str()), (201, Some("failed")), "{answer:?}");
     let events = ask(address, "GET", "/v1/runs/t/events?limit=1000", &[], "").body;
@@ -126,12 +126,12 @@ fn a_run_is_one_trace_and_what_it_is_about_is_told_to_nobody() {
 fn a_run_that_goes_on_elsewhere_goes_on_in_its_trace() {
     let (folder, collector) = (tempfile::tempdir().unwrap(), Collector::start());
     let origin = collector.origin();
-    let (child, address, _) = heard(folder.path(), &["--otlp", &origin]);
+    let (child, address, _) = serve_with_output(folder.path(), &["--otlp", &origin]);
     assert_eq!(start(address, asks(), "g").json()["status"], "parked");
     assert_eq!(start(address, json!({ "flow": { "name": "other" }, "nodes": [] }), "o").status, 201);
     assert_eq!(stop(child), Some(0));
     let before = collector.spans();
-    let (child, address, _) = heard(folder.path(), &["--otlp", &origin]);
+    let (child, address, _) = serve_with_output(folder.path(), &["--otlp", &origin]);
     let reply = ask(address, "POST", "/v1/runs/g/gates/ok/reply", &[], r#"{"answer":"yes"}"#);
     assert_eq!(reply.status, 200, "{reply:?}");
     let body = json!({ "flow": asks(), "runId": "g", "input": { "about": CANARY } }).to_string();
@@ -152,7 +152,7 @@ fn a_collector_that_is_not_there_costs_a_warning() {
     let origin = collector.origin();
     // The collector is gone.
     drop(collector);
-    let (child, address, log) = heard(folder.path(), &["--otlp", &origin, "--log-format", "text"]);
+    let (child, address, log) = serve_with_output(folder.path(), &["--otlp", &origin, "--log-format", "text"]);
     for run in 0..20 {
         let flow = json!({ "flow": { "name": "empty" }, "nodes": [] });
         assert_eq!(start(address, flow, &format!("r{run}")).json()["status"], "succeeded");
@@ -168,23 +168,23 @@ fn a_drive_tells_the_same() {
     let (child, address) = serve(folder.path(), &[]);
     assert_eq!(start(address, asks(), "g").json()["status"], "parked");
     assert_eq!(stop(child), Some(0));
-    let answered = done(folder.path(), &["answer", "g", "ok", "yes"]);
-    assert!(answered.status.success(), "{}", told(&answered));
+    let answered = output_of(folder.path(), &["answer", "g", "ok", "yes"]);
+    assert!(answered.status.success(), "{}", stderr(&answered));
     let arguments = ["drive", "--once", "--otlp", &collector.origin(), "--log-format", "json"];
-    let driven = done(folder.path(), &arguments);
-    assert!(driven.status.success(), "{}", told(&driven));
+    let driven = output_of(folder.path(), &arguments);
+    assert!(driven.status.success(), "{}", stderr(&driven));
     let spans = collector.spans();
     let run = one(&spans, "run asks");
     assert_eq!((run.attribute("flowcell.run.id"), run.attribute("flowcell.outcome")), ("g", "succeeded"));
-    let log = told(&driven);
+    let log = stderr(&driven);
     assert!(log.lines().map(json_line).any(|line| line["message"] == "run ended" && line["run"] == "g"), "{log}");
-    let wrong = done(folder.path(), &["drive", "--once", "--otlp", "nowhere", "--log-format", "json"]);
-    let line = json_line(told(&wrong).trim_end());
+    let wrong = output_of(folder.path(), &["drive", "--once", "--otlp", "nowhere", "--log-format", "json"]);
+    let line = json_line(stderr(&wrong).trim_end());
     assert_eq!((&line["level"], &line["target"]), (&json!("error"), &json!("flowcell")), "{line}");
-    let wrong = done(folder.path(), &["drive", "--once", "--otlp", "nowhere"]);
+    let wrong = output_of(folder.path(), &["drive", "--once", "--otlp", "nowhere"]);
     assert!(
-        wrong.status.code() == Some(2) && told(&wrong).contains("`nowhere` is not the address of a collector"),
+        wrong.status.code() == Some(2) && stderr(&wrong).contains("`nowhere` is not the address of a collector"),
         "{}",
-        told(&wrong)
+        stderr(&wrong)
     );
 }

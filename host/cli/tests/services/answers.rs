@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fake::{Fake, Reply},
-    kit::told,
+    kit::stderr,
     project::Project,
 };
 
@@ -76,6 +76,10 @@ fn what_cannot_be_done_is_an_answer_and_the_node_goes_on() {
 fn a_file_of_services_that_is_wrong_says_where() {
     let project = Project::new(&json!([]), &["img"], &json!({ "img": { "images": { "baseUrl": "nowhere" } } }));
     let output = project.run(&[]);
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-    assert!(told(&output).contains("services.yaml") && told(&output).contains("services.img"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("services.yaml") && stderr(&output).contains("services.img"),
+        "{}",
+        stderr(&output)
+    );
 }

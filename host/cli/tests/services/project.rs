@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::{
     fake::Fake,
     guests,
-    kit::{self, told},
+    kit::{self, stderr},
 };
 
 pub(crate) struct Project(TempDir);
@@ -61,7 +61,7 @@ impl Project {
     /// Runs the flow, which has to succeed. Returns its outputs.
     pub(crate) fn outputs(&self, more: &[&str]) -> Value {
         let output = self.run(more);
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 

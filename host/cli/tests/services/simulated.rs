@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     guests::build,
-    kit::{flowcell, told},
+    kit::{flowcell, stderr},
     project::Project,
 };
 
@@ -56,9 +56,9 @@ fn only_what_is_there_is_simulated() {
     let output = project.run(&["--simulate", "modle"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        told(&output).contains("cannot simulate the unknown service `modle`; did you mean `model`?"),
+        stderr(&output).contains("cannot simulate the unknown service `modle`; did you mean `model`?"),
         "{}",
-        told(&output)
+        stderr(&output)
     );
 }
 
@@ -82,7 +82,7 @@ fn a_case_gives_what_services_answer() {
         let mut command = flowcell(project.path());
         command.args(["test", "ask.json", "--packs"]).arg(build("courier", "")).args(more).output().unwrap()
     };
-    assert!(test(&[]).status.success(), "{}", told(&test(&[])));
+    assert!(test(&[]).status.success(), "{}", stderr(&test(&[])));
     // Calls without a reply in the case are simulated only if the command says so.
     let cases = json!({ "cases": [{ "name": "half", "calls": [{ "service": "img", "result": 1 }],
         "expect": { "outputs": { "first": 1, "answers": [
@@ -91,7 +91,7 @@ fn a_case_gives_what_services_answer() {
                 "value": "simulated reply to: x", "meta": { "simulated": true, "inputSummary": "x" } } }] } } }] });
     project.write("ask.test.yaml", cases.to_string());
     assert_eq!(test(&[]).status.code(), Some(1));
-    assert!(test(&["--simulate", "agent"]).status.success(), "{}", told(&test(&["--simulate", "agent"])));
+    assert!(test(&["--simulate", "agent"]).status.success(), "{}", stderr(&test(&["--simulate", "agent"])));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_flow_is_tried_without_cases() {
         command.args(["test", "ask.json", "--packs"]).arg(build("courier", "")).args(more).output().unwrap()
     };
     let output = test(&["--simulate", "img", "-i", "photo=@photo.png", "--json"]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let tried: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&tried["status"], &tried["outputs"]["first"]["meta"]["prompt"]), (&json!("succeeded"), &json!("x")));
     let unanswered: Value = serde_json::from_slice(&test(&["--json"]).stdout).unwrap();

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::project::{Project, told};
+use super::project::{Project, stderr};
 
 const ONE: &str = "flow: { steps: [{ id: only, prompt: 'First: end ${args}' }] }\n";
 
 fn args_of(project: &Project, step: &str) -> Value {
-    let found = project.asked(&format!("SELECT args FROM flow_states WHERE step_id = '{step}'"));
+    let found = project.query(&format!("SELECT args FROM flow_states WHERE step_id = '{step}'"));
     serde_json::from_str(&found[0]).unwrap()
 }
 
@@ -49,7 +49,7 @@ fn flows_are_found_in_the_folders_of_the_project_and_then_of_the_user() {
         let named = ONE.replace("only", &format!("only-{index}"));
         project.write(&format!("{folder}/found.yaml"), &named);
         let output = project.done(&["-F", "found", "-s", &format!("p{index}"), "-q", "-p", "x"]);
-        assert!(output.status.success(), "{folder}: {}", told(&output));
+        assert!(output.status.success(), "{folder}: {}", stderr(&output));
         let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(printed["completed_steps"][0]["step_id"], format!("only-{index}"), "{folder}");
     }
@@ -87,10 +87,10 @@ fn what_is_wrong_is_told_before_anything_runs() {
     project.write("bad.json", r#"{ "note": 7 }"#);
     for (arguments, expected) in cases {
         let output = project.done(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{arguments:?}");
         for part in expected {
-            assert!(told(&output).contains(part), "{arguments:?} lacks `{part}`: {}", told(&output));
+            assert!(stderr(&output).contains(part), "{arguments:?} lacks `{part}`: {}", stderr(&output));
         }
     }
 }
@@ -113,11 +113,11 @@ fn closed_arguments_let_the_prompt_in() {
             format!("flow: {{ args: {schema}, steps: [{{ id: only, prompt: 'First: end ${{args.issue}}' }}] }}\n");
         project.write(".flowcell/flows/closed.yaml", &flow);
         let output = project.done(&["-F", "closed", "-s", "p", "-q", "-p", "fix it", "-A", "issue=5"]);
-        assert!(output.status.success(), "{schema}: {}", told(&output));
+        assert!(output.status.success(), "{schema}: {}", stderr(&output));
         assert_eq!(args_of(&project, "only"), json!({ "prompt": "fix it", "issue": 5 }));
         let output = project.done(&["-F", "closed", "-s", "q", "-q", "-p", "fix it", "-A", "issue=5", "-A", "other=1"]);
-        assert_eq!(output.status.code(), Some(2), "{schema}: {}", told(&output));
-        assert!(told(&output).contains("other"), "{schema}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{schema}: {}", stderr(&output));
+        assert!(stderr(&output).contains("other"), "{schema}: {}", stderr(&output));
     }
 }
 
@@ -149,14 +149,14 @@ fn nobody_is_asked_and_what_is_denied_stays_denied() {
 ",
     );
     let output = project.done(&["-F", "count", "-s", "p", "-q", "-p", "x"]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let events = project.events("p-count-count:1");
     let tool = |kind: &str| -> Vec<&str> {
         let found = events.iter().filter(|event| event["type"] == kind);
         found.map(|event| event["tool"].as_str().unwrap()).collect()
     };
     assert_eq!(tool("agent:tool:result"), ["data.set"]);
-    let said = project.asked("SELECT value FROM state WHERE key = 'session/count/count/p'").remove(0);
+    let said = project.query("SELECT value FROM state WHERE key = 'session/count/count/p'").remove(0);
     assert!(said.contains("tool_denied: the permissions of this node deny `data.set` with this input"), "{said}");
     assert!(said.contains("tool_not_found: unknown tool `data_merge`"), "{said}");
     let begun = events.iter().find(|event| event["type"] == "agent:start").unwrap();

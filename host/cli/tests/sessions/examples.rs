@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::project::{Project, steps, told};
+use super::project::{Project, stderr, steps};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/agentic").canonicalize().unwrap()
@@ -40,14 +40,14 @@ fn every_example_runs_to_its_end_without_a_key() {
     for (name, more, completed) in EXAMPLES {
         let by_name = [&["-F", name, "-s", "p", "-q", "-p", "A change", "--simulate", "model"], more].concat();
         let output = project.done(&by_name);
-        assert!(output.status.success(), "{name}: {}", told(&output));
+        assert!(output.status.success(), "{name}: {}", stderr(&output));
         let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(steps(&printed, "completed_steps"), completed, "{name}");
         let file = folder().join(format!("{name}.yaml")).display().to_string();
         let mut by_file = vec!["run", &file, "-q", "--simulate", "model", "-i", "prompt=A change"];
         by_file.extend(more.iter().map(|word| if *word == "-A" { "-i" } else { word }));
         let output = project.done(&by_file);
-        assert!(output.status.success(), "{name}: {}", told(&output));
+        assert!(output.status.success(), "{name}: {}", stderr(&output));
         let outputs: Value = serde_json::from_slice(&output.stdout).unwrap();
         let ran = completed.iter().filter(|step| outputs[**step]["result"].is_string()).count();
         assert_eq!(ran, completed.len(), "{name}: {outputs}");
@@ -60,7 +60,7 @@ fn a_question_is_answered_and_a_failure_handed_over() {
     project.model("\n      - { match: 'Which workflow', json: { workflow: QUESTION } }\n");
     let run = |prefix: &str| {
         let output = project.done(&["-F", "resolve-issue", "-s", prefix, "-q", "-p", "Why?"]);
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     assert_eq!(steps(&run("a"), "completed_steps"), ["pick-workflow", "answer"]);
@@ -87,7 +87,7 @@ fn an_announcement_is_left_to_the_next_run() {
     let run = || {
         let arguments = ["-F", "release-notes", "-s", "p", "-q", "-p", "Things", "-A", "version=2.0.0"];
         let output = project.done(&arguments);
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let first = run();

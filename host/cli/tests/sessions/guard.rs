@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::project::{Project, SCRIPT, steps, told};
+use super::project::{Project, SCRIPT, stderr, steps};
 
 /// A model that takes an hour for the first step.
 const SLOW: &str = "\n      - { match: 'First', json: { route: go }, delayMs: 3600000 }\n";
@@ -32,7 +32,7 @@ fn while_somebody_drives_the_run_its_states_are_told_and_nothing_runs() {
     assert_eq!(printed["running_steps"][0]["output"], Value::Null);
     let delete = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go", "-D"]);
     assert_eq!(delete.status.code(), Some(2));
-    assert!(told(&delete).contains("is in progress, so its sessions cannot be deleted"), "{}", told(&delete));
+    assert!(stderr(&delete).contains("is in progress, so its sessions cannot be deleted"), "{}", stderr(&delete));
 
     owner.kill().unwrap();
     owner.wait().unwrap();
@@ -54,7 +54,7 @@ fn an_interrupted_run_is_cancelled_before_it_is_deleted() {
     project.model(SCRIPT);
     let (exit, printed) = project.run("end", &["-D"]);
     assert_eq!((exit, steps(&printed, "completed_steps")), (0, vec!["first".into()]), "{printed}");
-    let statuses = project.asked("SELECT run || ' ' || standing FROM runs WHERE depth = 0 ORDER BY id");
+    let statuses = project.query("SELECT run || ' ' || standing FROM runs WHERE depth = 0 ORDER BY id");
     assert_eq!(statuses, ["p-matrix-first:1 cancelled", "p-matrix-first:2 succeeded"]);
 }
 
@@ -67,11 +67,11 @@ fn a_cancelled_step_is_begun_again() {
     assert!(project.done(&["runs", "cancel", "p-matrix-first:1"]).status.success());
     assert!(!project.done(&["runs", "resume", "p-matrix-first:1", "-q"]).status.success());
     assert_eq!(project.states(), ["first failed"]);
-    assert_eq!(project.asked("SELECT output FROM flow_states"), ["cancelled"]);
+    assert_eq!(project.query("SELECT output FROM flow_states"), ["cancelled"]);
     project.model(SCRIPT);
     let (exit, printed) = project.run("ignored", &[]);
     assert_eq!((exit, steps(&printed, "completed_steps")), (0, vec!["first".into(), "second".into()]), "{printed}");
-    assert_eq!(project.asked("SELECT args FROM flow_states WHERE step_id = 'first'"), [r#"{"prompt":"go"}"#]);
+    assert_eq!(project.query("SELECT args FROM flow_states WHERE step_id = 'first'"), [r#"{"prompt":"go"}"#]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn two_flows_do_not_share_a_session() {
     assert!(project.done(&["-F", "a", "-s", "p", "-q", "-p", "x"]).status.success());
     let refused = project.done(&["-F", "a-b", "-s", "p", "-q", "-p", "x"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("`p-a-b-c` belongs to another flow"), "{}", told(&refused));
+    assert!(stderr(&refused).contains("`p-a-b-c` belongs to another flow"), "{}", stderr(&refused));
 }
 
 /// The owner of the store drives flows of agents for other processes, and these print the same output.
@@ -110,7 +110,7 @@ fn a_flow_beside_an_owner_of_the_store_is_handed_over_and_followed() {
         assert_eq!((exit, steps(&printed, "postponed_steps").len()), (0, 0), "{printed}");
         let wrong = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go", "-A", "note=1", "--files", "."]);
         assert_eq!(wrong.status.code(), Some(2));
-        assert!(told(&wrong).contains("without `--files"), "{}", told(&wrong));
+        assert!(stderr(&wrong).contains("without `--files"), "{}", stderr(&wrong));
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -57,7 +57,7 @@ fn states_say_what_the_journal_says_wherever_the_process_is_killed() {
         let (exit, printed) = project.run("go", &[]);
         assert_eq!((exit, steps(&printed, "completed_steps")), (0, vec!["first".into(), "second".into()]));
         assert_eq!(project.states(), by_the_journal(&project));
-        assert_eq!(project.said("second").len(), 4, "nothing was said twice");
+        assert_eq!(project.message_roles("second").len(), 4, "nothing was said twice");
     }
     assert!(kills > 8, "only {kills} processes were killed");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::project::{MATRIX, Project, SCRIPT, steps, told};
+use super::project::{MATRIX, Project, SCRIPT, stderr, steps};
 
 /// One run: its prompt, its further arguments, another script of the model, and the expected result.
 struct Run {
@@ -59,14 +59,18 @@ fn check(runs: &[Run]) -> Project {
 #[test]
 fn a_finished_flow_begins_again_with_fresh_states_and_old_sessions() {
     let project = check(&[GOES]);
-    assert_eq!(project.said("first"), ["user", "assistant"]);
-    assert_eq!(project.said("second"), ["user", "assistant", "user", "assistant"], "a fork knows the step before");
+    assert_eq!(project.message_roles("first"), ["user", "assistant"]);
+    assert_eq!(
+        project.message_roles("second"),
+        ["user", "assistant", "user", "assistant"],
+        "a fork knows the step before"
+    );
     let project = check(&[GOES, GOES]);
-    assert_eq!(project.said("first").len(), 4);
-    assert_eq!(project.said("second").len(), 6, "a fork is made anew");
+    assert_eq!(project.message_roles("first").len(), 4);
+    assert_eq!(project.message_roles("second").len(), 6, "a fork is made anew");
     let project = check(&[GOES, Run { prompt: "end", ran: &["first"], completed: &["first"], ..RUN }]);
     assert_eq!(project.states(), ["first completed"]);
-    let kept = project.asked("SELECT id || ' ' || ifnull(parent_session_id, '-') FROM sessions ORDER BY id");
+    let kept = project.query("SELECT id || ' ' || ifnull(parent_session_id, '-') FROM sessions ORDER BY id");
     assert_eq!(kept, ["p-matrix-first -", "p-matrix-second p-matrix-first"]);
 }
 
@@ -74,9 +78,9 @@ fn a_finished_flow_begins_again_with_fresh_states_and_old_sessions() {
 fn a_postponed_step_is_run_by_the_next_run_with_its_own_arguments() {
     let next = Run { prompt: "other", ran: &["third"], completed: &["first", "third"], ..RUN };
     let project = check(&[LATER, next]);
-    let args = project.asked("SELECT args FROM flow_states WHERE step_id = 'third'");
+    let args = project.query("SELECT args FROM flow_states WHERE step_id = 'third'");
     assert_eq!(serde_json::from_str::<Value>(&args[0]).unwrap(), json!({ "prompt": "later", "route": "later" }));
-    assert_eq!(project.said("third"), ["user", "assistant"], "another agent begins with nothing");
+    assert_eq!(project.message_roles("third"), ["user", "assistant"], "another agent begins with nothing");
     let then = Run { prompt: "other", ran: &["third"], completed: &["first", "third"], ..RUN };
     check(&[LATER, then, GOES]);
 }
@@ -95,7 +99,7 @@ fn a_failed_step_is_begun_again_and_nothing_before_it() {
         Run { exit: 1, model: Some(FAILS), ran: &["second"], completed: &["first"], failed: &["second"], ..RUN };
     let better = Run { ran: &["second"], completed: &["first", "second"], ..RUN };
     let project = check(&[failing, again, better, GOES]);
-    assert_eq!(project.said("second").len(), 6, "the history of both runs of the first step, and its own");
+    assert_eq!(project.message_roles("second").len(), 6, "the history of both runs of the first step, and its own");
     let third =
         Run { exit: 1, model: Some(THIRD_FAILS), ran: &["third"], completed: &["first"], failed: &["third"], ..RUN };
     check(&[LATER, third, Run { ran: &["third"], completed: &["first", "third"], ..RUN }]);
@@ -106,9 +110,9 @@ fn deleting_leaves_nothing_of_what_was_said() {
     let delete: &[&str] = &["-D"];
     let anew = Run { more: delete, prompt: "end", ran: &["first"], completed: &["first"], ..RUN };
     let project = check(&[GOES, anew]);
-    assert_eq!(project.said("first").len(), 2);
-    assert!(project.said("second").is_empty());
-    assert_eq!(project.asked("SELECT id FROM sessions"), ["p-matrix-first"]);
+    assert_eq!(project.message_roles("first").len(), 2);
+    assert!(project.message_roles("second").is_empty());
+    assert_eq!(project.query("SELECT id FROM sessions"), ["p-matrix-first"]);
     // With failed or postponed steps, a run can still begin with the first step.
     let failing = Run {
         exit: 1,
@@ -127,8 +131,8 @@ fn prefixes_have_nothing_to_do_with_each_other() {
     let project = Project::new();
     project.run("go", &[]);
     let other = project.done(&["-F", "matrix", "-s", "q", "-q", "-p", "end"]);
-    assert!(other.status.success(), "{}", told(&other));
-    assert_eq!(project.asked("SELECT count(*) || '' FROM sessions"), ["3"]);
+    assert!(other.status.success(), "{}", stderr(&other));
+    assert_eq!(project.query("SELECT count(*) || '' FROM sessions"), ["3"]);
     let timed = project.done(&["-F", "matrix", "-q", "-p", "end"]);
     let timed: Value = serde_json::from_slice(&timed.stdout).unwrap();
     let root = timed["root_session_id"].as_str().unwrap();
@@ -142,7 +146,7 @@ fn what_is_left_and_not_there_any_more_is_told() {
     let refused = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go"]);
     assert_eq!(refused.status.code(), Some(2));
     for part in ["a run cannot start with the unknown step `third`", "remove the sessions of the prefix with `-D`"] {
-        assert!(told(&refused).contains(part), "{}", told(&refused));
+        assert!(stderr(&refused).contains(part), "{}", stderr(&refused));
     }
     assert_eq!(project.run("go", &["-D"]).0, 0);
 }
@@ -151,10 +155,10 @@ fn what_is_left_and_not_there_any_more_is_told() {
 fn a_run_that_is_repeated_by_hand_is_one_of_the_prefix() {
     let project = check(&[GOES]);
     let again = project.done(&["runs", "retry", "p-matrix-first:1", "--run-id", "again", "-q"]);
-    assert!(again.status.success(), "{}", told(&again));
-    assert_eq!(project.asked("SELECT DISTINCT run FROM sessions"), ["again"]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    assert_eq!(project.query("SELECT DISTINCT run FROM sessions"), ["again"]);
     assert_eq!(project.run("end", &[]).0, 0);
-    assert_eq!(project.asked("SELECT run FROM sessions WHERE id = 'p-matrix-first'"), ["p-matrix-first:2"]);
+    assert_eq!(project.query("SELECT run FROM sessions WHERE id = 'p-matrix-first'"), ["p-matrix-first:2"]);
 }
 
 #[test]
@@ -173,11 +177,11 @@ flow:
     project.write(".flowcell/flows/lacking.yaml", flow);
     let output = project.done(&["-F", "lacking", "-s", "p", "-q", "-p", "go"]);
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(steps(&printed, "failed_steps"), ["use"]);
     assert!(printed["failed_steps"][0]["output"].as_str().unwrap().contains("missing"), "{printed}");
     assert_eq!(steps(&printed, "completed_steps"), ["gather", "mend"]);
     // A failure that another step has handled is not resumed.
     let again = project.done(&["-F", "lacking", "-s", "p", "-q", "-p", "go"]);
-    assert!(project.events("p-lacking-gather:2").iter().any(|event| event["taskId"] == "gather"), "{}", told(&again));
+    assert!(project.events("p-lacking-gather:2").iter().any(|event| event["taskId"] == "gather"), "{}", stderr(&again));
 }

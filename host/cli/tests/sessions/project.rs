@@ -83,7 +83,7 @@ impl Project {
         let arguments = [&["-F", "matrix", "-s", "p", "-q", "-p", prompt], more].concat();
         let output = self.done(&arguments);
         let printed = serde_json::from_slice(&output.stdout);
-        (output.status.code().unwrap(), printed.unwrap_or_else(|_| panic!("{}", told(&output))))
+        (output.status.code().unwrap(), printed.unwrap_or_else(|_| panic!("{}", stderr(&output))))
     }
 
     pub(crate) fn database(&self) -> PathBuf {
@@ -91,7 +91,7 @@ impl Project {
     }
 
     /// Runs a query on the database. Returns the texts of its first column.
-    pub(crate) fn asked(&self, sql: &str) -> Vec<String> {
+    pub(crate) fn query(&self, sql: &str) -> Vec<String> {
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
         let database = rusqlite::Connection::open_with_flags(self.database(), flags).unwrap();
         let mut select = database.prepare(sql).unwrap();
@@ -100,9 +100,9 @@ impl Project {
     }
 
     /// Returns the roles of the messages in a step's session.
-    pub(crate) fn said(&self, step: &str) -> Vec<String> {
+    pub(crate) fn message_roles(&self, step: &str) -> Vec<String> {
         let sql = format!("SELECT value FROM state WHERE key = 'session/matrix/{step}/p'");
-        let values = self.asked(&sql);
+        let values = self.query(&sql);
         let Some(value) = values.first() else { return Vec::new() };
         let messages: Vec<Value> = serde_json::from_str(value).unwrap();
         messages.iter().map(|message| message["role"].as_str().unwrap().to_owned()).collect()
@@ -110,19 +110,19 @@ impl Project {
 
     /// Returns `step status` of all states, in the order of the step ids.
     pub(crate) fn states(&self) -> Vec<String> {
-        self.asked("SELECT step_id || ' ' || status FROM flow_states ORDER BY step_id")
+        self.query("SELECT step_id || ' ' || status FROM flow_states ORDER BY step_id")
     }
 
     /// Returns the events of a run.
     pub(crate) fn events(&self, run: &str) -> Vec<Value> {
         let output = self.done(&["runs", "events", run]);
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
-pub(crate) fn told(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    kit::told,
+    kit::stderr,
     project::{Project, calling, saying},
 };
 
@@ -89,11 +89,11 @@ fn t6_an_approval_counts_once_for_one_call_and_not_for_ever() {
     let answer = |address: &str, answer: &str| project.done(&["answer", "a", address, answer]);
     for wrong in ["agent#99", "agent", "other#1"] {
         let refused = answer(wrong, "allow");
-        assert!(told(&refused).contains("gate_closed"), "{wrong}: {}", told(&refused));
+        assert!(stderr(&refused).contains("gate_closed"), "{wrong}: {}", stderr(&refused));
     }
     assert!(!answer(&first, "perhaps").status.success(), "only allow and deny are answers");
     assert!(answer(&first, "allow").status.success());
-    assert!(told(&answer(&first, "deny")).contains("gate_closed"), "a decision stays");
+    assert!(stderr(&answer(&first, "deny")).contains("gate_closed"), "a decision stays");
     assert_eq!(project.run(&[]).status.code(), Some(3), "the same tool with other arguments is asked about again");
     assert_eq!(project.events("agent:tool:permission").len(), 2);
     assert_eq!(project.events("agent:tool:decision").len(), 1);
@@ -108,16 +108,16 @@ fn w2_a_printed_command_answers_only_the_question_that_it_was_printed_for() {
     assert_eq!(parked.status.code(), Some(3));
     let asked = &project.events("agent:tool:permission")[0];
     let (address, digest) = (asked["address"].as_str().unwrap(), asked["digest"].as_str().unwrap());
-    assert!(told(&parked).contains(&format!("--answer '{address}@{digest}=<allow|deny>'")), "{}", told(&parked));
+    assert!(stderr(&parked).contains(&format!("--answer '{address}@{digest}=<allow|deny>'")), "{}", stderr(&parked));
     let resume = |digest: &str| {
         project.done(&["runs", "resume", "a", "--answer", &format!("{address}@{digest}=allow"), "--quiet"])
     };
     let other = resume(&"0".repeat(32));
-    assert!(!other.status.success() && told(&other).contains("gate_closed"), "{}", told(&other));
+    assert!(!other.status.success() && stderr(&other).contains("gate_closed"), "{}", stderr(&other));
     assert!(project.events("agent:tool:decision").is_empty());
     let retried = project.done(&["runs", "retry", "a", "--answer", &format!("{address}@{digest}=allow"), "--quiet"]);
     assert_eq!(retried.status.code(), Some(2));
-    assert!(told(&retried).contains("have other digests"), "{}", told(&retried));
+    assert!(stderr(&retried).contains("have other digests"), "{}", stderr(&retried));
     // The next call asks at another address, so the run is parked again.
     assert_eq!(resume(digest).status.code(), Some(3));
     assert_eq!(project.events("agent:tool:decision").len(), 1);
@@ -140,19 +140,19 @@ fn w3_a_question_shows_every_argument_and_marks_what_is_cut() {
     }
     assert_eq!(asked["arguments"], arguments);
     let shown = project.done(&["answer", "a", address, "--show"]);
-    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{}", told(&shown)));
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{}", stderr(&shown)));
     assert_eq!((&shown["arguments"], &shown["digest"]), (&arguments, &asked["digest"]));
     let digest = asked["digest"].as_str().unwrap();
     for wrong in [["--digest", "0f"], ["--attempt", "2"]] {
         let refused = project.done(&[&["answer", "a", address, "allow"], &wrong[..]].concat());
-        assert!(told(&refused).contains("the answer is for"), "{}", told(&refused));
+        assert!(stderr(&refused).contains("the answer is for"), "{}", stderr(&refused));
     }
     let taken = project.done(&["answer", "a", address, "allow", "--digest", digest, "--attempt", "1"]);
-    assert!(taken.status.success(), "{}", told(&taken));
+    assert!(taken.status.success(), "{}", stderr(&taken));
     let decided = &project.events("agent:tool:decision")[0];
     assert_eq!((&decided["digest"], &decided["attempt"]), (&asked["digest"], &json!(1)));
     let late = project.done(&["answer", "a", address, "--show"]);
-    assert!(!late.status.success() && told(&late).contains("no question is open"), "{}", told(&late));
+    assert!(!late.status.success() && stderr(&late).contains("no question is open"), "{}", stderr(&late));
 }
 
 /// T6: an approval that comes too late counts as a denial.
@@ -165,7 +165,7 @@ fn t6_an_approval_that_is_too_late_is_a_denial() {
     while outputs.status.code() == Some(3) {
         outputs = project.run(&[]);
     }
-    assert!(outputs.status.success(), "{}", told(&outputs));
+    assert!(outputs.status.success(), "{}", stderr(&outputs));
     let errors = project.events("agent:tool:error");
     assert_eq!(errors[0]["error"]["code"], "tool_denied", "{errors:?}");
     assert!(project.events("agent:tool:result").is_empty());
@@ -182,7 +182,7 @@ fn a_tool_that_nobody_waits_for_ends_with_the_run() {
         "flow: { name: slow }\nnodes: [{ id: wait, type: control.wait, input: { ms: 3600000 } }]\nedges: []\n",
     );
     let output = project.run(&["--total-timeout", "300ms"]);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let calls = project.events("call:start");
     let call = calls.iter().find(|call| call["about"]["tool"] == "flow:slow").unwrap();
     let run = format!("a.tool-{}", call["key"].as_str().unwrap());

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::{
-    kit::told,
+    kit::stderr,
     project::{Project, calling, saying},
 };
 
@@ -73,17 +73,17 @@ fn a_tool_that_may_have_run_is_not_called_again() {
     let world = World::new(&["mcp:*"], &[("mcp_fake_slow", json!({}))]);
     world.killed_at("mcp:fake/slow");
     let output = world.project.run(&WITH_SERVERS);
-    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
-    assert!(told(&output).contains("runs resolve"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("runs resolve"), "{}", stderr(&output));
     let resolve = |reply: &str| world.project.done(&["runs", "resolve", "a", "agent", "--reply", reply]);
     let refused = resolve(r#"{ "result": "it did" }"#);
     let form = r#"a reply has no member `result`; write the reply of `tools.start-call` as { "output": … }"#;
-    assert!(!refused.status.success() && told(&refused).contains(form), "{}", told(&refused));
+    assert!(!refused.status.success() && stderr(&refused).contains(form), "{}", stderr(&refused));
     let given = world.project.done(&["runs", "resolve", "a", "agent", "--output", r#"{ "result": "it did" }"#]);
     let why = r#"does not match the output schema of `agent.run`: "usage" is a required property"#;
-    assert!(given.status.code() == Some(2) && told(&given).contains(why), "{}", told(&given));
+    assert!(given.status.code() == Some(2) && stderr(&given).contains(why), "{}", stderr(&given));
     let resolved = resolve(r#"{ "output": "it did" }"#);
-    assert!(resolved.status.success(), "{}", told(&resolved));
+    assert!(resolved.status.success(), "{}", stderr(&resolved));
     assert_eq!(world.project.outputs(&WITH_SERVERS)["result"], "done");
     assert_eq!(world.project.events("agent:tool:result")[0]["summary"], "it did");
 }
@@ -127,6 +127,6 @@ fn a_file_of_servers_that_is_wrong_says_where() {
     let world = World::new(&["mcp:*"], &[]);
     world.project.write("mcp.yaml", "fake: { command: x, url: y }\n");
     let output = world.project.run(&WITH_SERVERS);
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-    assert!(told(&output).contains("mcp.yaml") && told(&output).contains("mcp.fake"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("mcp.yaml") && stderr(&output).contains("mcp.fake"), "{}", stderr(&output));
 }

@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{self, told};
+use crate::kit::{self, stderr};
 
 pub(crate) struct Project(TempDir);
 
@@ -70,7 +70,7 @@ impl Project {
     /// Runs the flow, which has to succeed. Returns its outputs.
     pub(crate) fn outputs(&self, more: &[&str]) -> Value {
         let output = self.run(more);
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::{
     client::Served,
     household::{builder, write},
-    kit::{Owner, done, said, told},
+    kit::{Owner, output_of, stderr, stdout},
 };
 
 fn told_json(folder: &Path, arguments: &[&str]) -> Value {
-    let output = done(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
-    serde_json::from_str(&said(&output)).unwrap()
+    let output = output_of(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).unwrap()
 }
 
 #[test]
@@ -28,12 +28,12 @@ fn triggers_are_bound_to_flows_on_the_command_line() {
         (&made["declared"], &made["enabled"], &made["input"]),
         (&json!(false), &json!(true), &json!({ "a": 1 }))
     );
-    let again = done(folder, &create);
-    assert!(!again.status.success() && told(&again).contains("already"), "{}", told(&again));
-    let taken = done(folder, &["trigger", "create", "report", "nightly", "--webhook", "key"]);
-    assert!(told(&taken).contains("already"), "{}", told(&taken));
-    let wrong = done(folder, &["trigger", "create", "report", "x", "--cron", "0 12 * *"]);
-    assert!(told(&wrong).contains("invalid cron expression"), "{}", told(&wrong));
+    let again = output_of(folder, &create);
+    assert!(!again.status.success() && stderr(&again).contains("already"), "{}", stderr(&again));
+    let taken = output_of(folder, &["trigger", "create", "report", "nightly", "--webhook", "key"]);
+    assert!(stderr(&taken).contains("already"), "{}", stderr(&taken));
+    let wrong = output_of(folder, &["trigger", "create", "report", "x", "--cron", "0 12 * *"]);
+    assert!(stderr(&wrong).contains("invalid cron expression"), "{}", stderr(&wrong));
     let listed = told_json(folder, &["trigger", "list"]);
     let ids: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["nightly", "noon"]);
@@ -41,10 +41,10 @@ fn triggers_are_bound_to_flows_on_the_command_line() {
     let shown = told_json(folder, &["trigger", "show", "report", "nightly"]);
     assert!(shown["next"].is_null() && shown["declared"] == true, "{shown}");
     assert!(told_json(folder, &["trigger", "enable", "report", "nightly"])["next"].is_string());
-    let kept = done(folder, &["trigger", "delete", "report", "nightly"]);
-    assert!(told(&kept).contains("disable it"), "{}", told(&kept));
+    let kept = output_of(folder, &["trigger", "delete", "report", "nightly"]);
+    assert!(stderr(&kept).contains("disable it"), "{}", stderr(&kept));
     told_json(folder, &["trigger", "delete", "report", "noon"]);
-    assert!(told(&done(folder, &["trigger", "show", "report", "noon"])).contains("does not exist"));
+    assert!(stderr(&output_of(folder, &["trigger", "show", "report", "noon"])).contains("does not exist"));
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn what_a_trigger_names_and_is_not_there_is_shown_and_logged() {
         |id: &str| listed.as_array().unwrap().iter().find(|one| one["id"] == id).unwrap()["problems"].to_string();
     assert!(problems("posted").contains("nokey") && problems("after").contains("nobuild"), "{listed}");
     assert_eq!(problems("nightly"), "null");
-    let fired = done(folder, &["trigger", "fire", "report", "after"]);
-    assert!(fired.status.success() && told(&fired).contains("`flowcell serve` starts the run"), "{}", told(&fired));
+    let fired = output_of(folder, &["trigger", "fire", "report", "after"]);
+    assert!(fired.status.success() && stderr(&fired).contains("`flowcell serve` starts the run"), "{}", stderr(&fired));
     let log = Owner::start(folder, &["serve", "--listen", "127.0.0.1:0"], "nobuild");
     drop(log);
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{
     household::{at, builder, look, over, process, write},
-    kit::done,
+    kit::output_of,
     servers,
 };
 
@@ -87,7 +87,7 @@ fn two_on(dialect: Dialect) {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "report", NIGHTLY);
     let url = server.url(&server.database());
-    assert!(done(folder.path(), &["store", "migrate", "--store", &url]).status.success());
+    assert!(output_of(folder.path(), &["store", "migrate", "--store", &url]).status.success());
     let process = || over(builder().server(&url).build().unwrap(), folder.path());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let ((household, one), (_other, other)) = (process(), process());

@@ -73,7 +73,8 @@ impl state::Host for Sandbox {
             Err(failure) => return Ok(Err(failure::to_guest(failure))),
         };
         let reply = self.call(BuiltIn::State, "set", args).await?;
-        let version = reply.and_then(|reply| reply.json().as_u64().ok_or_else(|| odd("state.set", &reply)));
+        let version =
+            reply.and_then(|reply| reply.json().as_u64().ok_or_else(|| unexpected_reply("state.set", &reply)));
         Ok(version.map_err(failure::to_guest))
     }
 
@@ -86,7 +87,7 @@ impl state::Host for Sandbox {
         let reply = self.call(BuiltIn::State, "set-if", Json::object(members)).await?;
         let version = reply.and_then(|reply| match reply.json() {
             Json::Null => Ok(None),
-            version => version.as_u64().map(Some).ok_or_else(|| odd("state.set-if", &reply)),
+            version => version.as_u64().map(Some).ok_or_else(|| unexpected_reply("state.set-if", &reply)),
         });
         Ok(version.map_err(failure::to_guest))
     }
@@ -112,7 +113,10 @@ impl cache::Host for Sandbox {
         let reply = self.call(BuiltIn::Cache, "get", args).await?;
         let value = reply.and_then(|reply| match reply.json() {
             Json::Null => Ok(None),
-            found => found.get("value").map(|value| Some(value.to_text())).ok_or_else(|| odd("cache.get", &reply)),
+            found => found
+                .get("value")
+                .map(|value| Some(value.to_text()))
+                .ok_or_else(|| unexpected_reply("cache.get", &reply)),
         });
         Ok(value.map_err(failure::to_guest))
     }
@@ -147,7 +151,7 @@ fn entry(reply: &Value) -> Result<Option<state::Entry>, Failure> {
     let version = json.get("version").and_then(Json::as_u64);
     match (value, version) {
         (Some(value), Some(version)) => Ok(Some(state::Entry { value, version })),
-        _ => Err(odd("state.get", reply)),
+        _ => Err(unexpected_reply("state.get", reply)),
     }
 }
 
@@ -156,6 +160,6 @@ pub(super) fn parsed(text: String) -> Result<Json, Failure> {
     Json::parse(&text).map_err(|error| Failure::new(code::INVALID_INPUT, format!("the value is not JSON: {error}")))
 }
 
-fn odd(function: &str, reply: &Value) -> Failure {
+fn unexpected_reply(function: &str, reply: &Value) -> Failure {
     Failure::retryable(code::LOST_WORKER, format!("`{function}` has the unexpected reply {}", reply.json().type_name()))
 }

@@ -27,7 +27,8 @@ impl files::Host for Sandbox {
         };
         let reply = self.call(BuiltIn::Files, "write", Json::object([("path", Json::from(path)), content])).await?;
         self.tick();
-        let size = |reply: Value| reply.json().get("size").and_then(Json::as_u64).ok_or_else(|| odd("write"));
+        let size =
+            |reply: Value| reply.json().get("size").and_then(Json::as_u64).ok_or_else(|| unexpected_reply("write"));
         Ok(reply.and_then(size).map_err(failure::to_guest))
     }
 
@@ -35,8 +36,9 @@ impl files::Host for Sandbox {
         let reply = self.call(BuiltIn::Files, "list", Json::object([("path", Json::from(path))])).await?;
         self.tick();
         let entries = |reply: Value| {
-            let entries = reply.json().get("entries").and_then(Json::as_array).ok_or_else(|| odd("list"))?;
-            entries.iter().map(|listed| entry(listed).ok_or_else(|| odd("list"))).collect()
+            let entries =
+                reply.json().get("entries").and_then(Json::as_array).ok_or_else(|| unexpected_reply("list"))?;
+            entries.iter().map(|listed| entry(listed).ok_or_else(|| unexpected_reply("list"))).collect()
         };
         Ok(reply.and_then(entries).map_err(failure::to_guest))
     }
@@ -46,7 +48,7 @@ impl files::Host for Sandbox {
         self.tick();
         let found = |reply: Value| match reply.json() {
             Json::Null => Ok(None),
-            found => entry(found).map(Some).ok_or_else(|| odd("stat")),
+            found => entry(found).map(Some).ok_or_else(|| unexpected_reply("stat")),
         };
         Ok(reply.and_then(found).map_err(failure::to_guest))
     }
@@ -56,7 +58,7 @@ impl files::Host for Sandbox {
         self.tick();
         let was_there = |reply: Value| match reply.json() {
             Json::Bool(was_there) => Ok(*was_there),
-            _ => Err(odd("remove")),
+            _ => Err(unexpected_reply("remove")),
         };
         Ok(reply.and_then(was_there).map_err(failure::to_guest))
     }
@@ -88,11 +90,11 @@ impl Sandbox {
     fn content(&self, reply: &Value, form: Form) -> Result<Content, Failure> {
         let json = reply.json();
         if form == Form::Text {
-            let text = json.get("text").and_then(Json::as_str).ok_or_else(|| odd("read"))?;
+            let text = json.get("text").and_then(Json::as_str).ok_or_else(|| unexpected_reply("read"))?;
             return Ok(Content::Text(text.to_owned()));
         }
-        let file = json.get("file").ok_or_else(|| odd("read"))?;
-        let blob = Value::from(file.clone()).blob().ok_or_else(|| odd("read"))?;
+        let file = json.get("file").ok_or_else(|| unexpected_reply("read"))?;
+        let blob = Value::from(file.clone()).blob().ok_or_else(|| unexpected_reply("read"))?;
         match form {
             Form::Bytes if blob.size > WHOLE_BYTES => {
                 let message = format!("the file has more than {WHOLE_BYTES} bytes; read it as a file value");
@@ -130,6 +132,6 @@ fn entry(json: &Json) -> Option<Entry> {
     })
 }
 
-fn odd(function: &str) -> Failure {
+fn unexpected_reply(function: &str) -> Failure {
     Failure::retryable(code::LOST_WORKER, format!("`files.{function}` has an unexpected reply"))
 }

@@ -18,7 +18,7 @@ pub(crate) struct Meter {
     /// The pool of memory beyond the part that every attempt has.
     semaphore: FairSemaphore,
     tenant: Tenant,
-    more: Option<Permit>,
+    extra_memory: Option<Permit>,
     table_elements: usize,
     calls_left: u32,
     log_left: usize,
@@ -35,7 +35,7 @@ impl Meter {
             memory: limits.memory,
             semaphore,
             tenant,
-            more: None,
+            extra_memory: None,
             table_elements: limits.table_elements,
             calls_left: limits.calls,
             log_left: limits.log_bytes,
@@ -57,13 +57,13 @@ impl Meter {
 
     /// Takes `by` bytes of memory from the pool until the attempt ends. Returns false if the tenant may not have
     /// them.
-    fn has_room(&mut self, by: u64) -> bool {
-        match &mut self.more {
+    fn reserve(&mut self, by: u64) -> bool {
+        match &mut self.extra_memory {
             _ if by == 0 => true,
             Some(held) => held.grow(by),
             None => {
-                self.more = self.semaphore.try_take(&self.tenant, by);
-                self.more.is_some()
+                self.extra_memory = self.semaphore.try_take(&self.tenant, by);
+                self.extra_memory.is_some()
             }
         }
     }
@@ -93,7 +93,7 @@ impl ResourceLimiter for Meter {
             return Err(Stop::with(code::OUT_OF_MEMORY, message));
         };
         let beyond = |left: usize| (self.memory - left).saturating_sub(MEMORY_INCLUDED);
-        if !self.has_room((beyond(left) - beyond(self.memory_left)) as u64) {
+        if !self.reserve((beyond(left) - beyond(self.memory_left)) as u64) {
             let message = "the tenant's instances use all memory that they may have at this time";
             return Err(wasmtime::Error::new(Stop(Failure::retryable(code::OUT_OF_MEMORY, message))));
         }

@@ -42,7 +42,7 @@ impl http::Host for Sandbox {
         self.forward_output(false).await;
         let call = Call { interface: BuiltIn::Http.name().into(), function: "start-send".into(), args: args.into() };
         let started = self.calls.start(call).await;
-        self.sent.extend(&started);
+        self.open_http_calls.extend(&started);
         Ok(started.map_err(failure::to_guest))
     }
 
@@ -92,7 +92,7 @@ impl queue::Host for Sandbox {
         self.tick();
         Ok(arrival.map(|arrival| match arrival {
             Arrival::Ended { id, outcome } => {
-                let outcome = match self.served.remove(&id) {
+                let outcome = match self.open_service_calls.remove(&id) {
                     Some(call_id) => Ok(services::answer(call_id, outcome)),
                     None => outcome.map(|reply| self.announce(id, reply)).map_err(failure::to_guest),
                 };
@@ -112,7 +112,7 @@ impl Sandbox {
     /// Returns the text with which `next-event` announces a reply to the guest. For an HTTP answer the text has only
     /// the status; the guest reads the headers and the body later.
     fn announce(&mut self, id: u32, reply: Value) -> String {
-        if !self.sent.remove(&id) {
+        if !self.open_http_calls.remove(&id) {
             return reply.text().to_owned();
         }
         let status = reply.json().get("status").cloned().unwrap_or_default();

@@ -19,7 +19,7 @@ pub(super) enum Body<'a> {
 
 impl<'a> Reply<'a> {
     pub(super) fn read(reply: &'a Value) -> Result<Reply<'a>, Failure> {
-        Self::parts(reply.json()).ok_or_else(odd)
+        Self::parts(reply.json()).ok_or_else(unexpected_reply)
     }
 
     fn parts(json: &'a Json) -> Option<Reply<'a>> {
@@ -40,6 +40,6 @@ impl<'a> Reply<'a> {
 }
 
 /// Returns the failure for a reply that has the wrong form.
-pub(super) fn odd() -> Failure {
+pub(super) fn unexpected_reply() -> Failure {
     Failure::retryable(code::LOST_WORKER, "`http.send` has an unexpected reply")
 }

@@ -32,7 +32,7 @@ impl services::Host for Sandbox {
         let args = request.args.into();
         let call = Call { interface: BuiltIn::Services.name().into(), function: "start-call".into(), args };
         let started = self.calls.start(call).await;
-        self.served.extend(started.iter().map(|id| (*id, request.call_id.clone())));
+        self.open_service_calls.extend(started.iter().map(|id| (*id, request.call_id.clone())));
         Ok(started.map_err(failure::to_guest))
     }
 }

@@ -105,7 +105,7 @@ async fn many_may_be_the_first_to_use_a_pack() {
 #[derive(Default)]
 struct Outside {
     started: AtomicU32,
-    told: AtomicU32,
+    ended: AtomicU32,
 }
 
 impl Calls for Outside {
@@ -123,10 +123,10 @@ impl Calls for Outside {
 
     fn next(&self, timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>> {
         assert_eq!(timeout_ms, None);
-        let told = self.told.fetch_add(1, Ordering::Relaxed);
+        let ended = self.ended.fetch_add(1, Ordering::Relaxed);
         let reply =
             value(r#"{"status":204,"headers":[["a","b"]],"body":{"file":{"kind":"file","fileId":"f","size":3}}}"#);
-        let arrival = match told {
+        let arrival = match ended {
             0 => Some(Arrival::Ended { id: 2, outcome: Err(Failure::new("http_connect", "nobody listens")) }),
             1 => Some(Arrival::Ended { id: 1, outcome: Ok(reply) }),
             _ => None,
@@ -135,7 +135,7 @@ impl Calls for Outside {
     }
 
     fn now_ms(&self) -> Option<u64> {
-        Some(1_700_000_000_123 + u64::from(self.told.load(Ordering::Relaxed)) * 100)
+        Some(1_700_000_000_123 + u64::from(self.ended.load(Ordering::Relaxed)) * 100)
     }
 
     fn keep(&self, bytes: Arc<[u8]>, mime: &str) -> Result<BlobRef, Failure> {

@@ -11,7 +11,7 @@ use crate::{
         permission::{self, Permission},
     },
     diagnostic::{Diagnostic, Diagnostics, did_you_mean},
-    fields::{check_keys, check_keys_or, entries, flag, list, map, shown, text, whole_number},
+    fields::{check_keys, check_keys_or, entries, flag, for_message, list, map, text, whole_number},
     key_hints, schema_check, syntax_errors,
     yaml::{self, Kind, Span, Tree},
 };
@@ -109,7 +109,7 @@ pub(crate) fn agent_in_mode(source: &Source, mode: CheckMode) -> CheckedAgent {
     let start = Span { line: 1, column: 1, len: 1, start: 0 };
     let id = name::file_stem(&source.name);
     if !is_kebab_case(id) {
-        let message = format!("`{}` is not a valid agent name", shown(id));
+        let message = format!("`{}` is not a valid agent name", for_message(id));
         diagnostics.error("bad_file_name", start, message, Some(name::rename(&source.name)));
     }
     let mut agent = AgentDefinition { id: id.to_owned(), ..AgentDefinition::default() };
@@ -178,7 +178,7 @@ fn read(tree: &Tree, agent: &mut AgentDefinition, diagnostics: &mut Diagnostics<
         && !["primary", "subagent", "all"].contains(&&*mode)
     {
         let help = did_you_mean(&mode, ["primary", "subagent", "all"]);
-        diagnostics.error("bad_value", value.span, format!("invalid `mode`: `{}`", shown(&mode)), help);
+        diagnostics.error("bad_value", value.span, format!("invalid `mode`: `{}`", for_message(&mode)), help);
     }
     agent.disabled = flag(tree, "disabled", diagnostics).unwrap_or_default();
     agent.max_turns = whole_number(tree, "maxTurns", TURNS, diagnostics);
@@ -211,7 +211,7 @@ fn read_params(tree: &Tree, agent: &mut AgentDefinition, diagnostics: &mut Diagn
             _ => continue,
         };
         if !sound {
-            let message = format!("invalid `{}`: {}", entry.key, shown(&value.to_string()));
+            let message = format!("invalid `{}`: {}", entry.key, for_message(&value.to_string()));
             let help =
                 "`temperature` ranges from 0 to 2, `topP` from 0 to 1; `maxTokens` is a whole number of at least 1";
             diagnostics.error("bad_value", entry.value.span, message, Some(help.into()));

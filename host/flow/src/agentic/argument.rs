@@ -9,7 +9,7 @@ use flowcell_contract::Json;
 pub(crate) struct Argument(Vec<String>);
 
 /// Help text for an invalid argument.
-pub(crate) const WRITTEN: &str = "write `${args.key}`, of letters, digits, `_` and `-`";
+pub(crate) const ARGUMENT_HELP: &str = "write `${args.key}`, of letters, digits, `_` and `-`";
 
 impl Argument {
     /// Parses the text between `${` and `}`. Returns `None` if it is not a valid argument path.

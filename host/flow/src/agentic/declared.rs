@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     agentic::{argument::Argument, read::RawSteps, step_agent::StepAgent},
     diagnostic::{Diagnostics, similar},
-    fields::shown,
+    fields::for_message,
     limits,
     yaml::{Kind, Span, Tree},
 };
@@ -25,8 +25,8 @@ pub(crate) fn warn(flow: &RawSteps<'_>, agents: &[StepAgent], diagnostics: &mut 
             tried.insert(key.to_owned(), similar(key, known));
         }
         let Some(meant) = tried[key] else { return };
-        let message = format!("no schema declares the argument `{}`", shown(key));
-        diagnostics.warning("unknown_argument", span, message, Some(format!("did you mean `{}`?", shown(meant))));
+        let message = format!("no schema declares the argument `{}`", for_message(key));
+        diagnostics.warning("unknown_argument", span, message, Some(format!("did you mean `{}`?", for_message(meant))));
     };
     for step in &flow.steps {
         step.prompt.arguments().for_each(|argument| tell(argument, step.prompt_span));

@@ -100,7 +100,7 @@ pub struct Discovery {
 /// same id, a project file wins over a global one. Within one level, an earlier file wins over a later one.
 pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
     let mut found = Discovery::default();
-    let mut listing: Vec<_> = listing.iter().filter(|file| is_meant(kind, &file.path)).collect();
+    let mut listing: Vec<_> = listing.iter().filter(|file| has_extension(kind, &file.path)).collect();
     listing.sort_by_key(|file| file.level);
     for ListedFile { level, path } in listing {
         let id = file_stem(path);
@@ -125,7 +125,7 @@ pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
 }
 
 /// Returns true if the file has an extension of this kind; false for hidden files and test case files (`*.test.yaml`).
-fn is_meant(kind: FileKind, path: &str) -> bool {
+fn has_extension(kind: FileKind, path: &str) -> bool {
     let endings: &[&str] = match kind {
         FileKind::Flows => &["yaml", "yml", "json"],
         FileKind::Agents => &["md"],

@@ -111,7 +111,7 @@ impl<'a> Generator<'a> {
         if self.begin.contains(&index) {
             return match self.at_first {
                 true => Origin::First,
-                false => Origin::Left(self.flow.steps[index].id.clone()),
+                false => Origin::Postponed(self.flow.steps[index].id.clone()),
             };
         }
         let ways = || self.links.to(index).filter(|link| self.fires(link, reached)).map(|link| link.kind);
@@ -213,7 +213,7 @@ impl Generated<'_> {
             policy: FlowPolicy { fail_fast: false, ..FlowPolicy::default() },
             nodes: self.nodes.iter().map(|node| self.raw_node(node)).collect(),
             edges: self.edges.iter().map(|edge| self.raw_edge(edge)).collect(),
-            of_agents: true,
+            is_agentic: true,
             references: None,
             head: flow.head,
         }
@@ -236,7 +236,7 @@ impl Generated<'_> {
             body: RawBody::None,
             body_span: step.id_span,
             body_output: None,
-            inside: None,
+            inline_owner: None,
         }
     }
 

@@ -99,13 +99,13 @@ pub struct Postponed {
 }
 
 /// Returns the input of a run that starts with postponed steps. `args` are the arguments of the original run.
-pub fn resume_input(args: &Json, left: &[Postponed]) -> Json {
-    let step = |left: &Postponed| {
-        let texts = [("previous", &left.previous), ("from", &left.from)];
+pub fn resume_input(args: &Json, postponed: &[Postponed]) -> Json {
+    let step = |postponed: &Postponed| {
+        let texts = [("previous", &postponed.previous), ("from", &postponed.from)];
         let texts = texts.map(|(key, text)| (key, Json::from(text.as_str())));
-        (left.step.clone(), Json::object([("args", left.args.clone())].into_iter().chain(texts)))
+        (postponed.step.clone(), Json::object([("args", postponed.args.clone())].into_iter().chain(texts)))
     };
-    Json::object([("args", args.clone()), ("steps", Json::object(left.iter().map(step)))])
+    Json::object([("args", args.clone()), ("steps", Json::object(postponed.iter().map(step)))])
 }
 
 /// Returns an agent node's output as text: the structured output as JSON if present, otherwise the result.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::{
     agentic::read::RawSteps,
     diagnostic::{Diagnostics, did_you_mean},
-    fields::shown,
+    fields::for_message,
     limits, shape,
     yaml::Span,
 };
@@ -74,7 +74,7 @@ impl Links {
             None if id.is_empty() => {}
             None => {
                 let help = if diagnostics.is_full() { None } else { self.suggest(id) };
-                diagnostics.error("unknown_step", *span, format!("unknown step `{}`", shown(id)), help);
+                diagnostics.error("unknown_step", *span, format!("unknown step `{}`", for_message(id)), help);
             }
         }
     }
@@ -113,7 +113,7 @@ impl Links {
 
     /// Warns of links and steps that are valid but probably mistakes.
     pub(crate) fn warn(&self, flow: &RawSteps<'_>, diagnostics: &mut Diagnostics<'_>) {
-        let id = |step: usize| shown(&flow.steps[step].id);
+        let id = |step: usize| for_message(&flow.steps[step].id);
         // An unknown target already has an error; its step would look unreachable.
         let reached =
             if diagnostics.has_errors() { HashSet::from_iter(0..flow.steps.len()) } else { self.reached(&[0], true) };

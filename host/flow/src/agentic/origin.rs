@@ -9,7 +9,7 @@ pub(crate) enum Origin {
     First,
     /// An earlier run postponed the step with this id. The run starts at the step with the data in
     /// `flow.input.steps[id]`.
-    Left(String),
+    Postponed(String),
     /// Edges lead to the step. `success` is true if one fires after a success, `error` if one fires after a failure.
     Edges { success: bool, error: bool },
 }
@@ -22,7 +22,7 @@ impl Origin {
         let failed = format!("(inbound.input.args if inbound.input.args != null else {initial})");
         match self {
             Origin::First => initial.to_owned(),
-            Origin::Left(step) => format!("flow.input.steps[{}].args", quoted(step)),
+            Origin::Postponed(step) => format!("flow.input.steps[{}].args", quoted(step)),
             Origin::Edges { error: false, .. } => "inbound.args".to_owned(),
             Origin::Edges { success: false, .. } => failed,
             Origin::Edges { .. } => format!("({failed} if inbound.failed else inbound.args)"),
@@ -36,7 +36,7 @@ impl Origin {
         let failed = format!("({} ~ inbound.error.message)", quoted(FAILED_BEFORE));
         match self {
             Origin::First => None,
-            Origin::Left(step) => Some(format!("flow.input.steps[{}].previous", quoted(step))),
+            Origin::Postponed(step) => Some(format!("flow.input.steps[{}].previous", quoted(step))),
             Origin::Edges { error: false, .. } => Some(succeeded),
             Origin::Edges { success: false, .. } => Some(failed),
             Origin::Edges { .. } => Some(format!("({failed} if inbound.failed else {succeeded})")),
@@ -47,7 +47,7 @@ impl Origin {
     pub(crate) fn from(&self) -> Option<String> {
         match self {
             Origin::First => None,
-            Origin::Left(step) => Some(format!("flow.input.steps[{}].from", quoted(step))),
+            Origin::Postponed(step) => Some(format!("flow.input.steps[{}].from", quoted(step))),
             // The first edge that fires starts the step, so the map has one entry.
             Origin::Edges { .. } => Some("inbounds | list | first".to_owned()),
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::{not_a_map, shown},
+    fields::{for_message, not_a_map},
     yaml::{Entry, Kind, Tree},
 };
 
@@ -94,7 +94,7 @@ fn read_action(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Action>
         let names = ACTIONS.iter().map(|(name, _)| *name);
         let help = did_you_mean(written, names).or_else(|| Some("write `allow`, `ask` or `deny`".into()));
         let message = match tree.text() {
-            Some(text) => format!("`{}` is not a permission", shown(text)),
+            Some(text) => format!("`{}` is not a permission", for_message(text)),
             None => format!("a permission must be `allow`, `ask` or `deny`, not {}", tree.type_name()),
         };
         diagnostics.error("bad_permission", tree.span, message, help);

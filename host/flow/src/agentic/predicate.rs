@@ -4,9 +4,9 @@ use flowcell_contract::Json;
 use flowcell_expr::Condition;
 
 use crate::{
-    agentic::argument::{Argument, WRITTEN, quoted},
+    agentic::argument::{ARGUMENT_HELP, Argument, quoted},
     diagnostic::Diagnostics,
-    fields::shown,
+    fields::for_message,
     yaml::Tree,
 };
 
@@ -56,7 +56,7 @@ impl Predicate {
             })?;
         let argument = Argument::parse(inside).filter(|argument| !argument.is_all());
         let argument = argument.ok_or_else(|| {
-            (format!("`${{{}}}` does not select a single argument", shown(inside)), WRITTEN.to_owned())
+            (format!("`${{{}}}` does not select a single argument", for_message(inside)), ARGUMENT_HELP.to_owned())
         })?;
         let rest = rest.trim();
         let sign: String = rest.chars().take_while(|sign| "=!~<>&|".contains(*sign)).collect();
@@ -64,7 +64,7 @@ impl Predicate {
         if value.contains("${") {
             let help = "a rule compares one argument with plain text; use two steps, or let the agent combine the \
                         values in one argument";
-            return Err((format!("`{}` contains a second `${{`", shown(value)), help.into()));
+            return Err((format!("`{}` contains a second `${{`", for_message(value)), help.into()));
         }
         if value.is_empty() && !sign.is_empty() {
             return Err(predicate_error(
@@ -102,14 +102,14 @@ impl Predicate {
     fn warn_of_quotes(&self, tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
         let (Test::Equals(text) | Test::Differs(text)) = &self.test else { return };
         if let Some(sign) = [" && ", " || "].into_iter().find(|sign| text.contains(sign)) {
-            let message = format!("`{}` is compared literally, including `{}`", shown(text), sign.trim());
+            let message = format!("`{}` is compared literally, including `{}`", for_message(text), sign.trim());
             let help = "a rule compares one argument with plain text; use two steps";
             diagnostics.warning("joined_value", tree.span, message, Some(help.into()));
         }
         let inside = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
         if let Some(inside) = inside {
-            let message = format!("`{}` is compared literally, including the quotes", shown(text));
-            diagnostics.warning("quoted_value", tree.span, message, Some(format!("write `{}`", shown(inside))));
+            let message = format!("`{}` is compared literally, including the quotes", for_message(text));
+            diagnostics.warning("quoted_value", tree.span, message, Some(format!("write `{}`", for_message(inside))));
         }
     }
 }
@@ -128,7 +128,7 @@ fn unknown_operator(sign: &str) -> PredicateError {
     };
     match sign {
         "" => predicate_error("the predicate has no operator", help),
-        sign => (format!("unknown operator `{}`", shown(sign)), help.to_owned()),
+        sign => (format!("unknown operator `{}`", for_message(sign)), help.to_owned()),
     }
 }
 
@@ -139,8 +139,8 @@ fn pattern(value: &str) -> Result<String, PredicateError> {
         return Err(predicate_error("a pattern must be between slashes", "write `${args.key} =~ /pattern/`"));
     };
     if !flags.is_empty() {
-        let help = format!("write flags inside the pattern: `/(?{})…/`", shown(flags));
-        return Err((format!("flags after a pattern are not supported: `{}`", shown(flags)), help));
+        let help = format!("write flags inside the pattern: `/(?{})…/`", for_message(flags));
+        return Err((format!("flags after a pattern are not supported: `{}`", for_message(flags)), help));
     }
     let matches = Json::object([("var", Json::from("text")), ("pattern", Json::from(pattern))]);
     match Condition::compile(&Json::object([("matches", matches)])) {

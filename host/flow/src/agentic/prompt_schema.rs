@@ -27,7 +27,7 @@ pub(super) fn with_prompt(schema: &Tree) -> Tree {
     let mut schema = schema.clone();
     for path in &paths {
         if let Some(part) = at_mut(&mut schema, path) {
-            admit(part, is_declared);
+            accept_prompt(part, is_declared);
         }
     }
     schema
@@ -116,7 +116,7 @@ fn at_mut<'t>(schema: &'t mut Tree, path: &SchemaPath) -> Option<&'t mut Tree> {
 
 /// Changes one schema so that an additional `prompt` makes no difference to it. If `is_declared` is true, limits of the
 /// number of members still count `prompt`.
-fn admit(schema: &mut Tree, is_declared: bool) {
+fn accept_prompt(schema: &mut Tree, is_declared: bool) {
     let span = schema.span;
     let Kind::Map(entries) = &mut schema.kind else { return };
     if let Some(names) = entries.iter_mut().find(|entry| &*entry.key == "propertyNames") {

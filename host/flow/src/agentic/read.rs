@@ -8,7 +8,10 @@ use crate::{
         template::Template,
     },
     diagnostic::Diagnostics,
-    fields::{check_keys, check_keys_or, entries, flag, list, map, present, required, shown, text, whole_number},
+    fields::{
+        check_keys, check_keys_or, entries, flag, for_message, list, map, required, required_or_empty, text,
+        whole_number,
+    },
     key_hints,
     limits::{MAX_ATTEMPTS, MAX_TIMEOUT_MS},
     yaml::{Entry, Kind, Span, Tree},
@@ -92,7 +95,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
     let (title, description) = (member("name"), member("description"));
     let disabled = flag(tree, "disabled", diagnostics).unwrap_or_default();
     let head = tree.member("flow").unwrap_or(tree);
-    check_keys_or(entries(head, "`flow`", diagnostics), &FLOW, at_the_top, diagnostics);
+    check_keys_or(entries(head, "`flow`", diagnostics), &FLOW, suggest_top_level, diagnostics);
     let args = map(head, "args", diagnostics);
     if let Some(args) = args {
         agent::check_object(args, "`args`", diagnostics);
@@ -107,7 +110,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
 }
 
 /// Suggests the right place for a key that belongs beside `flow`.
-fn at_the_top(entry: &Entry) -> Option<String> {
+fn suggest_top_level(entry: &Entry) -> Option<String> {
     TOP.contains(&&*entry.key).then(|| format!("write `{}` beside `flow`, not in it", entry.key))
 }
 
@@ -127,7 +130,7 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
     if !id.is_empty() {
         check_id(&id, id_span, diagnostics);
     }
-    let (_, prompt_span) = present(tree, "prompt", "step", diagnostics);
+    let (_, prompt_span) = required_or_empty(tree, "prompt", "step", diagnostics);
     let prompt = tree.member("prompt").filter(|prompt| prompt.text().is_some());
     let prompt = prompt.map(|prompt| Template::read(prompt, diagnostics));
     if prompt.as_ref().is_some_and(Template::is_blank) {
@@ -161,7 +164,7 @@ fn check_id(id: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
             "use lowercase letters, digits and single dashes, at most 64 characters, such as `pick-workflow`".into()
         }
     };
-    diagnostics.error("bad_id", span, format!("`{}` is not a valid step id", shown(id)), Some(help));
+    diagnostics.error("bad_id", span, format!("`{}` is not a valid step id", for_message(id)), Some(help));
 }
 
 fn read_rule(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawRule> {

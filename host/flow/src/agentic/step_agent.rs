@@ -11,7 +11,7 @@ use crate::{
         read::RawSteps,
     },
     diagnostic::{Diagnostics, Severity, did_you_mean},
-    fields::shown,
+    fields::for_message,
 };
 
 /// The agent of a step.
@@ -62,7 +62,7 @@ pub(crate) fn find_agents(
 fn find(name: &str, context: &dyn CheckContext) -> Found {
     // The name becomes a file name, so only kebab-case is allowed.
     if !is_kebab_case(name) {
-        let message = format!("`{}` is not a valid agent name", shown(name));
+        let message = format!("`{}` is not a valid agent name", for_message(name));
         let help = "write the agent's file name without its extension: lowercase letters, digits and single dashes";
         return Err(AgentError { severity: Severity::Error, message, help: help.into() });
     }
@@ -76,7 +76,7 @@ fn find(name: &str, context: &dyn CheckContext) -> Found {
     let error = |severity, message, help: &str| AgentError { severity, message, help: help.to_owned() };
     match checked.agent {
         Some(agent) if agent.disabled => {
-            let message = format!("the agent `{}` is disabled in {}", shown(name), source.name);
+            let message = format!("the agent `{}` is disabled in {}", for_message(name), source.name);
             Err(error(Severity::Error, message, "choose another agent, or remove `disabled` from its file"))
         }
         Some(agent) => Ok(Some(Arc::new(agent))),
@@ -84,7 +84,7 @@ fn find(name: &str, context: &dyn CheckContext) -> Found {
             let first = checked.diagnostics.iter().find(|diagnostic| diagnostic.severity == Severity::Error);
             let place = first.map_or(1, |diagnostic| diagnostic.location.line);
             let cause = first.map_or("its file cannot be read", |diagnostic| &diagnostic.message);
-            let message = format!("the agent `{}` cannot be used: {}:{place}: {cause}", shown(name), source.name);
+            let message = format!("the agent `{}` cannot be used: {}:{place}: {cause}", for_message(name), source.name);
             Err(error(Severity::Error, message, "fix the agent's file"))
         }
     }
@@ -97,14 +97,14 @@ fn unknown(name: &str, names: &[String]) -> AgentError {
     known.dedup();
     let help = did_you_mean(name, known.iter().copied());
     let help = help.unwrap_or_else(|| format!("known agents: {}", shown_list(&known)));
-    AgentError { severity: Severity::Warning, message: format!("unknown agent `{}`", shown(name)), help }
+    AgentError { severity: Severity::Warning, message: format!("unknown agent `{}`", for_message(name)), help }
 }
 
 /// Maximum number of agent names in a help text.
 const LISTED: usize = 12;
 
 fn shown_list(names: &[&str]) -> String {
-    let mut listed: Vec<_> = names.iter().take(LISTED).map(|name| shown(name)).collect();
+    let mut listed: Vec<_> = names.iter().take(LISTED).map(|name| for_message(name)).collect();
     if names.len() > LISTED {
         listed.push("…".to_owned());
     }

@@ -1,9 +1,9 @@
 //! Prompts: texts with the placeholders `${args.key}` and `${args}`.
 
 use crate::{
-    agentic::argument::{Argument, WRITTEN, quoted},
+    agentic::argument::{ARGUMENT_HELP, Argument, quoted},
     diagnostic::{Diagnostics, similar},
-    fields::shown,
+    fields::for_message,
     input,
     literal::escaped,
     yaml::Tree,
@@ -81,13 +81,13 @@ fn report(tree: &Tree, inside: &str, bytes: std::ops::Range<usize>, diagnostics:
     let word = inside.trim().split(|sign: char| !sign.is_ascii_alphanumeric()).next().unwrap_or_default();
     // Finding the position in a long text is slow, so it is skipped for diagnostics that are not shown.
     let span = if diagnostics.is_full() { tree.span } else { input::place(tree, "", Some(bytes)) };
-    let written = format!("`${{{}}}`", shown(inside));
+    let written = format!("`${{{}}}`", for_message(inside));
     match word {
         "args" => diagnostics.error(
             "bad_template",
             span,
             format!("{written} does not select an argument"),
-            Some(WRITTEN.into()),
+            Some(ARGUMENT_HELP.into()),
         ),
         word if similar(word, ["args"]).is_some() || word.starts_with("args") => {
             let help = "did you mean `${args.…}`?".to_owned();

@@ -76,7 +76,7 @@ impl<'a> Generated<'a> {
             policy: FlowPolicy::default(),
             nodes: steps.iter().zip(&self.nodes).map(|(step, node)| raw_node(step, node)).collect(),
             edges: steps.windows(2).map(|pair| raw_edge(&pair[0], &pair[1])).collect(),
-            of_agents: false,
+            is_agentic: false,
             references: Some(&self.references),
             head: self.flow.head,
         }
@@ -99,7 +99,7 @@ fn raw_node<'s>(step: &'s RawStep<'_>, node: &'s GeneratedNode) -> RawNode<'s> {
         body: RawBody::None,
         body_span: step.id_span,
         body_output: None,
-        inside: None,
+        inline_owner: None,
     }
 }
 

@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use super::reference::is_word;
 use crate::{
     diagnostic::Diagnostics,
-    fields::{check_keys, check_keys_or, entries, flow_name, is_flow_name, is_id, list, map, required, shown, text},
+    fields::{
+        check_keys, check_keys_or, entries, flow_name, for_message, is_flow_name, is_id, list, map, required, text,
+    },
     key_hints,
     yaml::{Kind, Span, Tree},
 };
@@ -108,7 +110,12 @@ fn read_inputs(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Vec<String> {
         };
         if !is_word(name) {
             let help = Some("use letters, digits, `_` and `-`, so that `$inputs.…` can refer to it".into());
-            diagnostics.error("bad_name", item.span, format!("`{}` is not a valid input name", shown(name)), help);
+            diagnostics.error(
+                "bad_name",
+                item.span,
+                format!("`{}` is not a valid input name", for_message(name)),
+                help,
+            );
         } else if inputs.iter().any(|known| known == name) {
             let help = Some("remove one of them".into());
             diagnostics.error("duplicate_input", item.span, format!("the input `{name}` is listed twice"), help);
@@ -135,12 +142,17 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
     if !id.is_empty() && !is_id(&id) {
         let help =
             Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
-        diagnostics.error("bad_id", id_span, format!("`{}` is not a valid step id", shown(&id)), help);
+        diagnostics.error("bad_id", id_span, format!("`{}` is not a valid step id", for_message(&id)), help);
     }
     let save_as = text_or_null(tree, "save_as", diagnostics);
     if let Some((name, span)) = save_as.as_ref().filter(|(name, _)| !is_flow_name(name)) {
         let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
-        diagnostics.error("bad_name", *span, format!("`{}` is not a valid name for `save_as`", shown(name)), help);
+        diagnostics.error(
+            "bad_name",
+            *span,
+            format!("`{}` is not a valid name for `save_as`", for_message(name)),
+            help,
+        );
     }
     let given = |key: &str| tree.member(key).filter(|member| !is_null(member)).map(|_| key.to_owned());
     let mut map_of = |key: &str| given(key).and_then(|key| map(tree, &key, diagnostics));
@@ -158,11 +170,11 @@ fn check_names(steps: &[RawStep<'_>], diagnostics: &mut Diagnostics<'_>) {
             diagnostics.error(
                 "duplicate_id",
                 step.id_span,
-                format!("two steps have the id `{}`", shown(&step.id)),
+                format!("two steps have the id `{}`", for_message(&step.id)),
                 help,
             );
         } else if let Some(before) = saved.insert(step.saved_as(), &step.id) {
-            let name = shown(step.saved_as());
+            let name = for_message(step.saved_as());
             let span = step.save_as.as_ref().map_or(step.id_span, |(_, span)| *span);
             let message = format!("`{}` already saves `$ctx.{name}`; from here on it is this step's result", before);
             diagnostics.warning("saved_again", span, message, Some("use another name to keep both results".into()));

@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str) -> Option<Reference<'_>> {
 }
 
 /// Roots in other spellings, and the Flowcell roots that replace them.
-const OTHERS: [(&str, &str); 8] = [
+const FOREIGN_ROOTS: [(&str, &str); 8] = [
     ("$input.", "$inputs."),
     ("$args.", "$inputs."),
     ("$params.", "$inputs."),
@@ -49,7 +49,9 @@ pub(super) fn suggest(text: &str) -> Option<(&str, String)> {
         let end = rest.char_indices().skip(1).find(|(_, c)| !(c.is_alphanumeric() || "_-.{}".contains(*c)));
         rest[..end.map_or(rest.len(), |(at, _)| at)].trim_end_matches('.')
     };
-    if let Some((at, other, root)) = OTHERS.iter().find_map(|(other, root)| Some((text.find(other)?, other, root))) {
+    if let Some((at, other, root)) =
+        FOREIGN_ROOTS.iter().find_map(|(other, root)| Some((text.find(other)?, other, root)))
+    {
         let found = word(at);
         let rest = found.strip_prefix(other).unwrap_or_default().trim_end_matches('}');
         return Some((found, format!("write `{root}{rest}`, as the whole text")));

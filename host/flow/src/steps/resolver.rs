@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::shown,
+    fields::for_message,
     input::{OpenMarks, below},
     literal,
     yaml::{Entry, Kind, Span, Tree},
@@ -49,7 +49,7 @@ pub(super) struct Resolver<'a> {
 /// Warns of a text that contains a reference but is not a reference as a whole.
 fn warn_of_literal(text: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
     let Some((found, help)) = reference::suggest(text) else { return };
-    let message = format!("`{}` is plain text here, not a reference", shown(found));
+    let message = format!("`{}` is plain text here, not a reference", for_message(found));
     diagnostics.warning("reference_as_text", span, message, Some(help));
 }
 
@@ -110,10 +110,10 @@ impl Resolver<'_> {
         let inputs = &self.flow.inputs;
         let is_there = inputs.iter().any(|input| input == name);
         if !is_there {
-            let message = format!("`$inputs.{}` is not in the flow's `inputs`", shown(name));
+            let message = format!("`$inputs.{}` is not in the flow's `inputs`", for_message(name));
             let help = did_you_mean(name, inputs.iter().map(String::as_str));
-            let help =
-                help.unwrap_or_else(|| format!("add `{}` to `inputs`, so that every run requires it", shown(name)));
+            let help = help
+                .unwrap_or_else(|| format!("add `{}` to `inputs`, so that every run requires it", for_message(name)));
             diagnostics.warning("undeclared_input", span, message, Some(help));
         }
         is_there
@@ -136,7 +136,7 @@ impl Resolver<'_> {
 
     /// Explains why no earlier step saves a name. `later` is the first later step that does.
     fn missing(&self, name: &str, later: Option<usize>) -> (String, Option<String>) {
-        let (written, steps) = (shown(name), &self.flow.steps);
+        let (written, steps) = (for_message(name), &self.flow.steps);
         let before = &steps[..self.before];
         match (later, before.iter().find(|step| step.id == name)) {
             (Some(own), _) if own == self.before => (format!("`$ctx.{written}` is this step's own result"), None),

@@ -4,7 +4,7 @@ use flowcell_contract::{Catalog, TypeRef};
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::shown,
+    fields::for_message,
     types::suggest_type,
     yaml::Span,
 };
@@ -30,11 +30,11 @@ pub(super) fn type_name(
             let help = did_you_mean(&wanted.name, known)
                 .or_else(|| suggest_type(&wanted.name, catalog))
                 .or_else(|| Some("`flowcell nodes` lists all tools; `--packs DIR` adds more".into()));
-            diagnostics.error("unknown_tool", span, format!("unknown tool `{}`", shown(&wanted.name)), help);
+            diagnostics.error("unknown_tool", span, format!("unknown tool `{}`", for_message(&wanted.name)), help);
             None
         }
         several => {
-            let message = format!("several packs have a tool `{}`", shown(&wanted.name));
+            let message = format!("several packs have a tool `{}`", for_message(&wanted.name));
             let names: Vec<_> = several.iter().map(|name| format!("`{name}`")).collect();
             diagnostics.error("ambiguous_tool", span, message, Some(format!("write {}", names.join(" or "))));
             None

@@ -11,7 +11,7 @@ use flowcell_runtime::{FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::{Ask, OwnerReply, refused};
+use super::{OwnerReply, OwnerRequest, refused};
 use crate::{
     Host, LoadError, StartError,
     control::Reach,
@@ -25,7 +25,7 @@ use crate::{
 /// The part of the store's owner that drives runs.
 pub trait Driver: Send + Sync {
     /// Signals that a run that is not driven may have become ready.
-    fn moved(&self);
+    fn notify_ready(&self);
 
     /// Admits a handed-over run and returns once it is on stable storage. If the caller follows the run, the driver
     /// drives it at once or refuses it.
@@ -36,8 +36,8 @@ pub trait Driver: Send + Sync {
 pub struct Driven(pub AdmissionQueue);
 
 impl Driver for Driven {
-    fn moved(&self) {
-        self.0.moved().notify_one();
+    fn notify_ready(&self) {
+        self.0.ready_signal().notify_one();
     }
 
     fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>> {
@@ -47,11 +47,11 @@ impl Driver for Driven {
 }
 
 /// Handles a request to start, resume or repeat a run.
-pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Ask) -> OwnerReply {
-    let (Ask::Start { reach: asked, .. }
-    | Ask::Flow { reach: asked, .. }
-    | Ask::Resume { reach: asked, .. }
-    | Ask::Retry { reach: asked, .. }) = &ask
+pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: OwnerRequest) -> OwnerReply {
+    let (OwnerRequest::Start { reach: asked, .. }
+    | OwnerRequest::Flow { reach: asked, .. }
+    | OwnerRequest::Resume { reach: asked, .. }
+    | OwnerRequest::Retry { reach: asked, .. }) = &ask
     else {
         return refused("bad_request", &"this command starts no run");
     };
@@ -60,9 +60,9 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: A
         let why = format!("the process that owns the store has other options: {}", lacking.join(", "));
         return refused("option_lacking", &why);
     }
-    let follows = !matches!(&ask, Ask::Start { follow: false, .. });
+    let follows = !matches!(&ask, OwnerRequest::Start { follow: false, .. });
     let prepared = match ask {
-        Ask::Flow { .. } => prepare_session(host, ask).await,
+        OwnerRequest::Flow { .. } => prepare_session(host, ask).await,
         _ => prepare(host, ask),
     };
     let runner = match prepared {
@@ -80,7 +80,7 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: A
     }
 }
 
-fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<OwnerReply>> {
+fn prepare(host: &Host, ask: OwnerRequest) -> Result<FlowRunner, Box<OwnerReply>> {
     let not_accepted = |error: StartError| {
         let code = match &error {
             StartError::Open(OpenError::Unknown(_)) => "run_not_found",
@@ -91,7 +91,7 @@ fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<OwnerReply>> {
         Box::new(refused(code, &error))
     };
     match ask {
-        Ask::Start { flow, input, run, total_timeout_ms, answers, follow, .. } => {
+        OwnerRequest::Start { flow, input, run, total_timeout_ms, answers, follow, .. } => {
             let flow = blocking(|| host.load_flow(&flow)).map_err(|error| match error {
                 LoadError::Host(_) => Box::new(refused("flow_not_found", &error)),
                 LoadError::Invalid(_) => Box::new(refused("invalid_flow", &error)),
@@ -102,10 +102,10 @@ fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<OwnerReply>> {
             let options = RunOptions { run_id: run, input, policy, answers, patience, ..options() };
             host.runner(&flow, options).map_err(not_accepted)
         }
-        Ask::Resume { run, .. } => {
+        OwnerRequest::Resume { run, .. } => {
             blocking(|| host.resume(&run, RunOptions { by_hand: true, ..options() })).map_err(not_accepted)
         }
-        Ask::Retry { run, from, keep_answers, new, answers, .. } => {
+        OwnerRequest::Retry { run, from, keep_answers, new, answers, .. } => {
             let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers };
             let answers = answers.into_iter().collect();
             let options = RunOptions { run_id: new, answers, ..options() };
@@ -116,8 +116,8 @@ fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<OwnerReply>> {
 }
 
 /// Prepares a run of an agentic flow.
-async fn prepare_session(host: &Host, ask: Ask) -> Result<FlowRunner, Box<OwnerReply>> {
-    let Ask::Flow { flow, prefix, args, delete, total_timeout_ms, .. } = ask else {
+async fn prepare_session(host: &Host, ask: OwnerRequest) -> Result<FlowRunner, Box<OwnerReply>> {
+    let OwnerRequest::Flow { flow, prefix, args, delete, total_timeout_ms, .. } = ask else {
         return Err(Box::new(refused("bad_request", &"this command starts no run")));
     };
     let not_accepted = |error: SessionError| Box::new(refused("not_accepted", &error));
@@ -135,7 +135,7 @@ fn options() -> RunOptions {
 
 /// A driver for a process whose purpose is one run of its own. In addition, this driver drives the handed-over runs
 /// that their callers follow. It stores other handed-over runs and does not drive them.
-pub struct Guests {
+pub struct HandedOverRuns {
     host: Host,
     runs: Mutex<State>,
 }
@@ -144,15 +144,15 @@ pub struct Guests {
 struct State {
     closed: bool,
     /// The handed-over runs, each with the thread that drives it. The thread returns whether the run has ended.
-    /// `None`: the run could not be resumed. [`Driver::moved`] removes ended runs, and resumes parked runs and those
-    /// with `None`.
+    /// `None`: the run could not be resumed. [`Driver::notify_ready`] removes ended runs, and resumes parked runs and
+    /// those with `None`.
     threads: HashMap<RunId, Option<JoinHandle<bool>>>,
 }
 
-impl Guests {
+impl HandedOverRuns {
     /// Creates a driver without runs.
-    pub fn new(host: Host) -> Arc<Guests> {
-        Arc::new(Guests { host, runs: Mutex::default() })
+    pub fn new(host: Host) -> Arc<HandedOverRuns> {
+        Arc::new(HandedOverRuns { host, runs: Mutex::default() })
     }
 
     /// Parks all handed-over runs. Later handovers are refused.
@@ -194,8 +194,8 @@ impl Guests {
     }
 }
 
-impl Driver for Guests {
-    fn moved(&self) {
+impl Driver for HandedOverRuns {
+    fn notify_ready(&self) {
         let resting: Vec<_> = {
             let mut state = self.runs.lock();
             let is_over = |thread: &JoinHandle<bool>| thread.is_finished();
@@ -210,7 +210,7 @@ impl Driver for Guests {
         for run in resting {
             match self.host.resume(&run, options()).map(|runner| self.begin(runner)) {
                 Ok(Ok(())) => {}
-                // The next call of `moved` tries it again.
+                // The next call of `notify_ready` tries it again.
                 Ok(Err(_)) | Err(_) => _ = self.runs.lock().threads.insert(run, None),
             }
         }

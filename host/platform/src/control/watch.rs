@@ -18,7 +18,7 @@ use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{Channel, Event, LiveEvent, RunResult};
 use tokio::runtime::Runtime;
 
-use super::{Ask, OwnerReply, socket};
+use super::{OwnerReply, OwnerRequest, socket};
 use crate::{Host, drive::channels::Outbox, host::task_inputs::calling};
 
 /// Interval between checks whether the run is driven and the watcher is still connected.
@@ -31,7 +31,7 @@ const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 /// ones.
 pub fn watch_owner(folder: &Path, run: &RunId) -> io::Result<(OwnerReply, Events)> {
     let mut stream = socket::connect(folder)?;
-    let line = serde_json::to_string(&Ask::Watch { run: run.clone() }).map_err(io::Error::other)?;
+    let line = serde_json::to_string(&OwnerRequest::Watch { run: run.clone() }).map_err(io::Error::other)?;
     writeln!(stream, "{line}")?;
     let mut lines = BufReader::new(stream).lines();
     let told = lines.next().ok_or(io::ErrorKind::UnexpectedEof)??;
@@ -51,7 +51,7 @@ impl Iterator for Events {
 }
 
 /// Sends a run's events to a watcher until the run ends or the watcher disconnects.
-pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runtime) -> io::Result<()> {
+pub(super) fn send_events(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runtime) -> io::Result<()> {
     let _watching = host.watched().begin(run);
     stream.set_read_timeout(Some(LOOK))?;
     let mut watcher = Watcher { stream, root: run, next: HashMap::new(), ended: false };
@@ -96,7 +96,7 @@ impl Watcher<'_> {
         let mut told = Ok(());
         let visit = |event: Event| {
             self.ended |= run == self.root && event.kind == "harness:complete";
-            told = self.tell_in_order(host, run, &event, &mut below);
+            told = self.send_in_order(host, run, &event, &mut below);
             if told.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         host.each_event(run, from, visit).map_err(io::Error::other)?;
@@ -106,7 +106,7 @@ impl Watcher<'_> {
         left.try_for_each(|child| self.catch_up(host, &child))
     }
 
-    fn tell_in_order(
+    fn send_in_order(
         &mut self,
         host: &Host,
         run: &RunId,
@@ -117,7 +117,7 @@ impl Watcher<'_> {
             Some(below) => below,
             None => below.insert(runs_below(host, run)?),
         };
-        moved_on(event, below).iter().try_for_each(|child| self.catch_up(host, child))?;
+        take_continued(event, below).iter().try_for_each(|child| self.catch_up(host, child))?;
         self.next.insert(run.clone(), event.seq + 1);
         self.write(&serde_json::to_vec(event)?)
     }
@@ -186,7 +186,7 @@ fn runs_below(host: &Host, run: &RunId) -> io::Result<BTreeMap<String, Vec<RunId
 }
 
 /// Removes and returns the child runs in `below` whose calling task continues with this event.
-fn moved_on(event: &Event, below: &mut BTreeMap<String, Vec<RunId>>) -> Vec<RunId> {
+fn take_continued(event: &Event, below: &mut BTreeMap<String, Vec<RunId>>) -> Vec<RunId> {
     let text = |key: &str| event.data.get(key).and_then(Json::as_str);
     match event.kind {
         "harness:parked" | "harness:complete" => std::mem::take(below).into_values().flatten().collect(),

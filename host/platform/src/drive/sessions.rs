@@ -156,20 +156,20 @@ impl FlowSession {
             Earlier::Driven(_) => return Ok(Opened::Busy),
             Earlier::Unfinished(run) if delete => {
                 self.cancel(&run).await?;
-                self.anew(args, delete, Some(&run), options)
+                self.new_run(args, delete, Some(&run), options)
             }
             Earlier::Unfinished(run) => {
                 self.host.resume(&run, RunOptions { by_hand: true, ..options }).map_err(SessionError::from)
             }
             Earlier::Ended(run) if !delete => {
                 let states = self.host.sessions().states(self.host.tenant(), &self.root)?;
-                match self.left(&states)? {
-                    left if left.is_empty() => self.anew(args, delete, Some(&run), options),
-                    left => self.go_on(&initial(&states, &self.root, args), &left, &run, options),
+                match self.unfinished_steps(&states)? {
+                    left if left.is_empty() => self.new_run(args, delete, Some(&run), options),
+                    left => self.run_of_unfinished_steps(&initial(&states, &self.root, args), &left, &run, options),
                 }
             }
-            Earlier::Ended(run) => self.anew(args, delete, Some(&run), options),
-            Earlier::None => self.anew(args, delete, None, options),
+            Earlier::Ended(run) => self.new_run(args, delete, Some(&run), options),
+            Earlier::None => self.new_run(args, delete, None, options),
         };
         match begun {
             Ok(runner) => Ok(Opened::Run(Box::new(runner))),
@@ -222,7 +222,7 @@ impl FlowSession {
     }
 
     /// Prepares a run that begins with the first step.
-    fn anew(
+    fn new_run(
         &self,
         args: Json,
         delete: bool,
@@ -238,7 +238,7 @@ impl FlowSession {
     }
 
     /// Prepares a run that begins with the steps that the last run left.
-    fn go_on(
+    fn run_of_unfinished_steps(
         &self,
         initial: &Json,
         left: &[Postponed],
@@ -253,7 +253,7 @@ impl FlowSession {
     }
 
     /// Returns the steps that the last run left: failed steps without a handler, and postponed steps.
-    fn left(&self, states: &[StepState]) -> Result<Vec<Postponed>, StoreError> {
+    fn unfinished_steps(&self, states: &[StepState]) -> Result<Vec<Postponed>, StoreError> {
         let sessions = self.host.sessions().sessions(self.host.tenant(), &self.root)?;
         let is_left = |state: &&StepState| match state.status {
             StepStatus::Postponed => true,

@@ -129,7 +129,7 @@ pub struct Supervisor {
     /// The run that is tried alone.
     trial: Option<Trial>,
     /// The run that was begun as a trial while no other run was driven. `None` once another run begins.
-    lonely: Option<Key>,
+    begun_alone: Option<Key>,
     /// The pace at which runs begin that were resumed in vain.
     spread: Spread,
     moved: Arc<Notify>,
@@ -138,7 +138,7 @@ pub struct Supervisor {
     /// True if runs may have become ready since the last look.
     stale: bool,
     /// True if the last look found more ready runs than there were permits.
-    more: bool,
+    found_too_many: bool,
     /// The time of the next look without a signal, in milliseconds since 1970 by the clock of timers.
     next_look: u64,
     outage: Outage,
@@ -178,13 +178,13 @@ impl Supervisor {
             begun: HashSet::new(),
             held: VecDeque::new(),
             trial: None,
-            lonely: None,
+            begun_alone: None,
             spread: Spread::default(),
-            moved: admission.moved().clone(),
+            moved: admission.ready_signal().clone(),
             admission,
             arrivals: queue,
             stale: true,
-            more: false,
+            found_too_many: false,
             next_look: 0,
             outage: Outage::default(),
             unopened: Vec::new(),
@@ -278,7 +278,7 @@ impl Supervisor {
         for (_, key) in self.unopened.extract_if(.., |(again, _)| *again <= now) {
             self.begun.remove(&key);
         }
-        self.more = false;
+        self.found_too_many = false;
         let mut found = VecDeque::new();
         for tenant in self.observer.tenants() {
             found.push_back(self.runnable(&tenant)?);
@@ -313,7 +313,7 @@ impl Supervisor {
                 self.begun.insert(key.clone());
                 self.held.push_back(Held { key, permit, _offer: offer });
             }
-            None => self.more = true,
+            None => self.found_too_many = true,
         }
     }
 
@@ -357,11 +357,11 @@ impl Supervisor {
         self.trial = Some(Trial::begin(held.key.clone(), &mut runner, &self.moved));
         let key = held.key.clone();
         self.drive(held.key, held.permit, runner);
-        self.lonely = alone.then_some(key);
+        self.begun_alone = alone.then_some(key);
     }
 
     fn runner(&mut self, key: &Key) -> Option<FlowRunner> {
-        self.admission.begins(key);
+        self.admission.release(key);
         let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
         let Some(host) = self.observer.host(&self.host, &key.0) else {
             // A later look finds the run again.
@@ -392,7 +392,7 @@ impl Supervisor {
         let hub = runner.hub();
         let Some(running) = self.observer.attend(&key.0, runner) else { return };
         // From now on, either run may be the cause of a crash.
-        if let Some(hub) = self.lonely.take().and_then(|lonely| self.hubs.get(&lonely)).cloned() {
+        if let Some(hub) = self.begun_alone.take().and_then(|alone| self.hubs.get(&alone)).cloned() {
             tokio::spawn(async move { hub.accompany().await });
         }
         hub.start_session();
@@ -460,7 +460,7 @@ impl Supervisor {
             self.stale = true;
         }
         // The end of a run makes no other run ready. But a run that waits for a permit may begin now.
-        self.stale |= !over || self.more || !self.held.is_empty() || self.admission.is_crowded();
+        self.stale |= !over || self.found_too_many || !self.held.is_empty() || self.admission.is_crowded();
         self.observer.ended(&result);
     }
 }

@@ -132,7 +132,7 @@ impl Triggers {
     pub async fn attend(&self) {
         let mut ended = self.ended.lock().await;
         let (mut lanes, mut working) = (Lanes::default(), FuturesUnordered::new());
-        lanes.see(self.owners.tenants(), Instant::now());
+        lanes.set_tenants(self.owners.tenants(), Instant::now());
         loop {
             let (now, draining) = (Instant::now(), self.owners.is_draining());
             working.extend(lanes.jobs(now, !draining).into_iter().map(|(tenant, job)| self.work(tenant, job)));
@@ -141,10 +141,10 @@ impl Triggers {
                 Some((tenant, next)) = working.next() => lanes.done(&tenant, next, Instant::now()),
                 Some((tenant, end)) = ended.recv() => lanes.end(tenant, end, now),
                 () = self.changed.notified() => {
-                    lanes.see(self.owners.tenants(), now);
+                    lanes.set_tenants(self.owners.tenants(), now);
                     lanes.change(Instant::now());
                 }
-                () = tokio::time::sleep_until(until) => lanes.see(self.owners.tenants(), now),
+                () = tokio::time::sleep_until(until) => lanes.set_tenants(self.owners.tenants(), now),
             }
         }
     }
@@ -165,7 +165,7 @@ impl Triggers {
     }
 
     /// Reports that a run of this process has ended, so that the flows that wait for its end start at once.
-    pub fn tell(&self, tenant: &Tenant, end: Ended) {
+    pub fn report_end(&self, tenant: &Tenant, end: Ended) {
         // If the queue is full, a look finds the end in the store.
         _ = self.ends.try_send((tenant.clone(), end));
     }

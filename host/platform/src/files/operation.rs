@@ -10,7 +10,7 @@ use crate::operate::documents::to_json;
 /// An operation on files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "deed", rename_all = "camelCase")]
-pub enum Deed {
+pub enum FileOperation {
     /// Stores a file.
     Put {
         /// The file's name.
@@ -38,21 +38,21 @@ pub enum Deed {
 
 impl TenantFiles<'_> {
     /// Performs an operation and returns its result.
-    pub fn operate(&self, deed: &Deed) -> Result<Json, FileError> {
+    pub fn operate(&self, deed: &FileOperation) -> Result<Json, FileError> {
         match deed {
-            Deed::Put { name, mime, metadata, content } => {
+            FileOperation::Put { name, mime, metadata, content } => {
                 let bytes = STANDARD.decode(content).map_err(|_| FileError::Content)?;
                 let (name, mime, metadata) = (name.clone(), mime.clone(), metadata.clone());
                 Ok(self.put(NewFile { name, mime, metadata, bytes })?.value())
             }
-            Deed::Get { id } => {
+            FileOperation::Get { id } => {
                 let (row, bytes) = self.get(id)?;
                 let members = row.value().as_object().cloned().unwrap_or_default();
                 let content = ("content".into(), Json::from(STANDARD.encode(bytes)));
                 Ok(Json::object(members.into_iter().chain([content])))
             }
-            Deed::List => Ok(to_json("files", &self.list()?)?),
-            Deed::Remove { id } => {
+            FileOperation::List => Ok(to_json("files", &self.list()?)?),
+            FileOperation::Remove { id } => {
                 self.remove(id)?;
                 Ok(Json::object([("done", Json::from(true))]))
             }

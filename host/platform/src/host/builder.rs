@@ -53,7 +53,7 @@ use crate::{
             Usage,
             counted::{CountedBlobs, CountedJournal, CountedModels},
         },
-        vault::{Keeping, KeySource, Vault},
+        vault::{KeyPlace, KeySource, Vault},
     },
     packs::{PackStore, Trust, locked_packs},
     world::{
@@ -255,7 +255,7 @@ impl HostBuilder {
         let engine = self.engine()?;
         let (catalog, packs) = self.read_packs(&engine)?;
         let keys = std::mem::take(&mut self.secret_keys);
-        let keeping = if keys.is_empty() { self.place.keeping() } else { Keeping::Given(keys) };
+        let key_place = if keys.is_empty() { self.place.key_place() } else { KeyPlace::Given(keys) };
         let Stores { journal, state, blobs, leases, cache, sessions, documents, inbox, sweep, store, shared } =
             Stores::open(std::mem::take(&mut self.place))?;
         let timers: Arc<dyn Timers> = Arc::new(SystemTimers::default());
@@ -264,12 +264,12 @@ impl HostBuilder {
         let usage = Usage::new(engine.clone(), live.clone(), documents.clone(), timers.clone(), metrics.clone());
         let journal: Arc<dyn Journal> = Arc::new(CountedJournal { journal, usage: usage.clone() });
         let blobs: Arc<dyn Blobs> = Arc::new(CountedBlobs { blobs, usage: usage.clone() });
-        let vault = Arc::new(Vault::new(documents.clone(), timers.clone(), keeping));
+        let vault = Arc::new(Vault::new(documents.clone(), timers.clone(), key_place));
         let resolver = Arc::new(SharedResolver::default());
         let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(refused)?.resolved_by(resolver);
         let (telemetry, observers) = self.observers(&egress, &metrics)?;
         let simulate = Arc::new(std::mem::take(&mut self.simulate));
-        let Outside { capabilities, mcp, secrets, simulated_model, services, services_home } =
+        let ExternalCapabilities { capabilities, mcp, secrets, simulated_model, services, services_home } =
             self.outside(&egress, &blobs, &usage, &vault)?;
         check_simulated(&simulate, &services)?;
         let shared = Arc::new(Shared {
@@ -364,12 +364,12 @@ impl HostBuilder {
         blobs: &Arc<dyn Blobs>,
         usage: &Usage,
         vault: &Arc<Vault>,
-    ) -> Result<Outside, Error> {
+    ) -> Result<ExternalCapabilities, Error> {
         let client = Client::new(egress.clone());
         let servers = self.mcp_file.as_deref().map(|file| read_beside(file, Servers::parse)).transpose()?;
         let mcp = McpTools::new(&client, blobs.clone(), &servers.unwrap_or_default());
         let secrets = self.secrets_file.as_deref().map(|file| read_beside(file, OperatorSecrets::parse)).transpose()?;
-        let secrets = Secrets::from(secrets.unwrap_or_default()).and_kept(vault.clone());
+        let secrets = Secrets::from(secrets.unwrap_or_default()).with_store(vault.clone());
         let providers = match (self.providers, &self.providers_file) {
             (Some(providers), _) => providers,
             (None, Some(file)) => read_beside(file, Providers::parse)?,
@@ -393,12 +393,12 @@ impl HostBuilder {
         let own = [(http::INTERFACE, http), (model::INTERFACE, model), (files::INTERFACE, files)];
         let own = own.map(|(name, capability)| (name.into(), capability));
         let capabilities = own.into_iter().chain(self.capabilities).collect();
-        Ok(Outside { capabilities, mcp, secrets, simulated_model, services, services_home })
+        Ok(ExternalCapabilities { capabilities, mcp, secrets, simulated_model, services, services_home })
     }
 }
 
 /// The capabilities that leave the host, and what the operator has configured for them.
-struct Outside {
+struct ExternalCapabilities {
     capabilities: HashMap<Arc<str>, Arc<dyn Capability>>,
     mcp: McpTools,
     secrets: Secrets,

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Loads flows when a run first calls them. It is not a folder of flows: see [`FlowLibrary`](crate::FlowLibrary).
-pub(super) struct Library {
+pub(super) struct CallableFlows {
     host: Host,
     homes: Arc<Homes>,
     /// The pin of the run's flow, with its content. `None` for a new run.
@@ -29,23 +29,23 @@ pub(super) struct Library {
     renewals: Mutex<Renewals>,
 }
 
-impl Library {
+impl CallableFlows {
     /// Creates the library of the flows that a run with this home, and its child runs, can call.
-    pub(super) fn new(host: Host, home: Arc<Home>) -> Library {
+    pub(super) fn new(host: Host, home: Arc<Home>) -> CallableFlows {
         let homes = Arc::new(Homes::of_runs(host.clone(), home));
         let (called, pinned, renewals) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Library { host, homes, known: None, called, pinned, renewals }
+        CallableFlows { host, homes, known: None, called, pinned, renewals }
     }
 
     /// Returns the same library with the content of the run's pin.
-    pub(super) fn knowing(self, pin: Pin, content: Content) -> Library {
+    pub(super) fn knowing(self, pin: Pin, content: Content) -> CallableFlows {
         self.homes.know(&pin, self.homes.usual());
-        Library { known: Some((pin, content)), ..self }
+        CallableFlows { known: Some((pin, content)), ..self }
     }
 
     /// Returns the same library with the renewed flows of a retry, see [`Renewals`].
-    pub(super) fn repeating(self, renewals: Renewals) -> Library {
-        Library { renewals: Mutex::new(renewals), ..self }
+    pub(super) fn repeating(self, renewals: Renewals) -> CallableFlows {
+        CallableFlows { renewals: Mutex::new(renewals), ..self }
     }
 
     /// Pins a flow for a run of the home.
@@ -89,15 +89,15 @@ impl Host {
 
     /// Returns the flows that a run can call, as they were when the run was accepted. Returns `None` if the store has
     /// no such run.
-    pub(super) fn library_of(&self, run: &RunId) -> Result<Option<Library>, OpenError> {
+    pub(super) fn library_of(&self, run: &RunId) -> Result<Option<CallableFlows>, OpenError> {
         let Some(record) = self.shared.journal.find(&self.tenant, run)? else { return Ok(None) };
         let content = self.content_of(&record.pin).map_err(OpenError::Pin)?;
         let home = Arc::new(self.home_in(&content));
-        Ok(Some(Library::new(self.simulating_with(&content), home).knowing(record.pin, content)))
+        Ok(Some(CallableFlows::new(self.simulating_with(&content), home).knowing(record.pin, content)))
     }
 
     /// Returns the flows that the repetition of a run can call.
-    pub(super) fn library_of_retry(&self, run: &RunId, new: Option<&RunId>) -> Result<Library, StartError> {
+    pub(super) fn library_of_retry(&self, run: &RunId, new: Option<&RunId>) -> Result<CallableFlows, StartError> {
         let record = self.record(run).map_err(OpenError::Store)?;
         let pin = record.ok_or_else(|| OpenError::Unknown(run.clone()))?.pin;
         // A retry that has begun continues as it was accepted.
@@ -109,11 +109,11 @@ impl Host {
         let flow = renewals.repeated(self, &pin)?;
         let content = self.content_of(&flow.pin).map_err(OpenError::Pin)?;
         let home = Arc::new(self.home_in(&content));
-        Ok(Library::new(self.simulating_with(&content), home).knowing(flow.pin, content).repeating(renewals))
+        Ok(CallableFlows::new(self.simulating_with(&content), home).knowing(flow.pin, content).repeating(renewals))
     }
 }
 
-impl Flows for Library {
+impl Flows for CallableFlows {
     fn resolve(&self, name: &str, caller: &Pin) -> Result<Pinned, Failure> {
         let mut called = self.called.lock();
         let key = (caller.clone(), name.to_owned());

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::host::{
     folder::Folder,
     loaded::{CheckedFlow, LoadedFlow},
-    reading::{Asked, Surroundings},
+    reading::{Lookup, Surroundings},
 };
 
 /// Maximum number of remembered flows per tenant. One more clears the tenant's flows.
@@ -23,7 +23,7 @@ const TEXT: usize = 64 * 1024 * 1024;
 /// Maximum size in bytes of text of a remembered flow, with the files that it names.
 const TEXT_OF_ONE: usize = TEXT / 64;
 /// Maximum number of lookups of a remembered flow's check.
-const QUESTIONS: usize = 256;
+const LOOKUPS: usize = 256;
 
 /// The checked flows of all tenants.
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl Key {
 /// A flow that had no errors.
 struct Remembered {
     flow: LoadedFlow,
-    asked: Vec<Asked>,
+    lookups: Vec<Lookup>,
     text: usize,
 }
 
@@ -76,20 +76,20 @@ impl CheckedFlows {
 
     /// Returns the remembered result if the check made no lookups.
     pub(super) fn at_once(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
-        self.find(tenant, source, folder).filter(|known| known.asked.is_empty()).map(|known| known.checked())
+        self.find(tenant, source, folder).filter(|known| known.lookups.is_empty()).map(|known| known.checked())
     }
 
     /// Returns the remembered result if every lookup of the check still gives the same.
     pub(super) fn get(&self, tenant: &Tenant, source: &Source, around: &Surroundings) -> Option<CheckedFlow> {
         let known = self.find(tenant, source, &around.folder)?;
-        known.asked.iter().all(|is_as_before| is_as_before(around)).then(|| known.checked())
+        known.lookups.iter().all(|is_as_before| is_as_before(around)).then(|| known.checked())
     }
 
-    /// Remembers a flow without errors. `asked` are the lookups of its check.
-    pub(super) fn put(&self, tenant: &Tenant, source: &Source, checked: &CheckedFlow, asked: Vec<Asked>) {
+    /// Remembers a flow without errors. `lookups` are the lookups of its check.
+    pub(super) fn put(&self, tenant: &Tenant, source: &Source, checked: &CheckedFlow, lookups: Vec<Lookup>) {
         let Some(flow) = checked.flow.clone() else { return };
         let text = flow.content.size();
-        if asked.len() > QUESTIONS || text > TEXT_OF_ONE {
+        if lookups.len() > LOOKUPS || text > TEXT_OF_ONE {
             return;
         }
         let mut known = self.0.lock();
@@ -102,7 +102,7 @@ impl CheckedFlows {
             *sum -= flows.drain().map(|(_, flow)| flow.text).sum::<usize>();
         }
         let key = Key::of(source, &flow.folder);
-        let before = flows.insert(key, Arc::new(Remembered { flow, asked, text }));
+        let before = flows.insert(key, Arc::new(Remembered { flow, lookups, text }));
         *sum = *sum + text - before.map_or(0, |before| before.text);
     }
 }

@@ -98,7 +98,7 @@ impl Host {
         self.shared.engine.charge(&self.tenant, since.elapsed().saturating_sub(reading.spent()));
         // A flow that names pack files is not remembered, since the files may change.
         if named.is_empty() && *start == Start::default() {
-            self.shared.checked.put(&self.tenant, source, &checked, reading.asked());
+            self.shared.checked.put(&self.tenant, source, &checked, reading.lookups());
         }
         checked
     }

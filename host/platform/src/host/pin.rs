@@ -85,7 +85,7 @@ impl Host {
 
     /// Checks a flow from its content, and returns it with its warnings.
     pub(super) fn check_content(&self, content: &Content) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
-        let checked = self.check_asking(content, content)?;
+        let checked = self.check_with(content, content)?;
         let error = checked.diagnostics.iter().find(|finding| finding.severity == Severity::Error);
         match (checked.graph, error) {
             (Some(graph), _) => Ok((Arc::new(graph), checked.diagnostics)),
@@ -95,7 +95,7 @@ impl Host {
     }
 
     /// Checks a flow from its content, with the pinned packs. The check looks up files, agents and grants in `files`.
-    pub(super) fn check_asking(&self, content: &Content, files: &dyn CheckContext) -> Result<Checked, Failure> {
+    pub(super) fn check_with(&self, content: &Content, files: &dyn CheckContext) -> Result<Checked, Failure> {
         let mut catalog = Catalog::default();
         for (digest, blob) in &content.packs {
             let digest = Digest(digest.as_str().into());

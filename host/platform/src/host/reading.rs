@@ -42,13 +42,13 @@ impl Surroundings {
 }
 
 /// A recorded lookup. The function returns whether the lookup gives the same in another context.
-pub(crate) type Asked = Box<dyn Fn(&Surroundings) -> bool + Send + Sync>;
+pub(crate) type Lookup = Box<dyn Fn(&Surroundings) -> bool + Send + Sync>;
 
 /// A context that records the lookups of a check, and the texts that the check reads.
 pub(crate) struct Reading {
     around: Surroundings,
     inspector: Inspector,
-    asked: RefCell<Vec<Asked>>,
+    lookups: RefCell<Vec<Lookup>>,
     files: RefCell<BTreeMap<String, String>>,
     flows: RefCell<BTreeMap<String, (String, String)>>,
     agents: RefCell<BTreeMap<String, (String, String)>>,
@@ -58,8 +58,8 @@ pub(crate) struct Reading {
 impl Reading {
     pub(crate) fn of(around: Surroundings, inspector: Inspector) -> Reading {
         let (files, flows, agents) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let (asked, outline) = (RefCell::default(), RefCell::default());
-        Reading { around, inspector, asked, files, flows, agents, outline }
+        let (lookups, outline) = (RefCell::default(), RefCell::default());
+        Reading { around, inspector, lookups, files, flows, agents, outline }
     }
 
     /// Returns the time that the inspection of scripts has taken.
@@ -89,18 +89,18 @@ impl Reading {
     }
 
     /// Returns the recorded lookups, whose results may change later.
-    pub(crate) fn asked(self) -> Vec<Asked> {
-        self.asked.into_inner()
+    pub(crate) fn lookups(self) -> Vec<Lookup> {
+        self.lookups.into_inner()
     }
 
-    fn ask<T: Clone + PartialEq + Send + Sync + 'static>(
+    fn record<T: Clone + PartialEq + Send + Sync + 'static>(
         &self,
-        question: impl Fn(&Surroundings) -> T + Send + Sync + 'static,
+        lookup: impl Fn(&Surroundings) -> T + Send + Sync + 'static,
     ) -> T {
-        let told = question(&self.around);
-        let before = told.clone();
-        self.asked.borrow_mut().push(Box::new(move |around| question(around) == before));
-        told
+        let found = lookup(&self.around);
+        let before = found.clone();
+        self.lookups.borrow_mut().push(Box::new(move |around| lookup(around) == before));
+        found
     }
 }
 
@@ -111,37 +111,37 @@ impl CheckContext for Reading {
 
     fn read(&self, path: &str) -> Result<String, String> {
         let of = path.to_owned();
-        let text = self.ask(move |around| around.folder.read(&of))?;
+        let text = self.record(move |around| around.folder.read(&of))?;
         self.files.borrow_mut().insert(path.to_owned(), text.clone());
         Ok(text)
     }
 
     fn flow(&self, name: &str) -> Option<Source> {
         let of = name.to_owned();
-        let source = self.ask(move |around| around.folder.flow(&of))?;
+        let source = self.record(move |around| around.folder.flow(&of))?;
         self.flows.borrow_mut().insert(name.to_owned(), (source.name.clone(), source.text.clone()));
         Some(source)
     }
 
     fn has_flow(&self, name: &str) -> bool {
         let of = name.to_owned();
-        self.ask(move |around| around.folder.has_flow(&of))
+        self.record(move |around| around.folder.has_flow(&of))
     }
 
     fn check_signing_secret(&self, name: &str) -> Result<(), String> {
         let of = name.to_owned();
-        self.ask(move |around| around.granting.secrets.check_signing(&around.granting.tenant, &of))
+        self.record(move |around| around.granting.secrets.check_signing(&around.granting.tenant, &of))
     }
 
     fn agent(&self, name: &str) -> Option<Source> {
         let of = name.to_owned();
-        let source = self.ask(move |around| around.has_agents().then(|| around.folder.agent(&of)).flatten())?;
+        let source = self.record(move |around| around.has_agents().then(|| around.folder.agent(&of)).flatten())?;
         self.agents.borrow_mut().insert(name.to_owned(), (source.name.clone(), source.text.clone()));
         Some(source)
     }
 
     fn agents(&self) -> Option<Vec<String>> {
-        self.ask(|around| if around.has_agents() { around.folder.agents() } else { Some(Vec::new()) })
+        self.record(|around| if around.has_agents() { around.folder.agents() } else { Some(Vec::new()) })
     }
 
     fn capabilities(&self) -> Option<Vec<String>> {
@@ -151,7 +151,7 @@ impl CheckContext for Reading {
 
     fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
         let (capability, item) = (capability.to_owned(), item.clone());
-        self.ask(move |around| granted::check(&around.granting, &capability, &item))
+        self.record(move |around| granted::check(&around.granting, &capability, &item))
     }
 
     fn reach(&self, url: &str, grant: &Json) -> Option<Reach> {
@@ -162,7 +162,7 @@ impl CheckContext for Reading {
 
     fn most_granted(&self, capability: &str) -> Option<Vec<String>> {
         let capability = capability.to_owned();
-        self.ask(move |around| around.granting.policy.most_granted(&capability))
+        self.record(move |around| around.granting.policy.most_granted(&capability))
     }
 
     fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {

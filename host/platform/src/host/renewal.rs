@@ -62,7 +62,7 @@ impl Host {
 
     fn check_renewed(&self, content: &Content) -> Result<Arc<Graph>, StartError> {
         let files = Renewed { content, policy: &self.policy };
-        let mut checked = self.check_asking(content, &files).map_err(OpenError::Pin)?;
+        let mut checked = self.check_with(content, &files).map_err(OpenError::Pin)?;
         checked.diagnostics.extend(self.denied_packs(content));
         let denied = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
         let graph = checked.graph.filter(|_| !denied);

@@ -9,7 +9,7 @@ use flowcell_runtime::{
     ports::{Runs, Swept},
 };
 
-use super::{Host, called::Library};
+use super::{Host, called::CallableFlows};
 use crate::host::error::StartError;
 
 impl Host {
@@ -39,7 +39,7 @@ impl Host {
 
     /// Writes a run and its child runs as one JSON document.
     pub fn export(&self, reader: &dyn Runs, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
-        let library = Library::new(self.clone(), self.unpinned_home());
+        let library = CallableFlows::new(self.clone(), self.unpinned_home());
         export(reader, &library, &self.tenant, run, out)
     }
 }

@@ -21,7 +21,7 @@ use flowcell_runtime::{
     sqlite::{Reader, SqliteStore, stop_process},
 };
 
-use crate::{host::error::Error, operate::vault::Keeping};
+use crate::{host::error::Error, operate::vault::KeyPlace};
 
 /// The variable of a test mode that holds journal entries in memory until a driver waits for them. So a killed process
 /// loses as many entries as possible.
@@ -53,11 +53,11 @@ pub(super) enum Where {
 
 impl Where {
     /// Returns the place of the operator's keys if the operator has configured none.
-    pub(super) fn keeping(&self) -> Keeping {
+    pub(super) fn key_place(&self) -> KeyPlace {
         match self {
-            Where::Memory => Keeping::Memory,
-            Where::Folder(folder) => Keeping::Beside(folder.clone()),
-            Where::Beside(_) | Where::Server(_) => Keeping::Missing,
+            Where::Memory => KeyPlace::Memory,
+            Where::Folder(folder) => KeyPlace::Beside(folder.clone()),
+            Where::Beside(_) | Where::Server(_) => KeyPlace::Missing,
         }
     }
 }

@@ -52,7 +52,7 @@ pub enum LibraryError {
     #[error("`{0}` is a link out of the folder of flows or to files of the host: replace it by a file")]
     Link(String),
     /// The flow has errors.
-    #[error("{}", told(.0))]
+    #[error("{}", diagnostics_text(.0))]
     Invalid(Vec<Diagnostic>),
     /// The folder cannot be read or written.
     #[error("cannot use the folder of flows {}: {source}", folder.display())]
@@ -64,7 +64,7 @@ pub enum LibraryError {
     },
 }
 
-fn told(diagnostics: &[Diagnostic]) -> String {
+fn diagnostics_text(diagnostics: &[Diagnostic]) -> String {
     let errors = diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
     errors.map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
 }

@@ -247,7 +247,7 @@ impl LibraryFiles {
     }
 
     /// Records the size. If the record is lost, the bytes are counted again.
-    pub(super) fn note(&self, size: Size) -> io::Result<()> {
+    pub(super) fn write_size(&self, size: Size) -> io::Result<()> {
         let mut file = self.dir.open_with(SIZE, private().write(true).create(true).truncate(true))?;
         file.write_all(format!("{} {}", size.bytes, size.changes).as_bytes())
     }

@@ -146,7 +146,7 @@ impl Policy {
 fn outside(most: &[String], item: &Json) -> Result<bool, String> {
     let granted = OriginGrants::parse(item)?;
     let contains = |pattern: &String| match OriginGrants::policy(pattern) {
-        Ok(allowed) => allowed.outside(&granted).is_none(),
+        Ok(allowed) => allowed.first_not_contained(&granted).is_none(),
         // Older versions compared texts, so a store may have patterns that are not origins.
         Err(why) => {
             tracing::warn!(why, "a pattern of a tenant's policy is invalid and allows nothing; set the policy again");

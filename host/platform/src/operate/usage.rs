@@ -5,7 +5,7 @@
 //! | [`counted`] | wrappers that count a run's usage, and refuse work of tenants over quota |
 //! | [`shares`] | permits for servers that tenants share |
 //!
-//! Usage is counted in memory. About once a second, [`Usage::settle`] adds it to the day's document in the store. It
+//! Usage is counted in memory. About once a second, [`Usage::flush`] adds it to the day's document in the store. It
 //! also reads the usage of other processes and the policy. So processes on a shared store know each other's counts
 //! within a second or two. The maximum cost of a model or an image is reserved before the call, and corrected
 //! afterwards. If the process dies in between, the day keeps the maximum cost. A day is one of UTC.
@@ -46,7 +46,7 @@ const USAGE: &str = "usage";
 const DAY: u64 = 24 * 60 * 60;
 /// Maximum number of tries to change a day's document while other processes change it.
 const TRIES: usize = 100;
-/// Interval between calls of [`Usage::settle`].
+/// Interval between calls of [`Usage::flush`].
 pub const SETTLES: Duration = Duration::from_secs(1);
 
 /// The usage of a tenant in a day.
@@ -131,7 +131,7 @@ impl Usage {
         most.check(&known.plus(&fresh), seconds)
     }
 
-    /// Checks a tenant's daily quotas against the counts of this process and those that [`Usage::settle`] last read.
+    /// Checks a tenant's daily quotas against the counts of this process and those that [`Usage::flush`] last read.
     /// The method does not read the store.
     pub(crate) fn admits(&self, tenant: &Tenant) -> Result<(), QuotaError> {
         if !self.counts() {
@@ -159,20 +159,20 @@ impl Usage {
 
     /// Adds the counts to the day's documents in the store. Reads the usage and the policy of each tenant again, and
     /// sets the policy's limits.
-    pub fn settle(&self) -> Result<(), StoreError> {
+    pub fn flush(&self) -> Result<(), StoreError> {
         for (tenant, computed) in self.0.engine.take_computed() {
             self.0.metrics.computed(&tenant, computed);
             self.count(&tenant, |used| used.compute_ms += computed.as_secs_f64() * 1e3);
         }
         let tenants: Vec<_> = self.0.tenants.lock().keys().cloned().collect();
-        tenants.iter().try_for_each(|tenant| self.settle_one(tenant))
+        tenants.iter().try_for_each(|tenant| self.flush_one(tenant))
     }
 
-    fn settle_one(&self, tenant: &Tenant) -> Result<(), StoreError> {
+    fn flush_one(&self, tenant: &Tenant) -> Result<(), StoreError> {
         let (today, _) = self.today();
         let policy = Policy::of(&*self.0.documents, tenant)?;
         policy.bound(&self.0.engine, &self.0.live, tenant);
-        // The counts are taken first, since another caller may settle at the same time.
+        // The counts are taken first, since another caller may flush at the same time.
         let fresh = self.0.tenants.lock().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
         let fresh = fresh.unwrap_or_default();
         let known = match fresh == Used::default() {

@@ -37,7 +37,7 @@ use crate::operate::{
     documents::Documents,
 };
 
-pub(crate) use self::key::{Keeping, write_new as write_private};
+pub(crate) use self::key::{KeyPlace, write_new as write_private};
 pub use self::{
     error::VaultError,
     hidden::Hidden,
@@ -72,7 +72,7 @@ const DATA_KEY: &str = "secret.key";
 pub struct Vault {
     documents: Arc<dyn DocumentStore>,
     timers: Arc<dyn Timers>,
-    keeping: Keeping,
+    key_place: KeyPlace,
     /// The operator's keys, loaded on first use. The first key encrypts, and all keys decrypt.
     keys: RwLock<Option<Vec<Kek>>>,
     noted: Mutex<HashSet<(Tenant, String)>>,
@@ -146,8 +146,8 @@ impl Kept {
 }
 
 impl Vault {
-    pub(crate) fn new(documents: Arc<dyn DocumentStore>, timers: Arc<dyn Timers>, keeping: Keeping) -> Vault {
-        Vault { documents, timers, keeping, keys: RwLock::default(), noted: Mutex::default() }
+    pub(crate) fn new(documents: Arc<dyn DocumentStore>, timers: Arc<dyn Timers>, key_place: KeyPlace) -> Vault {
+        Vault { documents, timers, key_place, keys: RwLock::default(), noted: Mutex::default() }
     }
 
     /// Sets a secret that may be sent to these origins. The audit log records the actor.
@@ -308,7 +308,7 @@ impl Vault {
         match keys.first() {
             Some(first) => Ok(first.clone()),
             None => {
-                let made = self.keeping.make()?;
+                let made = self.key_place.make()?;
                 keys.push(made.clone());
                 Ok(made)
             }
@@ -322,7 +322,7 @@ impl Vault {
         }
         let mut keys = self.keys.write();
         if keys.is_none() {
-            *keys = Some(self.keeping.load()?);
+            *keys = Some(self.key_place.load()?);
         }
         Ok(look(keys.as_deref().unwrap_or_default()))
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The node types of a pack, each with the capabilities that it requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Asks(BTreeMap<String, BTreeSet<String>>);
+pub struct RequestedCapabilities(BTreeMap<String, BTreeSet<String>>);
 
 /// The difference between two versions of a pack, as lines for users. A line is one capability that a node type
 /// requests. An installation adds lines about changed signers and registries.
@@ -23,18 +23,18 @@ pub struct Difference {
     pub less: Vec<String>,
 }
 
-impl Asks {
+impl RequestedCapabilities {
     /// Returns the requests of a manifest.
-    pub fn of(manifest: &Manifest) -> Asks {
+    pub fn of(manifest: &Manifest) -> RequestedCapabilities {
         let asked = manifest.nodes.iter().map(|node| {
             let names = node.capabilities.iter().map(|request| request.name.to_string());
             (node.name.to_string(), names.collect())
         });
-        Asks(asked.collect())
+        RequestedCapabilities(asked.collect())
     }
 
     /// Returns the difference between these requests and those of a later version.
-    pub fn until(&self, later: &Asks) -> Difference {
+    pub fn difference_to(&self, later: &RequestedCapabilities) -> Difference {
         let (before, after) = (self.lines(), later.lines());
         Difference {
             more: after.difference(&before).cloned().collect(),
@@ -62,10 +62,10 @@ impl fmt::Display for Difference {
 mod tests {
     use super::*;
 
-    fn asks(nodes: &[(&str, &[&str])]) -> Asks {
+    fn asks(nodes: &[(&str, &[&str])]) -> RequestedCapabilities {
         let one =
             |(node, asked): &(&str, &[&str])| (node.to_string(), asked.iter().map(|name| name.to_string()).collect());
-        Asks(nodes.iter().map(one).collect())
+        RequestedCapabilities(nodes.iter().map(one).collect())
     }
 
     #[test]
@@ -78,7 +78,7 @@ mod tests {
             (asks(&[("a.x", &["files"]), ("a.z", &[])]), "+ a.x: files\n- a.x: http\n- a.x: log\n", true),
         ];
         for (later, lines, more) in cases {
-            let difference = first.until(&later);
+            let difference = first.difference_to(&later);
             assert_eq!((difference.to_string().as_str(), !difference.more.is_empty()), (lines, more));
         }
     }

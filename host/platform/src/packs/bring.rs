@@ -20,7 +20,7 @@ const ANNOTATION: &str = "flowcell.signature";
 const ENDING: &str = ".sig";
 
 /// Fetches packs from their sources, and publishes them to registries.
-pub struct Carrier {
+pub struct PackClient {
     egress: Egress,
     /// The host name of the default registry, the only registry that gets `credentials`.
     home: Option<String>,
@@ -29,22 +29,22 @@ pub struct Carrier {
     offline: bool,
 }
 
-impl Carrier {
-    /// Creates a carrier. Only `registry` receives these credentials; other registries receive those of `docker login`.
-    /// If `offline` is true, the carrier makes no connection, and reads only files.
+impl PackClient {
+    /// Creates a client. Only `registry` receives these credentials; other registries receive those of `docker login`.
+    /// If `offline` is true, the client makes no connection, and reads only files.
     pub fn new(
         registry: Option<&str>,
         credentials: Option<Credentials>,
         offline: bool,
-    ) -> Result<Carrier, InstallError> {
+    ) -> Result<PackClient, InstallError> {
         let egress = Egress::new(EgressPolicy::default()).map_err(InstallError::Outside)?;
         let home = registry.map(|registry| registry.split('/').next().unwrap_or(registry).to_owned());
-        Ok(Carrier { egress, home, credentials, realms: Vec::new(), offline })
+        Ok(PackClient { egress, home, credentials, realms: Vec::new(), offline })
     }
 
-    /// Returns the same carrier, which also sends a registry's credentials to these token servers.
-    pub fn trusting(self, realms: Vec<Realm>) -> Carrier {
-        Carrier { realms, ..self }
+    /// Returns the same client, which also sends a registry's credentials to these token servers.
+    pub fn trusting(self, realms: Vec<Realm>) -> PackClient {
+        PackClient { realms, ..self }
     }
 
     /// Fetches a pack, and its signature if there is one.
@@ -61,7 +61,7 @@ impl Carrier {
         let get = async |url: &str, most| {
             distribution::download(&self.egress, url, most).await.map_err(InstallError::Outside)
         };
-        let bytes = get(url, most()).await?.ok_or_else(|| InstallError::Nothing(url.to_owned()))?;
+        let bytes = get(url, max_pack_bytes()).await?.ok_or_else(|| InstallError::Nothing(url.to_owned()))?;
         let (path, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
         let beside = get(&format!("{path}{ENDING}{query}"), MAX_SIGNATURE).await?;
         let signature = beside.map(|bytes| signature(&String::from_utf8_lossy(&bytes))).transpose()?;
@@ -74,7 +74,7 @@ impl Carrier {
             Wanted::Highest => Wanted::Version(registry.highest().await.map_err(InstallError::Outside)?),
             wanted => wanted.clone(),
         };
-        let artifact = registry.pull(&wanted, most()).await.map_err(InstallError::Outside)?;
+        let artifact = registry.pull(&wanted, max_pack_bytes()).await.map_err(InstallError::Outside)?;
         let signature = artifact.annotations.get(ANNOTATION).map(|text| signature(text)).transpose()?;
         Ok(Arrival { source: Source::Registry(reference.with(wanted)), bytes: artifact.bytes.to_vec(), signature })
     }
@@ -129,14 +129,14 @@ fn read(file: &Path) -> Result<Arrival, InstallError> {
         }
     };
     // One byte more than the limit reveals a file that is too large.
-    let bytes = bounded(file, most())?.ok_or_else(|| InstallError::Nothing(file.display().to_string()))?;
+    let bytes = bounded(file, max_pack_bytes())?.ok_or_else(|| InstallError::Nothing(file.display().to_string()))?;
     let beside = bounded(&signature_file(file), MAX_SIGNATURE)?;
     let signature = beside.map(|bytes| signature(&String::from_utf8_lossy(&bytes))).transpose()?;
     Ok(Arrival { source: Source::File(file.to_owned()), bytes, signature })
 }
 
 /// Returns the maximum size of a pack in bytes.
-fn most() -> usize {
+fn max_pack_bytes() -> usize {
     Limits::default().component
 }
 

@@ -125,7 +125,7 @@ pub enum InstallError {
         /// The digest of the file.
         found: Digest,
     },
-    /// The source needs a connection, but the carrier is offline.
+    /// The source needs a connection, but the client is offline.
     #[error("{0} is not downloaded, and `--offline` forbids connections")]
     Offline(String),
     /// A registry or another server refuses the request.

@@ -4,7 +4,8 @@ use flowcell_contract::ManifestError;
 use flowcell_engine::{Inspection, PackErrorKind, inspect, is_reserved};
 
 use super::{
-    Asks, Difference, InstallError, Lock, Locked, PackId, PackStore, Signature, Signer, Source, Trust, store::Kept,
+    Difference, InstallError, Lock, Locked, PackId, PackStore, RequestedCapabilities, Signature, Signer, Source, Trust,
+    store::Kept,
 };
 
 /// Maximum number of characters of an installed pack's name.
@@ -93,13 +94,13 @@ impl Installer<'_> {
             source: source.pinned(self.lock.file()),
             digest: inspection.digest.clone(),
             imports: inspection.imports.clone(),
-            nodes: Asks::of(&inspection.manifest),
+            nodes: RequestedCapabilities::of(&inspection.manifest),
             signature,
         };
         let beside = self.lock.highest_beside(&id).filter(|_| known.is_none());
         let beside = beside.map(|(other, before)| {
             let mut difference = difference(before, &locked);
-            difference.more.extend(moved(&before.source, &source));
+            difference.more.extend(changed_repository(&before.source, &source));
             (other.clone(), difference)
         });
         Ok(Candidate { id, inspection, signer, beside, bytes, locked })
@@ -123,7 +124,7 @@ impl Installer<'_> {
     }
 
     /// Returns the pack that was installed from a source, if the store has it unchanged.
-    pub fn here(&self, source: &Source) -> Result<Option<PackId>, InstallError> {
+    pub fn installed_from(&self, source: &Source) -> Result<Option<PackId>, InstallError> {
         let pinned = source.pinned(self.lock.file());
         let found = self.lock.packs().find(|(_, locked)| locked.source == pinned).map(|(id, _)| id.clone());
         Ok(match found {
@@ -145,7 +146,7 @@ impl Installer<'_> {
 
 /// Describes a change of the registry or repository since the installed version. Returns `None` if nothing has changed.
 /// A user with push access to one repository must not be able to publish versions of a pack from another one.
-fn moved(before: &str, source: &Source) -> Option<String> {
+fn changed_repository(before: &str, source: &Source) -> Option<String> {
     let (Source::Registry(new), Ok(Source::Registry(old))) = (source, Source::parse(before, None)) else { return None };
     let same = new.registry == old.registry && new.repository == old.repository;
     (!same).then(|| format!("from {}/{}, not from {}/{}", new.registry, new.repository, old.registry, old.repository))
@@ -154,7 +155,7 @@ fn moved(before: &str, source: &Source) -> Option<String> {
 /// Returns the difference between two versions that a user has to approve: their requests, and a missing or another
 /// signature.
 fn difference(before: &Locked, after: &Locked) -> Difference {
-    let mut difference = before.nodes.until(&after.nodes);
+    let mut difference = before.nodes.difference_to(&after.nodes);
     let key = |locked: &Locked| locked.signature.map(|signature| signature.key);
     if let Some(old) = key(before).filter(|old| key(after) != Some(*old)) {
         let new = key(after).map_or_else(|| "not signed".to_owned(), |new| format!("signed by {new}"));
@@ -168,7 +169,7 @@ fn difference(before: &Locked, after: &Locked) -> Difference {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-    use super::{MAX_NAME, Source, check_name, moved};
+    use super::{MAX_NAME, Source, changed_repository, check_name};
 
     #[test]
     fn a_pack_has_a_name_that_can_be_written() {
@@ -204,7 +205,11 @@ mod tests {
             ("./shop.wasm", "ghcr.io/acme/shop@0.2.0", None),
             ("ghcr.io/acme/shop@0.1.0", "./shop.wasm", None),
         ] {
-            assert_eq!(moved(before, &Source::parse(now, None).unwrap()).as_deref(), told, "{before} {now}");
+            assert_eq!(
+                changed_repository(before, &Source::parse(now, None).unwrap()).as_deref(),
+                told,
+                "{before} {now}"
+            );
         }
     }
 }

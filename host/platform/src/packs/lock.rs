@@ -10,7 +10,7 @@ use std::{
 use flowcell_contract::Digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::{Asks, InstallError, PackId, Signature, yaml};
+use super::{InstallError, PackId, RequestedCapabilities, Signature, yaml};
 
 /// The comment at the top of a lock.
 const HEAD: &str = "# What `flowcell node install` has installed. Keep it beside the flows that use it.\n";
@@ -36,7 +36,7 @@ pub struct Locked {
     /// The interfaces that the pack imports.
     pub imports: Vec<String>,
     /// The capabilities that the pack's node types request.
-    pub nodes: Asks,
+    pub nodes: RequestedCapabilities,
     /// The signature that was checked at the installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
@@ -151,7 +151,7 @@ mod tests {
             source: format!("ghcr.io/acme/acme@{digit}.0.0"),
             digest: Digest(digit.repeat(64).into()),
             imports: vec!["wasi:io/streams@0.2.6".into()],
-            nodes: Asks::default(),
+            nodes: RequestedCapabilities::default(),
             signature: None,
         }
     }

@@ -74,7 +74,7 @@ impl PackKey {
 
 impl Signature {
     /// Returns whether the signature is valid for this pack. It does not check whether the key is trusted.
-    pub fn holds(&self, id: &PackId, digest: &Digest) -> bool {
+    pub fn is_valid_for(&self, id: &PackId, digest: &Digest) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, self.key.0);
         key.verify(statement(id, digest).as_bytes(), &self.bytes).is_ok()
     }
@@ -174,13 +174,13 @@ mod tests {
         let key = key(folder.path(), &"0f".repeat(32));
         let (id, digest) = ("acme@1.0.0".parse::<PackId>().unwrap(), Digest("a".repeat(64).into()));
         let signature: Signature = key.sign(&id, &digest).to_string().parse().unwrap();
-        assert!(signature.holds(&id, &digest));
+        assert!(signature.is_valid_for(&id, &digest));
         for other in ["acme@1.0.1", "acm@1.0.0"] {
-            assert!(!signature.holds(&other.parse().unwrap(), &digest), "{other}");
+            assert!(!signature.is_valid_for(&other.parse().unwrap(), &digest), "{other}");
         }
-        assert!(!signature.holds(&id, &Digest("b".repeat(64).into())));
+        assert!(!signature.is_valid_for(&id, &Digest("b".repeat(64).into())));
         let other = PackKey::make(&folder.path().join("other")).unwrap();
-        assert!(!Signature { key: other.public(), ..signature }.holds(&id, &digest));
+        assert!(!Signature { key: other.public(), ..signature }.is_valid_for(&id, &digest));
         assert!(PackKey::make(&folder.path().join("other")).is_err(), "a key that is there is not lost");
     }
 

@@ -77,7 +77,7 @@ impl Trust {
             };
         };
         let key = signature.key;
-        if !signature.holds(id, digest) {
+        if !signature.is_valid_for(id, digest) {
             return Err(refuse(format!(
                 "its signature by {key} is for another pack: the name, version or bytes differ"
             )));

@@ -63,7 +63,7 @@ impl Search<'_> {
     fn below(&self, run: &RunId, prefix: &str, depth: usize, take: &mut dyn FnMut(Value)) -> Result<(), StartError> {
         let mut open = Open { whole: self.whole, ..Open::default() };
         self.host.each_event(run, 0, |event| {
-            open.hear(&event);
+            open.apply(&event);
             ControlFlow::Continue(())
         })?;
         for (_, mut waits) in open.waits.into_values().flatten() {
@@ -75,7 +75,7 @@ impl Search<'_> {
             return Ok(());
         }
         // An ended child run has no waits, so only unfinished ones are searched.
-        for child in self.host.left_below(run).map_err(OpenError::Store)? {
+        for child in self.host.live_runs_below(run).map_err(OpenError::Store)? {
             if let Some(task) = calling(run, &child) {
                 self.below(&child, &format!("{prefix}{task}/"), depth - 1, take)?;
             }
@@ -107,7 +107,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    pub(crate) fn hear(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event) {
         if event.kind == "harness:complete" {
             return self.waits.clear();
         }
@@ -121,13 +121,13 @@ impl Open {
                     self.asks(&address, &format!("call {}", number(event, "call")), question);
                 }
             }
-            "agent:tool:decision" => self.over(&address, &format!("call {}", number(event, "call"))),
+            "agent:tool:decision" => self.remove(&address, &format!("call {}", number(event, "call"))),
             "task:blocked" => {
                 let (reason, message) = (text("reason"), text("message"));
                 let waits = json!({ "kind": "decision", "address": address, "reason": reason, "message": message });
                 self.add(&address, "decision", waits);
             }
-            "task:resolved" => self.over(&address, "decision"),
+            "task:resolved" => self.remove(&address, "decision"),
             "agent:start" => {
                 let inbox = event.data.get("inbox");
                 if inbox.is_some_and(|inbox| !inbox.is_null() && inbox.as_bool() != Some(false)) {
@@ -140,7 +140,7 @@ impl Open {
                     self.add(&address, "message", waits);
                 }
             }
-            "task:busy" => self.over(&address, "message"),
+            "task:busy" => self.remove(&address, "message"),
             "task:start" => _ = self.listening.remove(&address),
             "task:woken" | "task:resumed" | "task:complete" | "task:failed" | "task:cancelled" | "task:retry" => {
                 self.waits.remove(&address);
@@ -171,11 +171,11 @@ impl Open {
     }
 
     fn add(&mut self, task: &str, name: &str, waits: Value) {
-        self.over(task, name);
+        self.remove(task, name);
         self.waits.entry(task.to_owned()).or_default().push((name.to_owned(), waits));
     }
 
-    fn over(&mut self, task: &str, name: &str) {
+    fn remove(&mut self, task: &str, name: &str) {
         if let Some(open) = self.waits.get_mut(task) {
             open.retain(|(known, _)| known != name);
         }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{OPERATOR, TenantError, Tenants, audit::Outcome};
 use crate::{
     FlowLibrary,
-    drive::triggers::operation::{Act, TriggerAdmin},
-    files::operation::Deed,
+    drive::triggers::operation::{TriggerAdmin, TriggerOperation},
+    files::operation::FileOperation,
     operate::{documents::to_json, policy::Policy, vault::Hidden},
 };
 
@@ -82,7 +82,7 @@ pub enum Operation {
         /// The flow and the trigger's id. `None` lists all triggers.
         trigger: Option<(String, String)>,
         /// The operation on the trigger. `None` shows it.
-        act: Option<Act>,
+        act: Option<TriggerOperation>,
     },
     /// Verifies the hash chain of a tenant's audit log.
     VerifyAudit {
@@ -119,7 +119,7 @@ pub enum Operation {
         /// The tenant of the files.
         tenant: String,
         /// The operation on the files.
-        deed: Deed,
+        deed: FileOperation,
     },
     /// Encrypts all secrets with a new key.
     RotateSecretKey {
@@ -176,7 +176,7 @@ impl Tenants {
         tenant: &str,
         folder: &Path,
         trigger: Option<&(String, String)>,
-        act: Option<&Act>,
+        act: Option<&TriggerOperation>,
     ) -> Result<serde_json::Value, TenantError> {
         let tenant = Tenant::from(tenant);
         if tenant != Tenant::local() {

@@ -66,12 +66,12 @@ impl Token {
     /// Returns whether a secret matches and the token is still valid.
     ///
     /// It compares hashes, so the time of the comparison reveals nothing about the secret.
-    pub(super) fn opens(&self, secret: &str, now: u64) -> bool {
-        self.lasts(now) && hash(secret) == self.hash
+    pub(super) fn accepts(&self, secret: &str, now: u64) -> bool {
+        self.is_valid_at(now) && hash(secret) == self.hash
     }
 
     /// Returns true if the token is neither expired nor revoked at `now`.
-    pub(super) fn lasts(&self, now: u64) -> bool {
+    pub(super) fn is_valid_at(&self, now: u64) -> bool {
         self.expires.is_none_or(|expires| now < expires) && self.revoked.is_none()
     }
 

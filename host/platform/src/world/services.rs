@@ -143,7 +143,7 @@ impl Services {
             let permits = images.profile().max_calls();
             let server = Server { name: &name, permits, within, code: flowcell_services::code::MODEL_OVERLOADED };
             let _permit = usage.permit(&outgoing.caller.tenant, server).await?;
-            let (most, made) = (|| images.most_it_costs(&args, outgoing.effect), images.make(&args, &outgoing));
+            let (most, made) = (|| images.max_cost(&args, outgoing.effect), images.make(&args, &outgoing));
             usage.pay(&outgoing.caller.tenant, &PICTURES, most, made).await
         })
     }

@@ -81,7 +81,7 @@ impl Blobs for Budgeted {
 
 impl Fixtures {
     /// Returns the number of calls that the replies with a limit (`times`) can still answer.
-    pub fn left(&self) -> usize {
+    pub fn unused_replies(&self) -> usize {
         let calls = self.calls.lock();
         calls.iter().filter_map(|call| call.times).map(|times| times as usize).sum()
     }
@@ -233,8 +233,8 @@ struct Waiting {
     due: BTreeSet<(u64, u64)>,
     wakers: HashMap<u64, Waker>,
     next: u64,
-    /// The number of calls of [`Clock::stir`] so far.
-    stirs: u64,
+    /// The number of calls of [`Clock::notify_timers`] so far.
+    notices: u64,
 }
 
 /// 1 January 2030, so that tests do not depend on the current date.
@@ -246,15 +246,15 @@ impl Clock {
     /// Creates the clock of a script.
     pub(crate) fn new(script: &Fixtures) -> Clock {
         let now = script.begin.unwrap_or(BEGIN_MS);
-        let state = Waiting { now, due: BTreeSet::new(), wakers: HashMap::new(), next: 0, stirs: 0 };
+        let state = Waiting { now, due: BTreeSet::new(), wakers: HashMap::new(), next: 0, notices: 0 };
         Clock { running: AtomicUsize::new(usize::from(script.still)), state: Mutex::new(state) }
     }
 
     /// Records that nodes or timers have changed, and wakes all timers that wait, so that they check whether time may
     /// jump.
-    fn stir(&self) {
+    fn notify_timers(&self) {
         let mut state = self.state.lock();
-        state.stirs += 1;
+        state.notices += 1;
         let wakers: Vec<_> = state.wakers.values().cloned().collect();
         drop(state);
         wakers.iter().for_each(Waker::wake_by_ref);
@@ -320,7 +320,7 @@ struct Idle(Arc<Clock>);
 impl Idle {
     fn new(clock: &Arc<Clock>) -> Idle {
         clock.running.fetch_sub(1, Ordering::SeqCst);
-        clock.stir();
+        clock.notify_timers();
         Idle(clock.clone())
     }
 }
@@ -344,7 +344,7 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
-        self.0.stir();
+        self.0.notify_timers();
     }
 }
 
@@ -365,14 +365,14 @@ impl Timers for VirtualTimers {
         let sleep = Sleep { clock: self.0.clone(), due, number };
         Box::pin(async move {
             loop {
-                let seen = sleep.clock.state.lock().stirs;
+                let seen = sleep.clock.state.lock().notices;
                 for _ in 0..TURNS {
                     tokio::task::yield_now().await;
                 }
-                if sleep.jumps() {
+                if sleep.try_jump() {
                     return;
                 }
-                sleep.stirred(seen).await;
+                sleep.wait_for_notice(seen).await;
             }
         })
     }
@@ -387,7 +387,7 @@ struct Sleep {
 impl Sleep {
     /// Advances the clock to this timer's time if no node runs and no earlier timer waits. Returns whether the timer
     /// is due.
-    fn jumps(&self) -> bool {
+    fn try_jump(&self) -> bool {
         let mut state = self.clock.state.lock();
         let first = state.due.first() == Some(&(self.due, self.number));
         let may = state.now >= self.due || (first && self.clock.running.load(Ordering::SeqCst) == 0);
@@ -397,12 +397,12 @@ impl Sleep {
         may
     }
 
-    /// Waits until [`Clock::stir`] has been called more than `seen` times.
-    async fn stirred(&self, seen: u64) {
+    /// Waits until [`Clock::notify_timers`] has been called more than `seen` times.
+    async fn wait_for_notice(&self, seen: u64) {
         poll_fn(|context| {
             let mut state = self.clock.state.lock();
             state.wakers.insert(self.number, context.waker().clone());
-            if state.stirs == seen { Poll::Pending } else { Poll::Ready(()) }
+            if state.notices == seen { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
     }
@@ -414,6 +414,6 @@ impl Drop for Sleep {
         state.due.remove(&(self.due, self.number));
         state.wakers.remove(&self.number);
         drop(state);
-        self.clock.stir();
+        self.clock.notify_timers();
     }
 }

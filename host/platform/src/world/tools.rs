@@ -158,7 +158,7 @@ impl Tools {
     /// Waits for a permit of the MCP server `server`. `name` selects the permits: those for calls of tools, or those
     /// for lists of tools.
     async fn permit(&self, tenant: &Tenant, server: &str, name: &str) -> Result<Option<Permit>, Failure> {
-        let Some((permits, within)) = self.mcp.places(server) else { return Ok(None) };
+        let Some((permits, within)) = self.mcp.limits(server) else { return Ok(None) };
         let server = Server { name, permits, within, code: flowcell_services::code::MCP_CONNECT };
         self.usage.permit(tenant, server).await
     }

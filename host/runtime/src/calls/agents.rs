@@ -53,7 +53,7 @@ impl AttemptCalls {
     }
 
     async fn tell_of_agent(&self, args: &Json) -> Result<Value, Failure> {
-        let id = self.meant(args)?;
+        let id = self.open_agent_run(args)?;
         let kind = super::inside::text(args, "kind")?;
         let named = kind.len() <= 64 && kind.contains('.') && kind.chars().all(|char| char.is_ascii_graphic());
         if kind != "state" && !named {
@@ -69,7 +69,7 @@ impl AttemptCalls {
     }
 
     async fn close_agent(&self, args: &Json) -> Result<Value, Failure> {
-        let id = self.meant(args)?;
+        let id = self.open_agent_run(args)?;
         let outcome = match args.get("error").filter(|error| !error.is_null()) {
             Some(error) => Err(Box::new(crate::outcome::read_failure(Some(error)))),
             None => Ok(args.get("result").cloned().unwrap_or_default()),
@@ -85,7 +85,7 @@ impl AttemptCalls {
 
     /// Returns the id that a call has in `agentRunId`. Fails with `invalid_input` if this attempt has no such open
     /// agent run.
-    fn meant(&self, args: &Json) -> Result<Arc<str>, Failure> {
+    fn open_agent_run(&self, args: &Json) -> Result<Arc<str>, Failure> {
         let id = super::inside::text(args, "agentRunId")?;
         let progress = self.progress.lock();
         let open = progress.agents.iter().find(|(open, _)| **open == *id).map(|(open, _)| open.clone());
@@ -104,7 +104,7 @@ impl AttemptCalls {
             return Ok(None);
         }
         let tool_use = args.get("toolUseId").and_then(Json::as_str).map(Arc::from);
-        Ok(Some(Box::new(ForAgent { agent_run: self.meant(args)?, tool_use })))
+        Ok(Some(Box::new(ForAgent { agent_run: self.open_agent_run(args)?, tool_use })))
     }
 }
 

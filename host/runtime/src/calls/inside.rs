@@ -25,15 +25,15 @@ impl AttemptCalls {
 
     /// Answers a call of state or cache. Later calls that leave the host may depend on the answer. If the node type
     /// may make such calls, the answer is therefore recorded, and a repeated attempt gets the same answer.
-    pub(super) async fn stay(&self, call: &Call) -> Result<Value, Failure> {
+    pub(super) async fn answer_in_host(&self, call: &Call) -> Result<Value, Failure> {
         if !self.may_leave() {
-            return self.look(call);
+            return self.perform(call);
         }
         let digest = CallDigest::of(&call.interface, &call.function, call.args.json());
-        let told = self.progress.lock().told();
-        match told {
+        let recorded = self.progress.lock().next_recorded();
+        match recorded {
             None => {
-                let reply = self.look(call);
+                let reply = self.perform(call);
                 let observed = Observed::Answered(digest, reply.clone().map_err(Box::new));
                 self.progress.lock().since.push(observed);
                 reply
@@ -54,7 +54,7 @@ impl AttemptCalls {
         asked.iter().any(|request| self.site.capabilities.contains_key(&request.name))
     }
 
-    fn look(&self, call: &Call) -> Result<Value, Failure> {
+    fn perform(&self, call: &Call) -> Result<Value, Failure> {
         let args = call.args.json();
         match (BuiltIn::named(&call.interface), &*call.function) {
             (Some(BuiltIn::State), "get") => self.state_get(&key(args)?),

@@ -45,7 +45,7 @@ pub(super) struct Progress {
     /// Deadline (milliseconds since 1970) of the wait in which the attempt was when its previous sandbox ended.
     pub(super) wait_until: Option<u64>,
     /// Number of events that have arrived.
-    pub(super) heard: u64,
+    pub(super) events_arrived: u64,
     /// True if the attempt waits for an event.
     pub(super) blocked: bool,
     pub(super) now_ms: u64,
@@ -82,7 +82,7 @@ impl Progress {
             agents: Vec::new(),
             inbox: VecDeque::new(),
             wait_until: None,
-            heard: 0,
+            events_arrived: 0,
             blocked: false,
             now_ms,
         };
@@ -105,7 +105,7 @@ impl Progress {
 
     /// Removes the next recorded step, and returns its observation. `None`: no recorded step is left. An error: the
     /// step is no observation, but the beginning of a call.
-    pub(super) fn told(&mut self) -> Option<Result<Observed, &'static str>> {
+    pub(super) fn next_recorded(&mut self) -> Option<Result<Observed, &'static str>> {
         match self.steps.pop_front()? {
             LogStep::Observed(observed) => Some(Ok(observed)),
             LogStep::Begun { .. } => Some(Err("began a call")),
@@ -150,7 +150,7 @@ impl Progress {
     }
 
     pub(super) fn arrive(&mut self, ordinal: u32, ts: u64, reply: Reply) {
-        self.hear();
+        self.count_event();
         self.ended.push_back(Ended { ordinal, ts, reply });
         self.under_way.remove(&ordinal);
         self.asking.remove(&ordinal);
@@ -161,7 +161,7 @@ impl Progress {
     pub(super) fn take(&mut self, ordinal: u32) -> Option<Reply> {
         let at = self.ended.iter().position(|ended| ended.ordinal == ordinal)?;
         let ended = self.ended.remove(at)?;
-        self.pass(ended.ts);
+        self.advance_clock(ended.ts);
         Some(ended.reply)
     }
 
@@ -171,8 +171,8 @@ impl Progress {
     }
 
     /// Counts an event that has arrived for the attempt. The attempt is no longer blocked.
-    pub(super) fn hear(&mut self) {
-        self.heard += 1;
+    pub(super) fn count_event(&mut self) {
+        self.events_arrived += 1;
         self.blocked = false;
     }
 
@@ -205,7 +205,7 @@ impl Progress {
         let people = !self.asking.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox);
         let nothing_else = self.under_way.iter().all(|ordinal| self.asking.contains(ordinal));
         let waits = people && nothing_else && !self.has_message() && self.steps.is_empty() && !ready(self);
-        waits.then_some(self.heard)
+        waits.then_some(self.events_arrived)
     }
 
     /// Returns the first call that has ended and that the attempt waits for.
@@ -219,12 +219,12 @@ impl Progress {
     }
 
     pub(super) fn time_out(&mut self, now: u64) {
-        self.pass(now);
+        self.advance_clock(now);
         self.since.push(Observed::TimedOut(self.now_ms));
     }
 
     /// Advances the time that the attempt sees to `now`. This time never goes back.
-    pub(super) fn pass(&mut self, now: u64) {
+    pub(super) fn advance_clock(&mut self, now: u64) {
         self.now_ms = self.now_ms.max(now);
     }
 }

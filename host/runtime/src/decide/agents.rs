@@ -19,7 +19,13 @@ impl Decider<'_> {
     }
 
     /// Records a component's report on its agent runs. Ignores a report that the journal already has.
-    pub(super) fn marked(&mut self, task: TaskKey, attempt: (u32, u32), mut told: AgentFact, before: Box<[Observed]>) {
+    pub(super) fn agent_report(
+        &mut self,
+        task: TaskKey,
+        attempt: (u32, u32),
+        mut told: AgentFact,
+        before: Box<[Observed]>,
+    ) {
         if !self.state.is_running(task, attempt) {
             return;
         }
@@ -33,12 +39,12 @@ impl Decider<'_> {
         }
         self.apply_messages(task, &before);
         if let AgentFact::Closed { id, discarded, .. } = &mut told {
-            *discarded = self.left_of(task, &id.clone());
+            *discarded = self.waiting_messages(task, &id.clone());
         }
         self.emit(Fact::Agent { task, told: Box::new(told), before });
     }
 
-    fn left_of(&self, task: TaskKey, run: &str) -> Box<[Arc<str>]> {
+    fn waiting_messages(&self, task: TaskKey, run: &str) -> Box<[Arc<str>]> {
         self.state.task(task).agents.iter().flat_map(|agents| agents.waiting(run).cloned()).collect()
     }
 
@@ -96,7 +102,7 @@ impl Decider<'_> {
         let Some(agents) = &self.state.task(task).agents else { return };
         let open: Vec<_> = agents.runs.iter().filter(|run| run.is_open()).map(|run| run.id.clone()).collect();
         for id in open {
-            let discarded = self.left_of(task, &id);
+            let discarded = self.waiting_messages(task, &id);
             let cancelled = || Failure::new(code::CANCELLED, "its task has ended");
             let outcome = Err(Box::new(failure.cloned().unwrap_or_else(cancelled)));
             self.tell(task, AgentFact::Closed { mark: 0, id, outcome, discarded });
@@ -105,14 +111,14 @@ impl Decider<'_> {
 
     /// Records that an attempt waits only for people, until `due` at the latest. Ignores an attempt that is not the
     /// running one, is already idle, or has calls in progress.
-    pub(super) fn waits(&mut self, key: TaskKey, attempt: (u32, u32), due: Option<u64>) {
+    pub(super) fn attempt_idle(&mut self, key: TaskKey, attempt: (u32, u32), due: Option<u64>) {
         let task = self.state.find(key).filter(|_| self.state.is_running(key, attempt));
-        let Some(task) = task.filter(|task| !task.idle && !task.calls_out()) else { return };
+        let Some(task) = task.filter(|task| !task.idle && !task.has_calls_in_progress()) else { return };
         let due = task.wait_until.or(due);
         self.emit(Fact::TaskIdle { task: key, due });
     }
 
-    pub(super) fn waited(&mut self, key: TaskKey, attempt: (u32, u32)) {
+    pub(super) fn attempt_busy(&mut self, key: TaskKey, attempt: (u32, u32)) {
         if self.state.is_running(key, attempt) && self.state.task(key).idle {
             self.emit(Fact::TaskBusy { task: key });
         }

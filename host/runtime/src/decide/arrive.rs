@@ -48,9 +48,9 @@ impl Decider<'_> {
                     self.emit(Fact::Noted { task, note: Box::new(note) });
                 }
             }
-            Input::Told { task, attempt, told, before } => self.marked(task, attempt, told, before),
-            Input::Waits { task, attempt, due } => self.waits(task, attempt, due),
-            Input::Waited { task, attempt } => self.waited(task, attempt),
+            Input::Told { task, attempt, told, before } => self.agent_report(task, attempt, told, before),
+            Input::Waits { task, attempt, due } => self.attempt_idle(task, attempt, due),
+            Input::Waited { task, attempt } => self.attempt_busy(task, attempt),
             Input::Command(command) => return self.command(command),
         }
         Ok(())
@@ -80,7 +80,7 @@ impl Decider<'_> {
     /// while they drove only this run. Otherwise such a run would repeatedly interrupt all other runs of its process.
     fn resume(&mut self, by_hand: bool, alone: bool) {
         self.emit(Fact::RunResumed { by_hand, alone });
-        if let Some(reason) = self.state.held() {
+        if let Some(reason) = self.state.park_reason() {
             self.emit(Fact::RunParked { due: None, reason });
         }
         self.lose_calls();
@@ -143,7 +143,7 @@ impl Decider<'_> {
             self.abandon_calls(key);
             self.end_agents(key, Some(&failure));
             self.emit(Fact::TaskRetrying { task: key, failure: Box::new(failure), delay_ms, received: None });
-            if delay_ms == 0 && !self.state.task(key).calls_out() {
+            if delay_ms == 0 && !self.state.task(key).has_calls_in_progress() {
                 self.emit(Fact::RetryDue { task: key });
             }
             return;
@@ -188,7 +188,7 @@ impl Decider<'_> {
         }
         let key = self.state.task_at(gate).ok_or(Closed::NoNode)?;
         let Some((index, question, asked)) = self.state.gate(key) else {
-            return Err(self.state.closed(key, None, named).into());
+            return Err(self.state.why_closed(key, None, named).into());
         };
         named.check(&asked)?;
         let answer = check_answer(question, answer).map_err(HubError::AnswerRefused)?;

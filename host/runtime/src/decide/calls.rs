@@ -48,7 +48,7 @@ impl Decider<'_> {
         }
         self.end_call(key, call, reply);
         match self.state.task(key).phase {
-            Phase::Closing if !self.state.task(key).calls_out() => self.finish_closing(key),
+            Phase::Closing if !self.state.task(key).has_calls_in_progress() => self.finish_closing(key),
             Phase::Running | Phase::Delayed => self.ask_about_calls(key),
             _ => {}
         }
@@ -83,7 +83,7 @@ impl Decider<'_> {
         let number =
             ordinal.parse::<u32>().ok().filter(|number| number.to_string() == ordinal).ok_or(Closed::NoCall)?;
         let Some((call, asked)) = self.state.permission(key, number) else {
-            return Err(self.state.closed(key, Some(number), named).into());
+            return Err(self.state.why_closed(key, Some(number), named).into());
         };
         named.check(&asked)?;
         let answer = check_answer(&permission(String::new()), answer).map_err(HubError::AnswerRefused)?;
@@ -155,7 +155,7 @@ impl Decider<'_> {
     pub(super) fn lose_calls(&mut self) {
         let live = self.state.scopes.iter().flat_map(|(id, scope)| {
             let nodes = &self.state.graph.body(scope.body).nodes;
-            let calling = nodes.iter().zip(&scope.tasks).filter(|(_, task)| task.calls_out());
+            let calling = nodes.iter().zip(&scope.tasks).filter(|(_, task)| task.has_calls_in_progress());
             calling.map(|(node, _)| TaskKey { scope: *id, node: *node })
         });
         let mut tasks: Vec<_> = live.collect();

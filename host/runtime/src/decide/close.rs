@@ -36,7 +36,7 @@ impl Decider<'_> {
         let task = self.state.task(key);
         let passes: Vec<_> = task.details.iter().flat_map(|details| details.passes.iter().copied()).collect();
         let below = task.phase == Phase::Paused && (!passes.is_empty() || self.state.waits_for_child(key));
-        if !below && !task.calls_out() {
+        if !below && !task.has_calls_in_progress() {
             return self.end_closed(key, failure);
         }
         self.emit(Fact::TaskClosing { task: key, failure: failure.map(Box::new), received: None });

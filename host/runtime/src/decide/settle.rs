@@ -65,7 +65,7 @@ impl Decider<'_> {
             }
         }
         for edge in &node.outgoing {
-            self.consider(TaskKey { scope: key.scope, node: graph.edge(*edge).to });
+            self.settle_join(TaskKey { scope: key.scope, node: graph.edge(*edge).to });
         }
     }
 
@@ -88,7 +88,7 @@ impl Decider<'_> {
     }
 
     /// Rule 2: decides whether a waiting task's join has opened, or can no longer open.
-    fn consider(&mut self, key: TaskKey) {
+    fn settle_join(&mut self, key: TaskKey) {
         let task = self.state.task(key);
         if task.phase != Phase::Waiting {
             return;

@@ -87,6 +87,6 @@ pub(super) fn calls(site: &Arc<CallSite>, state: &RunState, key: TaskKey, config
     let attempting = Attempting { task: key, scope, number, now_ms: task.clock, config };
     let log = task.calls.as_deref().filter(|_| !sabotage::deduplication_is_off());
     let calls = AttemptCalls::new(site.clone(), attempting, writes, log, task.agents.as_deref());
-    calls.wait_until(task.wait_until);
+    calls.set_wait_deadline(task.wait_until);
     calls
 }

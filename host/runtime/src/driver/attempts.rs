@@ -23,12 +23,12 @@ use crate::{
 };
 
 /// The number of an attempt of a task, and its number of resumes.
-pub(super) type Number = (u32, u32);
+pub(super) type AttemptNumber = (u32, u32);
 
 /// The answer of an attempt, with its writes and observations.
 pub(super) struct Answered {
     pub(super) task: TaskKey,
-    pub(super) attempt: Number,
+    pub(super) attempt: AttemptNumber,
     pub(super) result: StepResult,
     pub(super) writes: Vec<Write>,
     pub(super) heard: Box<[Observed]>,
@@ -67,9 +67,9 @@ pub(super) struct Attempts {
     answer: Option<Answered>,
     live: HashMap<TaskKey, Live>,
     /// Attempts without a sandbox, until an event arrives for them.
-    evicted: HashMap<TaskKey, Number>,
+    evicted: HashMap<TaskKey, AttemptNumber>,
     /// The times of the checks whether an attempt still waits, in order.
-    checks: VecDeque<(u64, TaskKey, Number)>,
+    checks: VecDeque<(u64, TaskKey, AttemptNumber)>,
     given: HashMap<TaskKey, PendingInput>,
 }
 
@@ -78,7 +78,7 @@ impl Attempts {
     /// the recorded form of its input.
     pub(super) fn begin(
         &mut self,
-        (task, attempt): (TaskKey, Number),
+        (task, attempt): (TaskKey, AttemptNumber),
         calls: Arc<AttemptCalls>,
         received: Option<BoxFuture<'static, Option<Received>>>,
         result: BoxFuture<'static, StepResult>,
@@ -119,8 +119,8 @@ impl Attempts {
         }
     }
 
-    /// Forgets an attempt that has answered.
-    pub(super) fn ended(&mut self, task: TaskKey) {
+    /// Removes an attempt that has answered.
+    pub(super) fn remove(&mut self, task: TaskKey) {
         self.live.remove(&task);
     }
 
@@ -133,7 +133,7 @@ impl Attempts {
     }
 
     /// Schedules a check whether an attempt still waits at this time. Times do not decrease from call to call.
-    pub(super) fn check_at(&mut self, due: u64, task: TaskKey, attempt: Number) {
+    pub(super) fn check_at(&mut self, due: u64, task: TaskKey, attempt: AttemptNumber) {
         self.checks.push_back((due, task, attempt));
     }
 
@@ -143,7 +143,7 @@ impl Attempts {
     }
 
     /// Returns the next attempt that still waits and whose check is due at `now`.
-    pub(super) fn next_waiting(&mut self, now: u64) -> Option<(TaskKey, Number)> {
+    pub(super) fn next_waiting(&mut self, now: u64) -> Option<(TaskKey, AttemptNumber)> {
         while let Some((_, task, attempt)) = self.checks.pop_front_if(|(due, ..)| *due <= now) {
             if self.live.get(&task).is_some_and(|live| live.calls.is_blocked()) {
                 return Some((task, attempt));
@@ -153,7 +153,7 @@ impl Attempts {
     }
 
     /// Ends the sandbox of an attempt. Keeps only the digest of its input.
-    pub(super) fn evict(&mut self, task: TaskKey, attempt: Number) {
+    pub(super) fn evict(&mut self, task: TaskKey, attempt: AttemptNumber) {
         self.withdraw(task);
         if let Some(given) = self.given.remove(&task) {
             self.given.insert(task, PendingInput::Known(given.record()));
@@ -162,7 +162,7 @@ impl Attempts {
     }
 
     /// Records that an attempt has no sandbox and waits for an event.
-    pub(super) fn keep_evicted(&mut self, task: TaskKey, attempt: Number) {
+    pub(super) fn keep_evicted(&mut self, task: TaskKey, attempt: AttemptNumber) {
         self.evicted.insert(task, attempt);
     }
 

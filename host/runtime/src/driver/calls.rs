@@ -43,12 +43,12 @@ impl Calls {
     }
 
     /// Removes and returns a call after a person has answered its question.
-    pub(super) fn decided(&mut self, call: CallKey) -> Option<Box<Outgoing>> {
+    pub(super) fn take_asked(&mut self, call: CallKey) -> Option<Box<Outgoing>> {
         self.asked.remove(&call)
     }
 
     /// Records that a call leaves as soon as its record is durable.
-    pub(super) fn wait(&mut self, call: CallKey) {
+    pub(super) fn set_leaving(&mut self, call: CallKey) {
         self.leaving.insert(call, None);
     }
 

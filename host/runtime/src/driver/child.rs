@@ -109,11 +109,11 @@ impl Caller<'_> {
 pub(super) fn drive(
     mut driver: Driver,
     begin: Begin,
-    place: LivePermit,
+    permit: LivePermit,
     (task, attempt): (TaskKey, u32),
     commands: mpsc::Sender<Command>,
 ) -> JoinHandle<()> {
-    driver.take(place);
+    driver.set_permit(permit);
     driver.parent = Some(Parent::new(commands.clone(), task));
     tokio::spawn(async move {
         driver.drive(begin, false).await;
@@ -123,7 +123,7 @@ pub(super) fn drive(
         }
         let result = result_of(&driver.identity.run_id, driver.state.end());
         // The next child may begin while this one waits for the journal.
-        driver.children.give_place();
+        driver.children.release_permit();
         let _ = commands.send(Command::ChildEnded { task, attempt, result }).await;
         driver.flush().await;
     })

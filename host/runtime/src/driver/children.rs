@@ -52,30 +52,30 @@ pub(super) struct Children {
     driven: HashMap<TaskKey, Child>,
     queued: HashMap<TaskKey, Queued>,
     /// The run's own live permit, while it is driven.
-    place: Option<LivePermit>,
+    permit: Option<LivePermit>,
 }
 
 impl Children {
     /// Stores the live permit of the run itself.
-    pub(super) fn take(&mut self, place: LivePermit) {
-        self.place = Some(place);
+    pub(super) fn set_permit(&mut self, permit: LivePermit) {
+        self.permit = Some(permit);
     }
 
     /// Releases the run's live permit.
-    pub(super) fn give_place(&mut self) {
-        self.place = None;
+    pub(super) fn release_permit(&mut self) {
+        self.permit = None;
     }
 
     /// Returns whether the run has a live permit.
-    pub(super) fn has_place(&self) -> bool {
-        self.place.is_some()
+    pub(super) fn has_permit(&self) -> bool {
+        self.permit.is_some()
     }
 
     /// Records in the live permit whether the run itself is idle. No work inside the process ends an idle run and frees
     /// its permit; see [`crate::live`].
     pub(super) fn set_idle(&mut self, is_idle: bool) {
-        if let Some(place) = &mut self.place {
-            place.rests(is_idle);
+        if let Some(permit) = &mut self.permit {
+            permit.set_idle(is_idle);
         }
     }
 
@@ -112,7 +112,7 @@ impl Children {
             let outcome = match (child, delivered) {
                 (Some(child), Some(message)) => child.deliver(message, command).await,
                 (Some(child), None) => child.request(command).await,
-                (None, _) => Err(command.unmet()),
+                (None, _) => Err(command.no_child_error()),
             };
             // The caller may have disconnected.
             let _ = answer.send(outcome);
@@ -131,14 +131,14 @@ impl Children {
     }
 
     /// Records what the idle child of a task waits for. `None`: the child is not idle.
-    pub(super) fn told(&mut self, task: TaskKey, idle: Option<Idle>) {
+    pub(super) fn set_child_idle(&mut self, task: TaskKey, idle: Option<Idle>) {
         if let Some(child) = self.driven.get_mut(&task) {
             child.idle = idle;
         }
     }
 
     /// Removes a child that has ended. The returned tokio task ends when the child has sent all its events.
-    pub(super) fn ended(&mut self, task: TaskKey) -> Option<JoinHandle<()>> {
+    pub(super) fn remove(&mut self, task: TaskKey) -> Option<JoinHandle<()>> {
         self.driven.remove(&task).and_then(|mut child| child.driving.take())
     }
 
@@ -170,9 +170,9 @@ impl Children {
 
     /// Requests a live permit for the run that a task calls, and returns it if one is free.
     ///
-    /// Otherwise the call is queued, and `commands` receives [`Command::ChildPlaced`] later. If the run itself has no
+    /// Otherwise the call is queued, and `commands` receives [`Command::ChildPermit`] later. If the run itself has no
     /// permit, `enter` returns one.
-    pub(super) fn request_place(
+    pub(super) fn request_permit(
         &mut self,
         (task, attempt): (TaskKey, u32),
         call: &FlowCall,
@@ -180,15 +180,15 @@ impl Children {
         enter: impl FnOnce() -> LivePermit,
         commands: &mpsc::Sender<Command>,
     ) -> Option<Result<LivePermit, Failure>> {
-        let mut waiting = self.place.get_or_insert_with(enter).below(run);
-        if let Some(place) = (&mut waiting).now_or_never() {
-            return Some(place);
+        let mut waiting = self.permit.get_or_insert_with(enter).below(run);
+        if let Some(permit) = (&mut waiting).now_or_never() {
+            return Some(permit);
         }
         let commands = commands.clone();
         let waiting = tokio::spawn(async move {
-            let place = waiting.await;
+            let permit = waiting.await;
             // A run that has ended needs no permit.
-            let _ = commands.send(Command::ChildPlaced { task, attempt, place }).await;
+            let _ = commands.send(Command::ChildPermit { task, attempt, permit }).await;
         });
         self.queued.insert(task, Queued { attempt, call: call.clone(), waiting });
         None

@@ -23,7 +23,7 @@ use crate::{
 /// An effect that waits until facts are durable.
 pub(super) enum OnDurable {
     /// Publishes the events of a unit to subscribers.
-    Tell(Arc<Unit>),
+    Publish(Arc<Unit>),
     /// Waits until a child that has ended has published all its events. The run publishes the end of the child
     /// afterwards.
     Follow(JoinHandle<()>),
@@ -39,13 +39,13 @@ pub(super) struct DurabilityQueue {
     durable: Arc<Durable>,
     waiting: VecDeque<(u64, OnDurable)>,
     /// All events of the facts before this number are published.
-    told: u64,
+    published_until: u64,
 }
 
 impl DurabilityQueue {
     /// Returns the queue of a run whose facts before `seq` are durable and published.
     pub(super) fn from(seq: u64) -> DurabilityQueue {
-        let queue = DurabilityQueue { told: seq, ..DurabilityQueue::default() };
+        let queue = DurabilityQueue { published_until: seq, ..DurabilityQueue::default() };
         queue.durable.advance(seq);
         queue
     }
@@ -56,8 +56,8 @@ impl DurabilityQueue {
     }
 
     /// Returns the number before which the events of all facts are published.
-    pub(super) fn told(&self) -> u64 {
-        self.told
+    pub(super) fn published_until(&self) -> u64 {
+        self.published_until
     }
 
     /// Returns whether everything before `seq` is on stable storage.
@@ -80,14 +80,14 @@ impl DurabilityQueue {
     }
 
     /// Removes and returns the next effect whose facts are durable.
-    pub(super) fn next(&mut self) -> Option<OnDurable> {
+    pub(super) fn next_effect(&mut self) -> Option<OnDurable> {
         let (seq, first) = self.waiting.front()?;
         let held = !self.is_durable(*seq) || matches!(first, OnDurable::Follow(child) if !child.is_finished());
         if held {
             return None;
         }
         let (seq, deferred) = self.waiting.pop_front()?;
-        self.told = seq;
+        self.published_until = seq;
         Some(deferred)
     }
 
@@ -123,7 +123,7 @@ pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
 }
 
 /// Returns the status of a run after a fact, if the fact changes the status.
-pub(super) fn standing(fact: &Fact) -> Option<StoredStatus> {
+pub(super) fn status_after(fact: &Fact) -> Option<StoredStatus> {
     match fact {
         Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(StoredStatus::Active),
         Fact::RunParked { due, reason } => {
@@ -155,15 +155,15 @@ mod tests {
     #[test]
     fn effects_wait_for_their_facts_and_keep_their_order() {
         let mut queue = DurabilityQueue::from(3);
-        assert_eq!(queue.told(), 3);
+        assert_eq!(queue.published_until(), 3);
         queue.add(4, acknowledge());
         queue.add(6, acknowledge());
-        assert!(queue.next().is_none());
+        assert!(queue.next_effect().is_none());
         queue.durable().advance(5);
-        assert!(queue.next().is_some() && queue.next().is_none());
-        assert_eq!(queue.told(), 4, "only the facts before the first effect are told");
+        assert!(queue.next_effect().is_some() && queue.next_effect().is_none());
+        assert_eq!(queue.published_until(), 4, "only the facts before the first effect are told");
         queue.durable().advance(6);
-        assert!(queue.next().is_some() && queue.is_empty());
+        assert!(queue.next_effect().is_some() && queue.is_empty());
     }
 
     #[test]
@@ -173,11 +173,11 @@ mod tests {
             let (release, released) = oneshot::channel::<()>();
             queue.add(0, OnDurable::Follow(tokio::spawn(async move { _ = released.await })));
             queue.add(0, acknowledge());
-            assert!(queue.next().is_none());
+            assert!(queue.next_effect().is_none());
             drop(release);
             std::future::poll_fn(|context| queue.poll(context)).await;
-            assert!(matches!(queue.next(), Some(OnDurable::Follow(_))));
-            assert!(matches!(queue.next(), Some(OnDurable::Acknowledge(..))));
+            assert!(matches!(queue.next_effect(), Some(OnDurable::Follow(_))));
+            assert!(matches!(queue.next_effect(), Some(OnDurable::Acknowledge(..))));
         });
     }
 
@@ -189,6 +189,6 @@ mod tests {
         assert!(queue.poll(context).is_pending());
         queue.durable().refuse();
         assert!(queue.poll(context).is_ready() && queue.is_refused());
-        assert!(queue.next().is_none(), "nothing happens that the store does not have");
+        assert!(queue.next_effect().is_none(), "nothing happens that the store does not have");
     }
 }

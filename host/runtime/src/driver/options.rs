@@ -9,7 +9,7 @@ use super::early::EarlyAnswers;
 use crate::ports::Record;
 
 /// The outputs of nodes of the flow itself that do not run, because the run keeps them from the run that it repeats.
-pub(crate) type FixtureOutputs = HashMap<NodeIx, Value>;
+pub(crate) type KeptOutputs = HashMap<NodeIx, Value>;
 
 /// The identity of a driven run.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub(crate) struct DriveOptions {
     /// Answers that the caller gave before their questions were open.
     pub(crate) answers: EarlyAnswers,
     /// The outputs that the run keeps from the run that it repeats.
-    pub(crate) given: FixtureOutputs,
+    pub(crate) kept_outputs: KeptOutputs,
     /// Milliseconds for which the driver waits for timers when only they continue the run. `None`: no limit.
     pub(crate) patience_ms: Option<u64>,
     /// True if the driver parks the run when only people and events can continue it.

@@ -78,9 +78,9 @@ impl Outbox {
     pub(super) fn add(&mut self, unit: &Arc<Unit>, state: &RunState, top: bool) -> Entry {
         self.next_seq = unit.next_seq();
         // Any fact after a park makes the run active.
-        let standing = unit.facts.iter().rev().find_map(durability::standing);
-        let standing = standing.or(self.parked.then_some(StoredStatus::Active));
-        self.parked = matches!(standing, Some(StoredStatus::Parked { .. }));
+        let status = unit.facts.iter().rev().find_map(durability::status_after);
+        let status = status.or(self.parked.then_some(StoredStatus::Active));
+        self.parked = matches!(status, Some(StoredStatus::Parked { .. }));
         let mut rows = std::mem::take(&mut self.rows);
         if let Some(projection) = &mut self.projection {
             rows.extend(projection.project(unit, &|task| capture::render_members(state, task)));
@@ -94,7 +94,7 @@ impl Outbox {
             record: self.record.take(),
             writes: self.staged.take(),
             rows,
-            standing,
+            status,
             force,
             durable: self.queue.durable(),
             delivered: self.delivered.take(),
@@ -109,8 +109,8 @@ impl Outbox {
             // The writer of the unit has already changed its rows.
             projection.project(unit, &|_| Json::Null);
         }
-        if let Some(standing) = unit.facts.iter().rev().find_map(durability::standing) {
-            self.parked = matches!(standing, StoredStatus::Parked { .. });
+        if let Some(status) = unit.facts.iter().rev().find_map(durability::status_after) {
+            self.parked = matches!(status, StoredStatus::Parked { .. });
         }
     }
 
@@ -151,8 +151,8 @@ impl Outbox {
     }
 
     /// Removes and returns the next effect whose facts are durable.
-    pub(super) fn next(&mut self) -> Option<OnDurable> {
-        self.queue.next()
+    pub(super) fn next_effect(&mut self) -> Option<OnDurable> {
+        self.queue.next_effect()
     }
 
     /// Returns the effects that are held back.
@@ -186,9 +186,9 @@ impl Outbox {
     /// Attaches a channel after replaying the earlier events to it.
     pub(super) fn attach(&mut self, channel: Arc<dyn Channel>, mut projector: Projector, journal: &dyn Journal) {
         let Identity { tenant, run_id, .. } = &self.identity;
-        let told = self.queue.told();
+        let published = self.queue.published_until();
         let read = each_unit(journal, tenant, run_id, |unit| {
-            if unit.next_seq() <= told {
+            if unit.next_seq() <= published {
                 projector.project(&unit).iter().for_each(|event| channel.on_event(event));
             }
         });
@@ -200,7 +200,7 @@ impl Outbox {
     }
 
     /// Publishes a durable unit to the channels.
-    pub(super) fn tell(&mut self, unit: &Unit) {
+    pub(super) fn publish(&mut self, unit: &Unit) {
         if self.channels.is_empty() {
             return;
         }
@@ -210,7 +210,7 @@ impl Outbox {
     }
 
     /// Publishes an event of a node with these members, without recording it.
-    pub(super) fn tell_live(&self, ts: u64, node: &Node, kind: Box<str>, members: &Json) {
+    pub(super) fn publish_live(&self, ts: u64, node: &Node, kind: Box<str>, members: &Json) {
         if self.channels.is_empty() {
             return;
         }
@@ -222,11 +222,11 @@ impl Outbox {
         self.each_channel(&event, &event.kind, |channel, event| channel.on_live(event));
     }
 
-    /// Calls `tell` for each channel. A panic in a channel affects neither the run nor other channels.
-    fn each_channel<E>(&self, event: &E, kind: &str, tell: impl Fn(&dyn Channel, &E)) {
+    /// Calls `send` for each channel. A panic in a channel affects neither the run nor other channels.
+    fn each_channel<E>(&self, event: &E, kind: &str, send: impl Fn(&dyn Channel, &E)) {
         for channel in &self.channels {
-            let told = std::panic::AssertUnwindSafe(|| tell(&**channel, event));
-            if std::panic::catch_unwind(told).is_err() {
+            let sent = std::panic::AssertUnwindSafe(|| send(&**channel, event));
+            if std::panic::catch_unwind(sent).is_err() {
                 tracing::warn!(run = %self.identity.run_id, "a channel panicked at {kind}");
             }
         }

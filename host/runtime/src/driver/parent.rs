@@ -10,18 +10,18 @@ pub(super) struct Parent {
     /// The task that called this run.
     task: TaskKey,
     /// The last idle state that the parent knows.
-    told: Option<Idle>,
+    reported: Option<Idle>,
 }
 
 impl Parent {
     pub(super) fn new(commands: mpsc::Sender<Command>, task: TaskKey) -> Parent {
-        Parent { commands, task, told: None }
+        Parent { commands, task, reported: None }
     }
 
     /// Reports to the parent, once for each change, that this run is idle.
     pub(super) async fn tell_idle(&mut self, idle: Idle) {
-        if self.told.as_ref() != Some(&idle) {
-            self.told = Some(idle.clone());
+        if self.reported.as_ref() != Some(&idle) {
+            self.reported = Some(idle.clone());
             self.send(idle).await;
         }
     }
@@ -37,8 +37,8 @@ impl Parent {
     }
 
     /// Forgets the reported idle state, because this run may continue. The next idle state is reported again.
-    pub(super) fn moves(&mut self) {
-        self.told = None;
+    pub(super) fn clear_reported(&mut self) {
+        self.reported = None;
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(tell(&mut parent, Some(1)), Some(Some(1)));
         assert_eq!(tell(&mut parent, Some(1)), None, "the parent knows it");
         assert_eq!(tell(&mut parent, Some(2)), Some(Some(2)), "it is due at another time");
-        parent.moves();
+        parent.clear_reported();
         assert_eq!(tell(&mut parent, Some(2)), Some(Some(2)));
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Driver, attempt,
-    attempts::{Answered, Number},
+    attempts::{Answered, AttemptNumber},
     calls::{CallKey, Ended},
     child,
     durability::OnDurable,
@@ -48,7 +48,7 @@ impl Driver {
                     self.add_timers(*task);
                 }
                 Fact::CallEnded { task, attempt, ordinal, reply } => {
-                    self.tell_end((*task, *attempt, *ordinal), unit.ts, reply);
+                    self.deliver_reply((*task, *attempt, *ordinal), unit.ts, reply);
                 }
                 Fact::Agent { task, told, .. } => self.hand_message(*task, told),
                 Fact::CallDecided { task, attempt, ordinal, allowed, .. } => {
@@ -85,7 +85,7 @@ impl Driver {
         }
         let _ = self.apply_input(Input::Resume { by_hand, alone: self.options.alone });
         self.flush().await;
-        if self.state.held().is_some() {
+        if self.state.park_reason().is_some() {
             return;
         }
         for outstanding in self.state.outstanding() {
@@ -97,7 +97,7 @@ impl Driver {
                 Outstanding::Attempt { task, .. } => self.start(task),
                 Outstanding::Timer(timer, _) => self.clock.add(&self.state, timer),
                 Outstanding::Child { task, name, input, cancelled, .. } => {
-                    self.place_child(task, &FlowCall { name, input });
+                    self.request_child(task, &FlowCall { name, input });
                     if cancelled {
                         self.cancel_child(task);
                     }
@@ -129,10 +129,10 @@ impl Driver {
             Command::CallAgain { task, attempt, ordinal, outgoing } => {
                 self.call_again((task, attempt, ordinal), outgoing);
             }
-            Command::Waits { task, attempt, due, heard } => self.waits(task, attempt, due, heard),
+            Command::Waits { task, attempt, due, heard } => self.attempt_waits_for_people(task, attempt, due, heard),
             Command::Live { task, kind, members } => {
                 if self.state.find(task).is_some_and(|task| task.phase == Phase::Running) {
-                    self.outbox.tell_live(self.clock.now(), self.state.graph.node(task.node), kind, &members);
+                    self.outbox.publish_live(self.clock.now(), self.state.graph.node(task.node), kind, &members);
                 }
             }
             Command::Run(command, answer) => self.request(command, None, answer),
@@ -145,17 +145,17 @@ impl Driver {
             }
             Command::ChildEnded { task, attempt, result } => {
                 // The child publishes its remaining events before this run publishes the end of the child.
-                if let Some(driving) = self.children.ended(task) {
+                if let Some(driving) = self.children.remove(task) {
                     self.outbox.hold(OnDurable::Follow(driving));
                 }
                 let _ = self.apply_input(Input::ChildEnded { task, attempt, result });
             }
-            Command::ChildPlaced { task, attempt, place } => {
+            Command::ChildPermit { task, attempt, permit } => {
                 if let Some(queued) = self.children.leave_queue(task, Some(attempt)) {
-                    self.start_child((task, attempt), &queued.call, place);
+                    self.start_child((task, attempt), &queued.call, permit);
                 }
             }
-            Command::ChildIdle { task, idle } => self.children.told(task, idle),
+            Command::ChildIdle { task, idle } => self.children.set_child_idle(task, idle),
         }
     }
 
@@ -171,7 +171,7 @@ impl Driver {
             let _ = answer.send(Err(HubError::TooLarge));
             return;
         }
-        if let Some((task, inner)) = command.below() {
+        if let Some((task, inner)) = command.for_child() {
             return self.children.pass_on(self.state.task_at(&task), inner, delivered, answer);
         }
         self.outbox.delivered = delivered;
@@ -212,10 +212,10 @@ impl Driver {
         let config = attempt.as_ref().map_or_else(|_| Value::null(), |attempt| attempt.config.clone());
         let calls = Arc::new(attempt::calls(&self.site, &self.state, key, config));
         self.add_timers(key);
-        let given = self.options.given.get(&key.node).filter(|_| key.scope == ScopeId::ROOT).cloned();
-        let received = self.attempts.remember(key, &attempt, given.is_some());
+        let kept = self.options.kept_outputs.get(&key.node).filter(|_| key.scope == ScopeId::ROOT).cloned();
+        let received = self.attempts.remember(key, &attempt, kept.is_some());
         let result = match attempt {
-            Ok(_) if given.is_some() => ready(Ok(Step::Done(given.unwrap_or_default()))).boxed(),
+            Ok(_) if kept.is_some() => ready(Ok(Step::Done(kept.unwrap_or_default()))).boxed(),
             Ok(attempt) => self.world.runner.run(attempt, calls.clone()),
             Err(failure) => ready(StepResult::Err(failure)).boxed(),
         };
@@ -230,7 +230,7 @@ impl Driver {
     }
 
     /// Schedules a check whether an attempt still waits after [`EVICT_MS`].
-    fn check_later(&mut self, task: TaskKey, attempt: Number) {
+    fn check_later(&mut self, task: TaskKey, attempt: AttemptNumber) {
         self.attempts.check_at(self.clock.now().saturating_add(EVICT_MS), task, attempt);
     }
 
@@ -245,8 +245,8 @@ impl Driver {
     }
 
     /// Records that an attempt waits for people, unless an event has arrived for it meanwhile.
-    fn waits(&mut self, task: TaskKey, attempt: Number, due: Option<u64>, heard: u64) {
-        if self.attempts.calls_of(task).is_some_and(|calls| calls.heard() == heard) {
+    fn attempt_waits_for_people(&mut self, task: TaskKey, attempt: AttemptNumber, due: Option<u64>, heard: u64) {
+        if self.attempts.calls_of(task).is_some_and(|calls| calls.events_arrived() == heard) {
             let _ = self.apply_input(Input::Waits { task, attempt, due });
             self.check_later(task, attempt);
         }
@@ -259,7 +259,7 @@ impl Driver {
         self.add_timers(key);
         for wake in until {
             match wake {
-                Wake::Flow(call) => self.place_child(key, call),
+                Wake::Flow(call) => self.request_child(key, call),
                 Wake::Answer(_) => self.reply_early(self.options.answers.to_gate(&self.state, key)),
                 _ => {}
             }
@@ -268,14 +268,14 @@ impl Driver {
 
     /// Queues a reply that the options of the run gave in advance, if there is one.
     fn reply_early(&mut self, reply: Option<RunCommand>) {
-        let (told, _) = oneshot::channel();
-        self.notes_to_self.extend(reply.map(|reply| Command::Run(reply, told)));
+        let (answer, _) = oneshot::channel();
+        self.notes_to_self.extend(reply.map(|reply| Command::Run(reply, answer)));
     }
 
     /// Handles the answer of an attempt.
     pub(super) fn answered(&mut self, answered: Answered) {
         let Answered { task, attempt, result, writes, heard, received } = answered;
-        self.attempts.ended(task);
+        self.attempts.remove(task);
         if !self.state.is_running(task, attempt) {
             return;
         }
@@ -320,7 +320,7 @@ impl Driver {
     fn call(
         &mut self,
         task: TaskKey,
-        attempt: Number,
+        attempt: AttemptNumber,
         call: Box<CallRecord>,
         outgoing: Box<Outgoing>,
         reply: Option<Reply>,
@@ -365,9 +365,9 @@ impl Driver {
     /// attempt again if that was evicted.
     fn call_decided(&mut self, key: CallKey, allowed: bool) {
         let (task, _, ordinal) = key;
-        let outgoing = self.calls.decided(key);
+        let outgoing = self.calls.take_asked(key);
         if let Some(calls) = self.attempts.calls_of(task) {
-            calls.allowed(ordinal);
+            calls.question_closed(ordinal);
         }
         match outgoing {
             Some(outgoing) if allowed => self.schedule_dispatch(key, outgoing),
@@ -378,7 +378,7 @@ impl Driver {
 
     /// Makes a call as soon as its record is durable.
     fn schedule_dispatch(&mut self, key: CallKey, outgoing: Box<Outgoing>) {
-        self.calls.wait(key);
+        self.calls.set_leaving(key);
         self.outbox.hold_and_hurry(OnDurable::Dispatch(key, outgoing));
         self.catch_up();
     }
@@ -400,7 +400,7 @@ impl Driver {
     }
 
     /// Passes the recorded end of a call to its attempt.
-    fn tell_end(&mut self, key: CallKey, ts: u64, reply: &Reply) {
+    fn deliver_reply(&mut self, key: CallKey, ts: u64, reply: &Reply) {
         let (task, attempt, ordinal) = key;
         self.calls.settle(key);
         if self.state.find(task).is_some_and(|task| task.attempt == attempt) {
@@ -413,7 +413,7 @@ impl Driver {
     }
 
     /// Starts the run that a task calls, at once or when a live permit for it is free.
-    fn place_child(&mut self, task: TaskKey, call: &FlowCall) {
+    fn request_child(&mut self, task: TaskKey, call: &FlowCall) {
         if self.shutdown.is_requested() {
             return;
         }
@@ -425,19 +425,19 @@ impl Driver {
         }
         let (run, live) = (child::run_id(&self.state, run_id, task, attempt), &self.world.live);
         let enter = || live.enter(tenant, run_id);
-        let place = self.children.request_place((task, attempt), call, &run, enter, &self.site.commands);
-        if let Some(place) = place {
-            self.start_child((task, attempt), call, place);
+        let permit = self.children.request_permit((task, attempt), call, &run, enter, &self.site.commands);
+        if let Some(permit) = permit {
+            self.start_child((task, attempt), call, permit);
         }
     }
 
     /// Starts the run that a task calls. Without a live permit the call fails.
-    fn start_child(&mut self, (task, attempt): (TaskKey, u32), call: &FlowCall, place: Result<LivePermit, Failure>) {
-        let opened = place.and_then(|place| Ok((place, self.caller().open(task, call)?)));
+    fn start_child(&mut self, (task, attempt): (TaskKey, u32), call: &FlowCall, permit: Result<LivePermit, Failure>) {
+        let opened = permit.and_then(|permit| Ok((permit, self.caller().open(task, call)?)));
         match opened {
-            Ok((place, (driver, hub, begin))) => {
+            Ok((permit, (driver, hub, begin))) => {
                 self.has_called = true;
-                let driving = child::drive(driver, begin, place, (task, attempt), self.site.commands.clone());
+                let driving = child::drive(driver, begin, permit, (task, attempt), self.site.commands.clone());
                 self.children.add(task, hub, driving);
             }
             Err(failure) => self.child_failed(task, attempt, failure),

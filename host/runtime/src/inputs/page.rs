@@ -193,7 +193,7 @@ struct Page {
 
 impl Page {
     fn add(&mut self, visited: &Visited<'_>) -> ControlFlow<()> {
-        if visited.unbegun {
+        if visited.ended_without_attempt {
             self.inputs.absence = if visited.status == "skipped" { Absence::Skipped } else { Absence::Cancelled };
             return ControlFlow::Continue(());
         }
@@ -227,7 +227,7 @@ impl Page {
 
     /// Records another address where the node made an attempt.
     fn note(&mut self, visited: &Visited<'_>) -> ControlFlow<()> {
-        if visited.unbegun {
+        if visited.ended_without_attempt {
             return ControlFlow::Continue(());
         }
         let address = visited.address();

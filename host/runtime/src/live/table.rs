@@ -40,7 +40,7 @@ struct Live {
     below: u32,
     /// Number of runs that the run called and that wait for a permit.
     waiting: u32,
-    rests: bool,
+    idle: bool,
     spare: bool,
 }
 
@@ -48,7 +48,7 @@ impl Live {
     /// Returns true if the run can end without a further permit: it is not idle, and no run below it is driven or
     /// waits.
     fn may_end(&self) -> bool {
-        self.below == 0 && self.waiting == 0 && !self.rests
+        self.below == 0 && self.waiting == 0 && !self.idle
     }
 }
 
@@ -149,7 +149,7 @@ impl Table {
             depth: 0,
             below: 0,
             waiting: 0,
-            rests: false,
+            idle: false,
             spare: false,
         })
     }
@@ -202,13 +202,13 @@ impl Table {
         self.take_waiter(&tenant, tree, order);
     }
 
-    pub(super) fn rests(&mut self, key: Key, rests: bool) {
-        self.update(key, |live| live.rests = rests);
+    pub(super) fn set_idle(&mut self, key: Key, idle: bool) {
+        self.update(key, |live| live.idle = idle);
     }
 
     /// Removes a run.
     pub(super) fn leave(&mut self, key: Key) {
-        self.update(key, |live| live.rests = true);
+        self.update(key, |live| live.idle = true);
         let Some(live) = self.runs.remove(&key) else { return };
         let id = (live.tenant.clone(), live.run.clone());
         if self.ids.get(&id) == Some(&key) {
@@ -301,8 +301,8 @@ impl Table {
         let Some(Waiter { parent, run, give }) = self.take_waiter(tenant, tree, order) else { return };
         let (tenant, parent_key) = (tenant.clone(), Some(parent));
         let depth = order.0.0;
-        let (below, waiting, rests) = (0, 0, false);
-        let key = self.add(Live { tenant, run, tree, parent: parent_key, depth, below, waiting, rests, spare });
+        let (below, waiting, idle) = (0, 0, false);
+        let key = self.add(Live { tenant, run, tree, parent: parent_key, depth, below, waiting, idle, spare });
         self.update(parent, |live| live.below += 1);
         if give.send(Ok(key)).is_err() {
             self.leave(key);

@@ -95,9 +95,9 @@ fn a_run_waits_for_others_of_its_tenant_that_may_end() {
     let mut other = root(&live, "a", "s");
     let waiting = waits(&one);
     // An idle run does not end by itself.
-    other.rests(true);
+    other.set_idle(true);
     assert_eq!(waiting.now_or_never().unwrap().err().unwrap().code, code::QUOTA_EXCEEDED);
-    other.rests(false);
+    other.set_idle(false);
     drop(waits(&one));
 }
 

@@ -28,7 +28,7 @@ impl StateStore for MemoryState {
         let mut entries = self.entries.lock();
         let key = |key: &str| (tenant.clone(), flow.to_string(), key.to_owned());
         let version = |name: &str| Ok(entries.get(&key(name)).map_or(0, |(_, version)| *version));
-        let staged = Staged::number(flow, writes, version)?;
+        let staged = Staged::assign_versions(flow, writes, version)?;
         for (write, version) in &staged.writes {
             entries.insert(key(&write.key), (write.value.clone(), *version));
         }

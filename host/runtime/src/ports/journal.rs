@@ -28,7 +28,7 @@ pub struct Entry {
     /// Changes of sessions and steps, in order.
     pub rows: Vec<Change>,
     /// The new status of the run, if the unit changes it.
-    pub standing: Option<StoredStatus>,
+    pub status: Option<StoredStatus>,
     /// True if the driver waits for this unit and is about to force the journal.
     pub force: bool,
     /// The progress that the store reports to once the unit is durable.

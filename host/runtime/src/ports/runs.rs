@@ -61,9 +61,14 @@ pub trait Runs: Journal {
         limit: usize,
     ) -> Result<Vec<RunRow>, StoreError>;
 
-    /// Lists the top runs that ended before a time, or that are not among the `keep` that ended last. With `None`, a
-    /// limit does not apply.
-    fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError>;
+    /// Lists the top runs that ended before a time, or that are not among the `keep_latest` that ended last. With
+    /// `None`, a limit does not apply.
+    fn removable(
+        &self,
+        tenant: &Tenant,
+        ended_before: Option<u64>,
+        keep_latest: Option<u64>,
+    ) -> Result<Vec<RunId>, StoreError>;
 
     /// Lists at most `limit` top runs that a process should drive. These are active ones without a driver, and parked
     /// ones with a timer that is due at `now`.

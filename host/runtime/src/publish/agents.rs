@@ -18,7 +18,7 @@ pub(crate) const FLOW_STEP: &str = "flowStepId";
 
 /// The data for the events of an agent run's call: the call as it began, and its reply once it has ended.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct AgentCall {
     call: Option<Box<CallRecord>>,
     reply: Option<Reply>,
     /// True if the end of the call is unknown.
@@ -29,32 +29,32 @@ impl Projector {
     /// Remembers a call of an agent run for a later event.
     pub(super) fn agent_calls(&mut self, task: TaskKey, call: &CallRecord) {
         if call.agent.is_some() {
-            let said = Said { call: Some(Box::new(call.clone())), ..Said::default() };
-            self.said.insert((task, call.ordinal), said);
+            let open = AgentCall { call: Some(Box::new(call.clone())), ..AgentCall::default() };
+            self.open_agent_calls.insert((task, call.ordinal), open);
         }
     }
 
-    pub(super) fn agent_hears(&mut self, task: TaskKey, ordinal: u32, reply: &Reply) {
-        if let Some(said) = self.said.get_mut(&(task, ordinal)) {
-            said.reply = Some(reply.clone());
+    pub(super) fn agent_call_replied(&mut self, task: TaskKey, ordinal: u32, reply: &Reply) {
+        if let Some(open) = self.open_agent_calls.get_mut(&(task, ordinal)) {
+            open.reply = Some(reply.clone());
         }
     }
 
     /// Records that the end of a call is unknown.
     pub(super) fn agent_blocked(&mut self, task: TaskKey, reason: &BlockReason) {
         if let BlockReason::Ambiguous { ordinal, .. } = reason
-            && let Some(said) = self.said.get_mut(&(task, *ordinal))
+            && let Some(open) = self.open_agent_calls.get_mut(&(task, *ordinal))
         {
-            said.ambiguous = true;
+            open.ambiguous = true;
         }
     }
 
     /// Records the decision of a person about a call with an unknown end.
     pub(super) fn agent_resolved(&mut self, task: TaskKey, resolution: &Resolution) {
-        for (_, said) in self.said.iter_mut().filter(|((of, _), said)| *of == task && said.ambiguous) {
-            said.ambiguous = false;
+        for (_, open) in self.open_agent_calls.iter_mut().filter(|((of, _), open)| *of == task && open.ambiguous) {
+            open.ambiguous = false;
             if let Resolution::Reply(reply) = resolution {
-                said.reply = Some(Ok(reply.clone()));
+                open.reply = Some(Ok(reply.clone()));
             }
         }
     }
@@ -96,7 +96,7 @@ impl Projector {
     }
 
     fn spoke(&mut self, task: TaskKey, ordinal: u32) -> Members {
-        let reply = self.said.remove(&(task, ordinal)).and_then(|said| said.reply);
+        let reply = self.open_agent_calls.remove(&(task, ordinal)).and_then(|open| open.reply);
         let Some(Ok(reply)) = reply else { return Vec::new() };
         let names = ["content", "stop", "model", "provider"];
         let members = names.into_iter().filter_map(|name| Some((name, reply.json().get(name)?.clone())));
@@ -105,7 +105,7 @@ impl Projector {
 
     /// Describes the tool of a call. `tool` and `input` come from the description of the call for people.
     fn tool(&self, task: TaskKey, ordinal: u32) -> Members {
-        let call = self.said.get(&(task, ordinal)).and_then(|said| said.call.as_deref());
+        let call = self.open_agent_calls.get(&(task, ordinal)).and_then(|open| open.call.as_deref());
         let mut members = vec![("call", Json::from(ordinal))];
         if let Some(call) = call {
             let id = call.agent.as_ref().and_then(|agent| agent.tool_use.clone());
@@ -118,7 +118,7 @@ impl Projector {
 
     fn asked(&self, task: TaskKey, ordinal: u32) -> Members {
         let mut members = self.tool(task, ordinal);
-        let call = self.said.get(&(task, ordinal)).and_then(|said| said.call.as_deref());
+        let call = self.open_agent_calls.get(&(task, ordinal)).and_then(|open| open.call.as_deref());
         if let Some((call, ask)) = call.and_then(|call| Some((call, call.ask.as_ref()?))) {
             members.extend(self.permission(task, call, ask).into_iter().filter(|(name, _)| *name != "attempt"));
         }
@@ -133,7 +133,7 @@ impl Projector {
     fn tool_ended(&mut self, task: TaskKey, ordinal: u32) -> (&'static str, Members) {
         let mut members = self.tool(task, ordinal);
         members.retain(|(name, _)| *name != "input");
-        match self.said.remove(&(task, ordinal)).and_then(|said| said.reply) {
+        match self.open_agent_calls.remove(&(task, ordinal)).and_then(|open| open.reply) {
             Some(Err(failure)) => {
                 members.push(("error", failure.to_json()));
                 ("agent:tool:error", members)

@@ -74,7 +74,7 @@ struct Repeat {
 /// The content of a row's column `cuts`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Missing {
+enum CutList {
     /// The row repeats no value.
     Cuts(Vec<Cut>),
     /// The row repeats values. The reader puts the repeats back first, and then the cuts.
@@ -103,7 +103,7 @@ impl ExternalizedRow {
             left.push_str(HOLE);
             Repeat { at, from, bytes }
         });
-        let missing = Missing::Both { repeats: repeats.collect(), cuts };
+        let missing = CutList::Both { repeats: repeats.collect(), cuts };
         left.push_str(&text[end..]);
         Ok(ExternalizedRow { text: left, cuts: Some(serde_json::to_string(&missing)?), blobs })
     }
@@ -115,7 +115,7 @@ impl ExternalizedRow {
     }
 
     fn new(text: String, cuts: Vec<Cut>, blobs: Vec<Blob>) -> Result<ExternalizedRow, serde_json::Error> {
-        let cuts = if cuts.is_empty() { None } else { Some(serde_json::to_string(&Missing::Cuts(cuts))?) };
+        let cuts = if cuts.is_empty() { None } else { Some(serde_json::to_string(&CutList::Cuts(cuts))?) };
         Ok(ExternalizedRow { text, cuts, blobs })
     }
 }
@@ -287,8 +287,8 @@ pub(crate) fn fill(
 ) -> Result<String, String> {
     let missing = serde_json::from_str(cuts).map_err(|error| format!("its list of large values: {error}"))?;
     let (repeats, cuts) = match missing {
-        Missing::Cuts(cuts) => (Vec::new(), cuts),
-        Missing::Both { repeats, cuts } => (repeats, cuts),
+        CutList::Cuts(cuts) => (Vec::new(), cuts),
+        CutList::Both { repeats, cuts } => (repeats, cuts),
     };
     let text = repeat(text, &repeats).ok_or_else(does_not_fit)?;
     let mut whole = String::new();
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn positions_outside_the_text_are_refused() {
         for (at, from, bytes) in [(6, 0, 9), (6, 1, usize::MAX), (5, 0, 1), (usize::MAX, 0, 1), (6, 0, 7)] {
-            let missing = Missing::Both { repeats: vec![Repeat { at, from, bytes }], cuts: Vec::new() };
+            let missing = CutList::Both { repeats: vec![Repeat { at, from, bytes }], cuts: Vec::new() };
             let cuts = serde_json::to_string(&missing).unwrap();
             assert_eq!(fill(r#"["ab",null]"#, &cuts, |_| Err("no blob".into())), Err(does_not_fit()), "{cuts}");
         }

@@ -30,8 +30,8 @@ pub(super) fn decided(world: &World, graph: &Graph, run: &RunId) -> Result<HashS
         let trace = Trace::read(world, &run)?;
         for child in world.journal.children_of(&world.tenant, &run)? {
             let is_below = |node: &NodeIx| found.contains(node) || trace.decided.contains(node);
-            let node = trace.maker(graph, &run, &child);
-            if node.is_some_and(|node| is_below(&node)) || !asks(world, &child, MAX_DEPTH)? {
+            let node = trace.starter_of(graph, &run, &child);
+            if node.is_some_and(|node| is_below(&node)) || !has_decisions(world, &child, MAX_DEPTH)? {
                 continue;
             }
             match node {
@@ -50,7 +50,7 @@ fn of_flow(graph: &Graph) -> impl Iterator<Item = NodeIx> + '_ {
 }
 
 /// Returns true if a person has decided something in a run, or in a run at most `depth` levels below it.
-fn asks(world: &World, run: &RunId, depth: u32) -> Result<bool, StoreError> {
+fn has_decisions(world: &World, run: &RunId, depth: u32) -> Result<bool, StoreError> {
     if !Trace::read(world, run)?.decided.is_empty() {
         return Ok(true);
     }
@@ -58,7 +58,7 @@ fn asks(world: &World, run: &RunId, depth: u32) -> Result<bool, StoreError> {
         return Ok(false);
     }
     for child in world.journal.children_of(&world.tenant, run)? {
-        if asks(world, &child, depth - 1)? {
+        if has_decisions(world, &child, depth - 1)? {
             return Ok(true);
         }
     }
@@ -106,7 +106,7 @@ impl Trace {
     }
 
     /// Returns the node of the flow itself that has started a child.
-    fn maker(&self, graph: &Graph, run: &RunId, child: &RunId) -> Option<NodeIx> {
+    fn starter_of(&self, graph: &Graph, run: &RunId, child: &RunId) -> Option<NodeIx> {
         let rest = child.as_str().strip_prefix(run.as_str())?.strip_prefix('.')?;
         if let Some(key) = rest.strip_prefix(TOOL) {
             return self.calls.get(key).copied();

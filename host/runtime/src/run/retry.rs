@@ -7,7 +7,7 @@ use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 
 use super::{FlowRunner, OpenError, RunOptions, decided::decided};
 use crate::{
-    driver::{FixtureOutputs, each_unit},
+    driver::{KeptOutputs, each_unit},
     fact::{Fact, ScopeId},
     ports::{Again, Record, StoreError},
     world::World,
@@ -46,7 +46,7 @@ pub enum NoStart {
 pub(super) struct Repeated {
     pub(super) run: Option<RunId>,
     /// The repeated part, and the outputs of the other nodes. `None`: everything is repeated.
-    pub(super) part: Option<(Again, FixtureOutputs)>,
+    pub(super) part: Option<(Again, KeptOutputs)>,
 }
 
 impl FlowRunner {
@@ -70,11 +70,11 @@ impl FlowRunner {
         let flow = world.flows.repeated(&pin).map_err(OpenError::Pin)?;
         let Repeat { from, keep_answers } = repeat;
         let again = from.map(|from| Again { run: run.clone(), from, asks_again: !keep_answers });
-        let given = again.as_ref().map(|again| given(&world, &flow.graph, again)).transpose()?;
+        let kept = again.as_ref().map(|again| kept_outputs(&world, &flow.graph, again)).transpose()?;
         if let Some(again) = again.as_ref().filter(|again| !again.asks_again) {
             require_kept(&world, &flow.graph, again)?;
         }
-        let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(given) };
+        let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(kept) };
         let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, ..options })?;
         if !runner.is_new() {
             check_repeats(&runner, run, again.as_ref())?;
@@ -93,7 +93,7 @@ fn check_repeats(runner: &FlowRunner, run: &RunId, again: Option<&Again>) -> Res
 }
 
 /// Returns the outputs of the earlier run that the new run keeps, by node.
-pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<FixtureOutputs, OpenError> {
+pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Result<KeptOutputs, OpenError> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let from = of_flow.iter().copied().find(|node| graph.node(*node).id == again.from);
     let from = from.ok_or_else(|| NoStart::Unknown(again.from.clone()))?;
@@ -101,19 +101,19 @@ pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<Fixtu
     if again.asks_again {
         ask_again(graph, decided(world, graph, &again.run)?, &mut anew);
     }
-    let mut given = FixtureOutputs::new();
+    let mut kept = KeptOutputs::new();
     each_unit(&*world.journal, &world.tenant, &again.run, |unit| {
         for fact in &unit.facts {
             if let Fact::TaskSucceeded { task, output, .. } = fact
                 && task.scope == ScopeId::ROOT
                 && !anew.contains(&task.node)
             {
-                given.insert(task.node, output.clone());
+                kept.insert(task.node, output.clone());
             }
         }
     })
     .map_err(|StoreError(why)| StoreError(format!("the run `{}` that is done again: {why}", again.run).into()))?;
-    Ok(given)
+    Ok(kept)
 }
 
 /// Refuses to keep answers if the repeated part asks for each of them again: at its first node, or behind it.

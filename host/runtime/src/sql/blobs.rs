@@ -22,7 +22,7 @@ pub(super) const MIME: &str = "application/json";
 
 /// The blobs of one commit, each once.
 #[derive(Default)]
-pub(super) struct Bytes {
+pub(super) struct CommitBlobs {
     seen: HashSet<(Tenant, Arc<str>)>,
     tenants: BTreeMap<String, Vec<Blob>>,
 }
@@ -30,10 +30,10 @@ pub(super) struct Bytes {
 /// The hash, the bytes and the media type of a blob.
 type Blob = (Arc<str>, Arc<[u8]>, Box<str>);
 
-impl Bytes {
+impl CommitBlobs {
     /// Collects the blobs among the items of a commit.
-    pub(super) fn of(items: &[Item]) -> Bytes {
-        let mut all = Bytes::default();
+    pub(super) fn of(items: &[Item]) -> CommitBlobs {
+        let mut all = CommitBlobs::default();
         for item in items {
             if let Item::Blob { tenant, hash, bytes, mime } = item {
                 all.put(tenant, hash.clone(), bytes.clone(), mime);

@@ -53,7 +53,7 @@ struct Tree {
 
 /// A lease of a tree.
 #[derive(Clone, Debug)]
-pub(super) struct Grant {
+pub(super) struct TreeLease {
     pub(super) top: Key,
     pub(super) epoch: i64,
 }
@@ -94,24 +94,24 @@ impl Claims {
     }
 
     /// Records that a run has a driver. Returns `false` if the run already has one in this process.
-    pub(super) fn drive(&self, run: &Key) -> bool {
+    pub(super) fn add_driver(&self, run: &Key) -> bool {
         self.held.lock().driven.insert(run.clone())
     }
 
     /// Records that the driver of a run has stopped.
-    pub(super) fn stop(&self, run: &Key) {
+    pub(super) fn remove_driver(&self, run: &Key) {
         self.held.lock().driven.remove(run);
     }
 
     /// Adds a lease of a claimed tree, for one of its runs. Returns `None` if the tree is not claimed, or about to be
     /// released.
-    pub(super) fn join(&self, run: &Key, top: &Key) -> Option<Grant> {
+    pub(super) fn add_lease(&self, run: &Key, top: &Key) -> Option<TreeLease> {
         let mut held = self.held.lock();
         let tree = held.trees.get_mut(top).filter(|tree| tree.leases > 0 && !tree.lost)?;
         tree.leases += 1;
         let epoch = tree.epoch;
         held.tops.insert(run.clone(), top.clone());
-        Some(Grant { top: top.clone(), epoch })
+        Some(TreeLease { top: top.clone(), epoch })
     }
 
     /// Returns the top run of a run, or the run itself if this process does not know its top run.
@@ -128,25 +128,25 @@ impl Claims {
     }
 
     /// Records the end of a lease. Returns `true` if it was the last, so that the tree has to be released.
-    pub(super) fn leave(&self, grant: &Grant) -> bool {
+    pub(super) fn end_lease(&self, lease: &TreeLease) -> bool {
         let mut held = self.held.lock();
-        let tree = held.trees.get_mut(&grant.top).filter(|tree| tree.epoch == grant.epoch);
+        let tree = held.trees.get_mut(&lease.top).filter(|tree| tree.epoch == lease.epoch);
         let Some(tree) = tree else { return false };
         tree.leases = tree.leases.saturating_sub(1);
         tree.leases == 0
     }
 
     /// Records the release of a tree.
-    pub(super) fn released(&self, grant: &Grant) {
+    pub(super) fn released(&self, lease: &TreeLease) {
         let mut held = self.held.lock();
-        if held.trees.get(&grant.top).is_some_and(|tree| tree.epoch == grant.epoch && tree.leases == 0) {
-            held.trees.remove(&grant.top);
-            held.tops.retain(|_, other| *other != grant.top);
+        if held.trees.get(&lease.top).is_some_and(|tree| tree.epoch == lease.epoch && tree.leases == 0) {
+            held.trees.remove(&lease.top);
+            held.tops.retain(|_, other| *other != lease.top);
         }
     }
 
     /// Records the flow of a run and its place in the tree.
-    pub(super) fn note(&self, run: &Key, record: &Record) {
+    pub(super) fn record_run(&self, run: &Key, record: &Record) {
         let mut held = self.held.lock();
         let top = match &record.parent {
             None => run.clone(),
@@ -175,7 +175,7 @@ impl Claims {
     }
 
     /// Records the row of a new top run.
-    pub(super) fn has_row(&self, top: &Key, row: i64) {
+    pub(super) fn set_row(&self, top: &Key, row: i64) {
         if let Some(tree) = self.held.lock().trees.get_mut(top) {
             tree.row = Some(row);
         }
@@ -183,9 +183,9 @@ impl Claims {
 
     /// Returns the row of the top run of a leased tree. `None`: the lease is of an earlier claim, or the top run has no
     /// row.
-    pub(super) fn row(&self, grant: &Grant) -> Option<i64> {
+    pub(super) fn row(&self, lease: &TreeLease) -> Option<i64> {
         let held = self.held.lock();
-        held.trees.get(&grant.top).filter(|tree| tree.epoch == grant.epoch)?.row
+        held.trees.get(&lease.top).filter(|tree| tree.epoch == lease.epoch)?.row
     }
 
     /// Gives up a tree, and stops its drivers.

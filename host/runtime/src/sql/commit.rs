@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     Shared,
-    blobs::Bytes,
+    blobs::CommitBlobs,
     claims::{Fence, Key},
     connection::{Arg, Connection, SqlError, args, placeholders},
     queue::Item,
@@ -22,13 +22,13 @@ use crate::{
 
 /// The row of a run, and the end of its journal.
 #[derive(Clone, Copy)]
-pub(super) struct At {
+pub(super) struct RunPosition {
     row: i64,
     place: UnitPosition,
 }
 
 /// The rows of runs that the writer has written to.
-pub(super) type Rows = HashMap<Key, At>;
+pub(super) type Rows = HashMap<Key, RunPosition>;
 
 /// One commit of the writer.
 pub(super) struct Commit<'a> {
@@ -47,7 +47,7 @@ fn key(entry: &Entry) -> Key {
 struct Change {
     /// The end of the journal before the commit.
     before: u64,
-    at: At,
+    at: RunPosition,
     standing: Option<(&'static str, Option<u64>, bool, u64)>,
 }
 
@@ -62,7 +62,7 @@ impl Commit<'_> {
             .zip(&fences)
             .filter_map(|(entry, fence)| Some((entry, fence.as_ref()?)))
             .collect();
-        let known = self.knows_tops(&entries);
+        let known = self.known_epochs(&entries);
         if known.is_none() {
             self.lock_tops(&entries).await?;
         }
@@ -89,7 +89,7 @@ impl Commit<'_> {
             let fences: Vec<_> = entries().map(fence).collect();
             let refused = entries().zip(&fences).filter(|(_, fence)| fence.is_none());
             let staged = refused.filter_map(|(entry, _)| Some((&entry.tenant, &entry.writes.as_ref()?.flow)));
-            let lost = staged.filter(|(tenant, flow)| self.shared.distrust(tenant, flow)).count();
+            let lost = staged.filter(|(tenant, flow)| self.shared.drop_staged(tenant, flow)).count();
             if lost == 0 {
                 return fences;
             }
@@ -99,7 +99,7 @@ impl Commit<'_> {
     /// Returns the epochs of the trees by row, so that the statement that updates the ends of the journals also
     /// compares the epochs. This saves a round trip. Returns `None` unless the commit appends to the top run of each
     /// tree and knows the end of its journal.
-    fn knows_tops(&self, entries: &[(&Entry, &Fence)]) -> Option<BTreeMap<i64, i64>> {
+    fn known_epochs(&self, entries: &[(&Entry, &Fence)]) -> Option<BTreeMap<i64, i64>> {
         if self.in_doubt || !self.shared.claims.fences() {
             return None;
         }
@@ -131,7 +131,7 @@ impl Commit<'_> {
         for (id, fence) in tops {
             match holding.get(&id) {
                 Some((epoch, place)) if *epoch == fence.epoch || !self.shared.claims.fences() => {
-                    self.rows.insert(fence.top.clone(), At { row: id, place: *place });
+                    self.rows.insert(fence.top.clone(), RunPosition { row: id, place: *place });
                 }
                 _ => {
                     self.shared.claims.lose(&fence.top);
@@ -177,11 +177,11 @@ impl Commit<'_> {
             let row = self.connection.row(sql, args![entry.tenant.as_str(), hash(parent.as_str())]).await?;
             if let Some(row) = row {
                 let place = UnitPosition { next_seq: row.number(1)?, checksum: row.number(2)? as u32 };
-                self.rows.insert((entry.tenant.clone(), parent), At { row: row.int(0)?, place });
+                self.rows.insert((entry.tenant.clone(), parent), RunPosition { row: row.int(0)?, place });
                 found = true;
             }
         }
-        if found { Ok(()) } else { Err(SqlError::Lasting("a run's parent is unknown".into())) }
+        if found { Ok(()) } else { Err(SqlError::Permanent("a run's parent is unknown".into())) }
     }
 
     async fn make_rows(&mut self, runs: &[(&Entry, &Fence)]) -> Result<(), SqlError> {
@@ -209,7 +209,7 @@ impl Commit<'_> {
                 return Err(SqlError::Again);
             }
             let place = UnitPosition { next_seq: row.number(3)?, checksum: row.number(4)? as u32 };
-            self.rows.insert(key(entry), At { row: row.int(0)?, place });
+            self.rows.insert(key(entry), RunPosition { row: row.int(0)?, place });
         }
         Ok(())
     }
@@ -264,8 +264,8 @@ impl Commit<'_> {
         epochs: &BTreeMap<i64, i64>,
     ) -> Result<(), SqlError> {
         let mut changes: BTreeMap<i64, Change> = BTreeMap::new();
-        let mut ends: HashMap<Key, At> = HashMap::new();
-        let (mut units, mut blobs) = (Vec::new(), Bytes::of(items));
+        let mut ends: HashMap<Key, RunPosition> = HashMap::new();
+        let (mut units, mut blobs) = (Vec::new(), CommitBlobs::of(items));
         for entry in entries {
             let run = key(entry);
             let at = *ends.get(&run).or_else(|| self.rows.get(&run)).ok_or(SqlError::Again)?;
@@ -279,12 +279,12 @@ impl Commit<'_> {
             blobs.add(&entry.tenant, body.blobs);
             let facts = unit.facts.len() as u64;
             units.push(args![at.row, unit.first_seq, facts, unit.ts, body.text, body.cuts, u64::from(sum)]);
-            let after = At { row: at.row, place: UnitPosition { next_seq: unit.next_seq(), checksum: sum } };
+            let after = RunPosition { row: at.row, place: UnitPosition { next_seq: unit.next_seq(), checksum: sum } };
             ends.insert(run, after);
             let before = at.place.next_seq;
             let change = changes.entry(at.row).or_insert(Change { before, at: after, standing: None });
             change.at = after;
-            if let Some((name, due, attention)) = entry.standing.map(StoredStatus::columns) {
+            if let Some((name, due, attention)) = entry.status.map(StoredStatus::columns) {
                 change.standing = Some((name, due, attention, unit.ts));
             }
         }
@@ -334,13 +334,13 @@ impl Commit<'_> {
 }
 
 /// Records the rows of new top runs in the claims.
-pub(super) fn learn(shared: &Shared, rows: &Rows, items: &[Item]) {
+pub(super) fn record_new_rows(shared: &Shared, rows: &Rows, items: &[Item]) {
     for item in items {
         if let Item::Entry(entry) = item
             && entry.record.as_ref().is_some_and(|record| record.parent.is_none())
             && let Some(at) = rows.get(&key(entry))
         {
-            shared.claims.has_row(&key(entry), at.row);
+            shared.claims.set_row(&key(entry), at.row);
         }
     }
 }

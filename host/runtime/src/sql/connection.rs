@@ -36,7 +36,7 @@ impl Connections {
     /// Creates a pool of connections to a URL. Connections open when they are needed. Opening one fails after
     /// `patience`.
     pub(super) fn new(url: &str, patience: Duration) -> Result<Connections, SqlError> {
-        let wrong = |error: sqlx::Error| SqlError::Lasting(error.to_string());
+        let wrong = |error: sqlx::Error| SqlError::Permanent(error.to_string());
         if url.starts_with("mysql:") || url.starts_with("mariadb:") {
             let options: MySqlConnectOptions = url.parse().map_err(wrong)?;
             let pool = MySqlPoolOptions::new().max_connections(SERVER_CONNECTIONS).acquire_timeout(patience);
@@ -74,15 +74,15 @@ impl Connections {
     /// Takes a connection from the pool without testing it. A dead one fails at its first statement.
     pub(super) async fn acquire(&self, patience: Duration) -> Result<Connection, SqlError> {
         let dialect = self.dialect();
-        let wire = match self {
+        let pooled = match self {
             Connections::My(pool) => {
-                Wire::My(pool.acquire().await.map_err(|error| SqlError::from_sqlx(dialect, error))?)
+                PooledConnection::My(pool.acquire().await.map_err(|error| SqlError::from_sqlx(dialect, error))?)
             }
             Connections::Pg(pool) => {
-                Wire::Pg(pool.acquire().await.map_err(|error| SqlError::from_sqlx(dialect, error))?)
+                PooledConnection::Pg(pool.acquire().await.map_err(|error| SqlError::from_sqlx(dialect, error))?)
             }
         };
-        Ok(Connection { wire: Some(wire), dialect, patience })
+        Ok(Connection { pooled: Some(pooled), dialect, patience })
     }
 
     /// Listens to a channel of PostgreSQL. Returns `None` for other servers.
@@ -101,14 +101,14 @@ impl Connections {
     }
 }
 
-enum Wire {
+enum PooledConnection {
     My(PoolConnection<MySql>),
     Pg(PoolConnection<Postgres>),
 }
 
 /// One connection. It is closed after an error that leaves it in an unknown state.
 pub(super) struct Connection {
-    wire: Option<Wire>,
+    pooled: Option<PooledConnection>,
     dialect: Dialect,
     patience: Duration,
 }
@@ -120,15 +120,19 @@ impl Connection {
 
     /// Returns whether the connection can be used again.
     pub(super) fn is_open(&self) -> bool {
-        self.wire.is_some()
+        self.pooled.is_some()
     }
 
     /// Executes a statement. Returns the number of affected rows.
     pub(super) async fn run(&mut self, statement: &str, args: Vec<Arg>) -> Result<u64, SqlError> {
         let sql = AssertSqlSafe(self.dialect.sql(statement));
-        self.attempt(async |wire| match wire {
-            Wire::My(wire) => Ok(bind_my(sqlx::query(sql), args).execute(&mut **wire).await?.rows_affected()),
-            Wire::Pg(wire) => Ok(bind_pg(sqlx::query(sql), args).execute(&mut **wire).await?.rows_affected()),
+        self.attempt(async |pooled| match pooled {
+            PooledConnection::My(pooled) => {
+                Ok(bind_my(sqlx::query(sql), args).execute(&mut **pooled).await?.rows_affected())
+            }
+            PooledConnection::Pg(pooled) => {
+                Ok(bind_pg(sqlx::query(sql), args).execute(&mut **pooled).await?.rows_affected())
+            }
         })
         .await
     }
@@ -136,13 +140,13 @@ impl Connection {
     /// Reads all rows of a statement.
     pub(super) async fn rows(&mut self, statement: &str, args: Vec<Arg>) -> Result<Vec<Row>, SqlError> {
         let sql = AssertSqlSafe(self.dialect.sql(statement));
-        self.attempt(async |wire| match wire {
-            Wire::My(wire) => {
-                let rows = bind_my(sqlx::query(sql), args).fetch_all(&mut **wire).await?;
+        self.attempt(async |pooled| match pooled {
+            PooledConnection::My(pooled) => {
+                let rows = bind_my(sqlx::query(sql), args).fetch_all(&mut **pooled).await?;
                 Ok(rows.into_iter().map(Row::My).collect())
             }
-            Wire::Pg(wire) => {
-                let rows = bind_pg(sqlx::query(sql), args).fetch_all(&mut **wire).await?;
+            PooledConnection::Pg(pooled) => {
+                let rows = bind_pg(sqlx::query(sql), args).fetch_all(&mut **pooled).await?;
                 Ok(rows.into_iter().map(Row::Pg).collect())
             }
         })
@@ -157,9 +161,9 @@ impl Connection {
     /// Executes a statement that cannot be prepared.
     pub(super) async fn plain(&mut self, statement: &str) -> Result<(), SqlError> {
         let sql = AssertSqlSafe(self.dialect.sql(statement));
-        self.attempt(async |wire| match wire {
-            Wire::My(wire) => (&mut **wire).execute(sqlx::raw_sql(sql)).await.map(drop),
-            Wire::Pg(wire) => (&mut **wire).execute(sqlx::raw_sql(sql)).await.map(drop),
+        self.attempt(async |pooled| match pooled {
+            PooledConnection::My(pooled) => (&mut **pooled).execute(sqlx::raw_sql(sql)).await.map(drop),
+            PooledConnection::Pg(pooled) => (&mut **pooled).execute(sqlx::raw_sql(sql)).await.map(drop),
         })
         .await
     }
@@ -214,15 +218,18 @@ impl Connection {
 
     /// Rolls the transaction back. If the connection is lost, the server does so itself.
     pub(super) async fn roll_back(&mut self) {
-        if self.wire.is_some() {
+        if self.pooled.is_some() {
             let _ = self.plain("ROLLBACK").await;
         }
     }
 
-    async fn attempt<T>(&mut self, work: impl AsyncFnOnce(&mut Wire) -> Result<T, sqlx::Error>) -> Result<T, SqlError> {
+    async fn attempt<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut PooledConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, SqlError> {
         let (dialect, patience) = (self.dialect, self.patience);
-        let Some(wire) = &mut self.wire else { return Err(SqlError::Lost("the connection is closed".into())) };
-        let outcome = match tokio::time::timeout(patience, work(wire)).await {
+        let Some(pooled) = &mut self.pooled else { return Err(SqlError::Lost("the connection is closed".into())) };
+        let outcome = match tokio::time::timeout(patience, work(pooled)).await {
             Ok(outcome) => outcome.map_err(|error| SqlError::from_sqlx(dialect, error)),
             Err(_) => Err(SqlError::Lost(format!("the server did not answer within {patience:?}"))),
         };
@@ -234,9 +241,9 @@ impl Connection {
 
     /// Closes the connection instead of reusing it.
     pub(super) fn discard(&mut self) {
-        match self.wire.take() {
-            Some(Wire::My(wire)) => drop(wire.detach()),
-            Some(Wire::Pg(wire)) => drop(wire.detach()),
+        match self.pooled.take() {
+            Some(PooledConnection::My(pooled)) => drop(pooled.detach()),
+            Some(PooledConnection::Pg(pooled)) => drop(pooled.detach()),
             None => {}
         }
     }

@@ -175,13 +175,13 @@ async fn take_run(connection: &mut Connection, run: &KeptRun) -> Result<(), SqlE
     if let Some(parent) = &run.parent {
         let sql = "SELECT id, top FROM flowcell_runs WHERE tenant = ? AND hash = ?";
         let row = connection.row(sql, args![run.tenant.as_str(), hash(parent.as_str())]).await?;
-        let row = row.ok_or_else(|| SqlError::Lasting(format!("the run `{parent}` is missing")))?;
+        let row = row.ok_or_else(|| SqlError::Permanent(format!("the run `{parent}` is missing")))?;
         let id = row.int(0)?;
         above = (Some(id), Some(row.maybe_number(1)?.map_or(id, |top| top as i64)));
     }
     let standings = ["active", "parked", "succeeded", "failed", "cancelled", "removed"];
     let standing = standings.into_iter().find(|known| *known == run.standing);
-    let standing = standing.ok_or_else(|| SqlError::Lasting(format!("`{}` is not a status", run.standing)))?;
+    let standing = standing.ok_or_else(|| SqlError::Permanent(format!("`{}` is not a status", run.standing)))?;
     let row = args![
         run.tenant.as_str(),
         hash(run.run.as_str()),
@@ -216,7 +216,7 @@ async fn take_units(
 ) -> Result<HashMap<Arc<str>, String>, SqlError> {
     let sql = "SELECT id, next_seq, tail FROM flowcell_runs WHERE tenant = ? AND hash = ? FOR UPDATE";
     let row = connection.row(sql, args![tenant.as_str(), hash(run.as_str())]).await?;
-    let row = row.ok_or_else(|| SqlError::Lasting(format!("the run `{run}` does not exist")))?;
+    let row = row.ok_or_else(|| SqlError::Permanent(format!("the run `{run}` does not exist")))?;
     let (id, mut end, mut tail) = (row.int(0)?, row.number(1)?, row.number(2)? as u32);
     let (mut rows, mut cut) = (Vec::new(), HashMap::new());
     for unit in units.iter().filter(|unit| unit.first_seq >= end) {

@@ -111,7 +111,7 @@ impl Dialect {
 
     /// Returns whether the same transaction may succeed later. This holds after deadlocks, failed serialisation, and
     /// locks that took too long. It also holds for a server that only reads, starts, stops or has no connection left.
-    pub(super) fn is_passing(self, code: &str) -> bool {
+    pub(super) fn is_transient(self, code: &str) -> bool {
         match self {
             Dialect::MySql => {
                 matches!(

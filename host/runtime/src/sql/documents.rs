@@ -13,7 +13,7 @@ const COLUMNS: &str = "name, value, version FROM flowcell_registry WHERE tenant 
 /// Reads a document from a row with key, value and version.
 pub(super) fn document(row: &Row) -> Result<Document, SqlError> {
     let (key, value) = (row.text(0)?, row.text(1)?);
-    let value = Json::restore(&value).map_err(|error| SqlError::Lasting(format!("`{key}` is damaged: {error}")))?;
+    let value = Json::restore(&value).map_err(|error| SqlError::Permanent(format!("`{key}` is damaged: {error}")))?;
     Ok(Document { key, value, version: row.number(2)? })
 }
 

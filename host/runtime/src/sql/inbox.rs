@@ -64,7 +64,7 @@ impl Inbox for SharedStore {
                     return Ok(outcome);
                 }
                 if began.elapsed() > Duration::from_millis(INBOX_PATIENCE_MS) {
-                    return Err(SqlError::Passing("the message is stored, but no process has read it yet".into()));
+                    return Err(SqlError::Transient("the message is stored, but no process has read it yet".into()));
                 }
                 tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS / 4)).await;
             }
@@ -129,7 +129,7 @@ async fn hand_over(world: &Weak<World>, worker: &Worker, message: Waiting) {
         // The driver is about to start or to stop.
         None if mine => return,
         None => match FlowRunner::resume(world.clone(), run, RunOptions::default()) {
-            Ok(runner) => runner.ask_as(command, Some(number)).await,
+            Ok(runner) => runner.send_message(command, Some(number)).await,
             Err(OpenError::Unknown(_)) => Err(HubError::RunEnded),
             Err(_) => return,
         },

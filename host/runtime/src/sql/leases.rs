@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 
 use super::{
     Shared, SharedStore, blobs,
-    claims::{Grant, Key},
+    claims::{Key, TreeLease},
     heartbeat, inbox,
     queue::{Item, Turn},
 };
@@ -17,12 +17,12 @@ use crate::{
 };
 
 /// Creates a lease of a tree, for the driver of one of its runs.
-fn lease(shared: &Arc<Shared>, driven: Option<Key>, grant: Grant) -> Lease {
+fn new_lease(shared: &Arc<Shared>, driven: Option<Key>, lease: TreeLease) -> Lease {
     let shared = shared.clone();
     Lease::new(move || {
-        driven.iter().for_each(|run| shared.claims.stop(run));
-        if shared.claims.leave(&grant) {
-            shared.queue.push(Item::Release(grant));
+        driven.iter().for_each(|run| shared.claims.remove_driver(run));
+        if shared.claims.end_lease(&lease) {
+            shared.queue.push(Item::Release(lease));
         }
     })
 }
@@ -30,8 +30,11 @@ fn lease(shared: &Arc<Shared>, driven: Option<Key>, grant: Grant) -> Lease {
 impl SharedRuns for SharedStore {
     fn work(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<Offer>, StoreError> {
         let found = self.worker.turn(|told| Turn::Work { tenant: tenant.clone(), now, limit, told })?;
-        let offer =
-            |(run, grant): (Key, Grant)| Offer { tenant: run.0, run: run.1, lease: lease(&self.shared, None, grant) };
+        let offer = |(run, lease): (Key, TreeLease)| Offer {
+            tenant: run.0,
+            run: run.1,
+            lease: new_lease(&self.shared, None, lease),
+        };
         Ok(found.into_iter().map(offer).collect())
     }
 
@@ -64,23 +67,23 @@ impl Leases for SharedStore {
     fn claim(&self, tenant: &Tenant, run: &RunId) -> Option<Lease> {
         let key = (tenant.clone(), run.clone());
         let claims = &self.shared.claims;
-        if !claims.drive(&key) {
+        if !claims.add_driver(&key) {
             return None;
         }
-        let held = claims.join(&key, &claims.top(&key));
+        let held = claims.add_lease(&key, &claims.top(&key));
         let claimed = match held {
-            Some(grant) => Ok(Some(grant)),
+            Some(lease) => Ok(Some(lease)),
             None => self.worker.turn(|told| Turn::Claim(key.clone(), told)),
         };
         match claimed {
-            Ok(Some(grant)) => Some(lease(&self.shared, Some(key), grant)),
+            Ok(Some(lease)) => Some(new_lease(&self.shared, Some(key), lease)),
             Ok(None) => {
-                claims.stop(&key);
+                claims.remove_driver(&key);
                 None
             }
             Err(error) => {
                 tracing::warn!(run = %run, "cannot claim the run: {error}");
-                claims.stop(&key);
+                claims.remove_driver(&key);
                 None
             }
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc::Sender};
 
 use flowcell_contract::{RunId, Tenant, Value};
 
-use super::claims::{Grant, Key};
+use super::claims::{Key, TreeLease};
 use crate::{
     ports::{Entry, StoreError, Swept},
     rows::flush::{FlushQueue, Queued},
@@ -34,16 +34,16 @@ pub(super) enum Item {
         expires: Option<u64>,
     },
     /// Releases a tree that this process no longer drives.
-    Release(Grant),
+    Release(TreeLease),
     Turn(Turn),
 }
 
 /// Work between two commits. All items before it must be written first.
 pub(super) enum Turn {
     /// Claims a run.
-    Claim(Key, Sender<Result<Option<Grant>, StoreError>>),
+    Claim(Key, Sender<Result<Option<TreeLease>, StoreError>>),
     /// Claims runs that no process drives.
-    Work { tenant: Tenant, now: u64, limit: usize, told: Sender<Result<Vec<(Key, Grant)>, StoreError>> },
+    Work { tenant: Tenant, now: u64, limit: usize, told: Sender<Result<Vec<(Key, TreeLease)>, StoreError>> },
     /// Removes the blobs that nothing refers to.
     Sweep(Tenant, Sender<Result<Swept, StoreError>>),
     /// Reports that all items before it are written.

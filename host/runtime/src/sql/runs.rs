@@ -95,14 +95,14 @@ async fn ended(
 async fn removable(
     connection: &mut Connection,
     tenant: &Tenant,
-    before: Option<u64>,
-    keep: Option<u64>,
+    ended_before: Option<u64>,
+    keep_latest: Option<u64>,
 ) -> Result<Vec<RunId>, SqlError> {
     let sql = "SELECT run FROM (
             SELECT run, updated, row_number() OVER (ORDER BY updated DESC, id DESC) AS place FROM flowcell_runs
             WHERE tenant = ? AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled')
         ) AS ended WHERE updated < ? OR place > ? ORDER BY updated";
-    ids(connection, sql, args![tenant.as_str(), before, keep]).await
+    ids(connection, sql, args![tenant.as_str(), ended_before, keep_latest]).await
 }
 
 async fn runnable(connection: &mut Connection, tenant: &Tenant, now: u64, most: usize) -> Result<Vec<RunId>, SqlError> {
@@ -163,9 +163,14 @@ impl Runs for SharedStore {
         self.worker.read(async move |connection| ended(connection, &tenant, since, after.as_ref(), limit).await)
     }
 
-    fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError> {
+    fn removable(
+        &self,
+        tenant: &Tenant,
+        ended_before: Option<u64>,
+        keep_latest: Option<u64>,
+    ) -> Result<Vec<RunId>, StoreError> {
         let tenant = tenant.clone();
-        self.worker.read(async move |connection| removable(connection, &tenant, before, keep).await)
+        self.worker.read(async move |connection| removable(connection, &tenant, ended_before, keep_latest).await)
     }
 
     fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {

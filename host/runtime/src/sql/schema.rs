@@ -191,10 +191,12 @@ async fn make(connection: &mut Connection, statement: &str) -> Result<(), SqlErr
     let index = statement.contains("CREATE INDEX") && connection.dialect() == Dialect::MySql;
     match made {
         // MySQL itself has no `IF NOT EXISTS` for indexes; MariaDB and PostgreSQL do.
-        Err(SqlError::Lasting(_)) if index => match connection.plain(&statement.replace("IF NOT EXISTS ", "")).await {
-            Err(SqlError::DuplicateIndex(_)) => Ok(()),
-            made => made,
-        },
+        Err(SqlError::Permanent(_)) if index => {
+            match connection.plain(&statement.replace("IF NOT EXISTS ", "")).await {
+                Err(SqlError::DuplicateIndex(_)) => Ok(()),
+                made => made,
+            }
+        }
         made => made,
     }
 }

@@ -141,7 +141,7 @@ pub(super) const STATE: &str = "session_id, root_session_id, flow_id, step_id, s
 pub(super) fn state(row: &Row) -> Result<StepState, SqlError> {
     let session = row.text(0)?;
     let damaged = |why: &dyn std::fmt::Display| {
-        SqlError::Lasting(format!("the state of the session `{session}` is damaged: {why}"))
+        SqlError::Permanent(format!("the state of the session `{session}` is damaged: {why}"))
     };
     let status = row.text(4)?;
     let status = StepStatus::named(&status).ok_or_else(|| damaged(&format!("`{status}` is not a status")))?;

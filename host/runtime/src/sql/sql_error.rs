@@ -14,9 +14,9 @@ pub(super) enum SqlError {
     /// The connection is lost. The statement may have been executed.
     Lost(String),
     /// The statement was not executed, and may succeed later.
-    Passing(String),
+    Transient(String),
     /// The statement was not executed, and cannot succeed.
-    Lasting(String),
+    Permanent(String),
     /// The statement was not executed, because a row with the same key exists.
     DuplicateRow(String),
     /// The statement was not executed, because an index with the same name exists.
@@ -29,8 +29,8 @@ impl std::fmt::Display for SqlError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SqlError::Lost(why)
-            | SqlError::Passing(why)
-            | SqlError::Lasting(why)
+            | SqlError::Transient(why)
+            | SqlError::Permanent(why)
             | SqlError::DuplicateRow(why)
             | SqlError::DuplicateIndex(why) => formatter.write_str(why),
             SqlError::Again => formatter.write_str("another process has written in the meantime"),
@@ -56,26 +56,26 @@ impl SqlError {
                 if dialect.ends_session(&code) {
                     return SqlError::Lost(text);
                 }
-                if dialect.is_passing(&code) {
-                    return SqlError::Passing(text);
+                if dialect.is_transient(&code) {
+                    return SqlError::Transient(text);
                 }
                 let text = format!("{text} ({code})");
                 match number {
                     _ if refused.is_unique_violation() => SqlError::DuplicateRow(text),
                     Some(INDEX_EXISTS) => SqlError::DuplicateIndex(text),
-                    _ => SqlError::Lasting(text),
+                    _ => SqlError::Permanent(text),
                 }
             }
             sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
                 SqlError::Lost(text)
             }
-            sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => SqlError::Passing(text),
-            _ => SqlError::Lasting(text),
+            sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => SqlError::Transient(text),
+            _ => SqlError::Permanent(text),
         }
     }
 
     /// Returns whether the same work may succeed later.
-    pub(super) fn may_pass(&self) -> bool {
-        matches!(self, SqlError::Lost(_) | SqlError::Passing(_) | SqlError::Again)
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, SqlError::Lost(_) | SqlError::Transient(_) | SqlError::Again)
     }
 }

@@ -6,7 +6,7 @@ use flowcell_contract::{Tenant, Value};
 
 use super::{
     Shared, SharedStore,
-    blobs::{Bytes, CutOut},
+    blobs::{CommitBlobs, CutOut},
     connection::{Answer, Arg, Connection, SqlError, args, placeholders},
     values::{text, unwritable},
 };
@@ -42,7 +42,7 @@ pub(super) async fn write(shared: &Shared, connection: &mut Connection, entries:
             known.insert(row.text(0)?, row.number(1)?);
         }
         if changes.iter().any(|(name, (seen, ..))| known.get(*name).copied().unwrap_or(0) != *seen) {
-            shared.distrust(&Tenant::from(tenant), flow);
+            shared.drop_staged(&Tenant::from(tenant), flow);
             return Err(SqlError::Again);
         }
         replace(connection, tenant, flow, &changes, |name| known.contains_key(name)).await?;
@@ -57,7 +57,7 @@ async fn replace(
     changes: &Changes<'_>,
     is_known: impl Fn(&str) -> bool,
 ) -> Result<(), SqlError> {
-    let (mut blobs, mut new, mut old) = (Bytes::default(), Vec::new(), Vec::new());
+    let (mut blobs, mut new, mut old) = (CommitBlobs::default(), Vec::new(), Vec::new());
     for (name, (_, write, version)) in changes {
         let value = ExternalizedRow::of_value(text(&write.value)?).map_err(unwritable)?;
         blobs.add(&Tenant::from(tenant), value.blobs);
@@ -97,7 +97,7 @@ fn visible_state(
     if let Some(found) = store.shared.visible().state.get(&key) {
         return Ok(Some(found.clone()));
     }
-    store.worker.look(async move |connection| read(connection, &key.0, &key.1, &key.2).await)
+    store.worker.read_checked(async move |connection| read(connection, &key.0, &key.1, &key.2).await)
 }
 
 impl StateStore for SharedStore {
@@ -108,7 +108,7 @@ impl StateStore for SharedStore {
     fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
         let _staging = self.staging.lock();
         let version = |key: &str| Ok(visible_state(self, tenant, flow, key)?.map_or(0, |(_, version)| version));
-        let staged = Staged::number(flow, writes, version)?;
+        let staged = Staged::assign_versions(flow, writes, version)?;
         let mut visible = self.shared.visible();
         for (write, version) in &staged.writes {
             let key = (tenant.clone(), flow.clone(), write.key.clone());

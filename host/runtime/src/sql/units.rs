@@ -124,7 +124,7 @@ async fn left_below(connection: &mut Connection, tenant: &Tenant, run: &RunId) -
 impl Journal for SharedStore {
     fn append(&self, entry: Entry) {
         if let Some(record) = &entry.record {
-            self.shared.claims.note(&(entry.tenant.clone(), entry.run.clone()), record);
+            self.shared.claims.record_run(&(entry.tenant.clone(), entry.run.clone()), record);
         }
         self.shared.queue.push(Item::Entry(entry));
     }
@@ -145,13 +145,13 @@ impl Journal for SharedStore {
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         let key = (tenant.clone(), run.clone());
         let of = key.clone();
-        let found = self.worker.look(async move |connection| find(connection, &of.0, &of.1).await)?;
-        found.iter().for_each(|record| self.shared.claims.note(&key, record));
+        let found = self.worker.read_checked(async move |connection| find(connection, &of.0, &of.1).await)?;
+        found.iter().for_each(|record| self.shared.claims.record_run(&key, record));
         Ok(found)
     }
 
     fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
         let (tenant, run) = (tenant.clone(), run.clone());
-        self.worker.look(async move |connection| units(connection, &tenant, &run, from, limit).await)
+        self.worker.read_checked(async move |connection| units(connection, &tenant, &run, from, limit).await)
     }
 }

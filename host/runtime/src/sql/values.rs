@@ -80,7 +80,7 @@ pub(super) fn text(value: &impl Serialize) -> Result<String, SqlError> {
 }
 
 pub(super) fn unwritable(error: serde_json::Error) -> SqlError {
-    SqlError::Lasting(error.to_string())
+    SqlError::Permanent(error.to_string())
 }
 
 /// Creates the list of the [`Arg`]s of a statement.
@@ -129,7 +129,7 @@ impl Row {
     where
         T: sqlx::Decode<'r, MySql> + sqlx::Decode<'r, Postgres>,
     {
-        let unreadable = |error: sqlx::Error| SqlError::Lasting(error.to_string());
+        let unreadable = |error: sqlx::Error| SqlError::Permanent(error.to_string());
         match self {
             Row::My(row) => row.try_get_unchecked(column).map_err(unreadable),
             Row::Pg(row) => row.try_get_unchecked(column).map_err(unreadable),

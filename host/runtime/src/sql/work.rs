@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 
 use super::{
     Shared,
-    claims::{Grant, Key},
+    claims::{Key, TreeLease},
     connection::{Arg, Connection, Row, SqlError, args, placeholders},
     values::hash,
 };
@@ -18,12 +18,16 @@ const LIVE: &str = "SELECT id FROM flowcell_owners WHERE until > {now}";
 const COLUMNS: &str = "id, run, flow, epoch, owner";
 
 /// Claims the tree of a run. Returns `None` if another process drives it.
-pub(super) async fn claim(shared: &Shared, connection: &mut Connection, run: &Key) -> Result<Option<Grant>, SqlError> {
+pub(super) async fn claim(
+    shared: &Shared,
+    connection: &mut Connection,
+    run: &Key,
+) -> Result<Option<TreeLease>, SqlError> {
     let sql = "SELECT id, top FROM flowcell_runs WHERE tenant = ? AND hash = ?";
     let Some(row) = connection.row(sql, args![run.0.as_str(), hash(run.1.as_str())]).await? else {
         // A run without a row belongs to the process that writes its first unit.
         shared.claims.claimed(run, run, None, 1, None);
-        return Ok(Some(Grant { top: run.clone(), epoch: 1 }));
+        return Ok(Some(TreeLease { top: run.clone(), epoch: 1 }));
     };
     let top = row.maybe_number(1)?.map_or(row.int(0)?, |top| top as i64);
     let sql = format!("SELECT {COLUMNS} FROM flowcell_runs WHERE id = ? FOR UPDATE");
@@ -31,17 +35,17 @@ pub(super) async fn claim(shared: &Shared, connection: &mut Connection, run: &Ke
     let top_run: Key = (run.0.clone(), RunId::from(row.text(1)?));
     let owner = row.maybe_number(4)?.map(|owner| owner as i64);
     if owner == Some(shared.claims.owner())
-        && let Some(grant) = shared.claims.join(run, &top_run)
+        && let Some(lease) = shared.claims.add_lease(run, &top_run)
     {
-        return Ok(Some(grant));
+        return Ok(Some(lease));
     }
     if let Some(owner) = owner.filter(|owner| *owner != shared.claims.owner())
         && connection.row(&format!("{LIVE} AND id = ?"), args![owner]).await?.is_some()
     {
         return Ok(None);
     }
-    own(shared, connection, &[top]).await?;
-    Ok(Some(note(shared, run, &top_run, &row)?))
+    assign(shared, connection, &[top]).await?;
+    Ok(Some(record_claim(shared, run, &top_run, &row)?))
 }
 
 /// Claims top runs without a driver: active ones, and parked ones with a due timer, the longest waiting first. Skips
@@ -52,7 +56,7 @@ pub(super) async fn take(
     tenant: &Tenant,
     now: u64,
     limit: usize,
-) -> Result<Vec<(Key, Grant)>, SqlError> {
+) -> Result<Vec<(Key, TreeLease)>, SqlError> {
     let free = format!("tenant = ? AND depth = 0 AND (owner IS NULL OR owner NOT IN ({LIVE}))");
     let mut found = Vec::new();
     // The order follows the index, so that the statement locks no more rows than it takes.
@@ -70,16 +74,16 @@ pub(super) async fn take(
         }
     }
     let ids: Vec<i64> = found.iter().map(|row| row.int(0)).collect::<Result<_, _>>()?;
-    own(shared, connection, &ids).await?;
-    let grant = |row: &Row| {
+    assign(shared, connection, &ids).await?;
+    let lease = |row: &Row| {
         let run: Key = (tenant.clone(), RunId::from(row.text(1)?));
-        Ok((run.clone(), note(shared, &run, &run, row)?))
+        Ok((run.clone(), record_claim(shared, &run, &run, row)?))
     };
-    found.iter().map(grant).collect()
+    found.iter().map(lease).collect()
 }
 
 /// Assigns rows to this process, under their next epoch.
-async fn own(shared: &Shared, connection: &mut Connection, ids: &[i64]) -> Result<(), SqlError> {
+async fn assign(shared: &Shared, connection: &mut Connection, ids: &[i64]) -> Result<(), SqlError> {
     if ids.is_empty() {
         return Ok(());
     }
@@ -91,8 +95,8 @@ async fn own(shared: &Shared, connection: &mut Connection, ids: &[i64]) -> Resul
 
 /// Records a claim in the claims of this process. If the transaction of the claim fails, the store refuses all writes
 /// under the claim.
-fn note(shared: &Shared, run: &Key, top: &Key, row: &Row) -> Result<Grant, SqlError> {
+fn record_claim(shared: &Shared, run: &Key, top: &Key, row: &Row) -> Result<TreeLease, SqlError> {
     let epoch = row.int(3)? + 1;
     shared.claims.claimed(run, top, Some(row.int(0)?), epoch, Some(Arc::from(row.text(2)?)));
-    Ok(Grant { top: top.clone(), epoch })
+    Ok(TreeLease { top: top.clone(), epoch })
 }

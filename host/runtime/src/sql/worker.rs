@@ -64,7 +64,7 @@ impl Worker {
     }
 
     /// Like [`Worker::read`], for data that may be damaged. Damage is an error.
-    pub(super) fn look<T: Send + 'static>(
+    pub(super) fn read_checked<T: Send + 'static>(
         &self,
         work: impl AsyncFn(&mut Connection) -> Answer<T> + Send + 'static,
     ) -> Result<T, StoreError> {

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Shared,
-    commit::{Commit, Rows, learn},
+    commit::{Commit, Rows, record_new_rows},
     connection::{Connection, SqlError},
     heartbeat,
     queue::{Item, Turn},
@@ -67,12 +67,12 @@ impl Writer {
             match self.try_commit(&items, in_doubt).await {
                 Ok(written) => {
                     self.shared.queue.committed();
-                    learn(&self.shared, &self.rows, &items);
+                    record_new_rows(&self.shared, &self.rows, &items);
                     self.tell(&items, &written);
                     return true;
                 }
                 Err(SqlError::Again) => self.rows.clear(),
-                Err(error) if error.may_pass() => {
+                Err(error) if error.is_transient() => {
                     // Closing the store does not wait for an unreachable server.
                     if self.shared.queue.is_closed() && self.shared.claims.age() > self.shared.options.patience {
                         return self.fail(&error);
@@ -143,7 +143,7 @@ impl Writer {
                     }
                 }
                 Item::Entry(entry) => visible.settle(entry, fates.next().copied().unwrap_or(false)),
-                Item::Release(grant) => self.shared.claims.released(grant),
+                Item::Release(lease) => self.shared.claims.released(lease),
                 Item::Forget { .. } | Item::Turn(_) => {}
             }
         }
@@ -198,7 +198,7 @@ impl Writer {
             };
             match done {
                 Ok(done) => return Ok(done),
-                Err(error) if !error.may_pass() || began.elapsed() > self.shared.options.patience => {
+                Err(error) if !error.is_transient() || began.elapsed() > self.shared.options.patience => {
                     return Err(error.into());
                 }
                 Err(_) => tokio::time::sleep(pause).await,
@@ -241,7 +241,7 @@ pub(super) async fn read<T>(
             Ok(mut connection) => work(&mut connection).await,
         };
         match done {
-            Err(error) if error.may_pass() && began.elapsed() < shared.options.patience => {
+            Err(error) if error.is_transient() && began.elapsed() < shared.options.patience => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSES.1);
             }

@@ -136,7 +136,7 @@ impl SqliteStore {
         private::make_file(&path).map_err(unwritable)?;
         // The copy may or may not contain a concurrent write. Later writes increment the epoch.
         let copied = self.reader.0.lock().execute("VACUUM INTO ?", [file]).map(drop);
-        self.writer.lock().epoch.copied();
+        self.writer.lock().epoch.database_copied();
         if copied.is_err() && path.metadata().is_ok_and(|file| file.len() == 0) {
             let _ = std::fs::remove_file(&path);
         }

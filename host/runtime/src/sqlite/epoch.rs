@@ -33,7 +33,7 @@ pub(super) struct Epoch {
     file: PathBuf,
     due: Option<Instant>,
     /// The number of runs that were parked, because the database was restored.
-    pub(super) held: usize,
+    pub(super) parked: usize,
 }
 
 impl Epoch {
@@ -43,21 +43,21 @@ impl Epoch {
         let number: u64 = connection.query_row("SELECT number FROM epoch", [], |row| row.get(0))?;
         let file = folder.join(FILE);
         let seen = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-        let mut epoch = Epoch { number, file, due: None, held: 0 };
+        let mut epoch = Epoch { number, file, due: None, parked: 0 };
         if number < seen {
             epoch.number = seen;
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            epoch.held = hold(&transaction)?;
+            epoch.parked = park_all(&transaction)?;
             transaction.execute("DELETE FROM registry WHERE kind = ?", [MARK])?;
             epoch.count(&transaction)?;
             transaction.commit()?;
-            epoch.counted();
+            epoch.increment_durable();
         }
         Ok(epoch)
     }
 
     /// Increments the number within a commit, if an increment is due. Returns true if it was due.
-    pub(super) fn pass(&mut self, connection: &Connection) -> Result<bool, rusqlite::Error> {
+    pub(super) fn increment_if_due(&mut self, connection: &Connection) -> Result<bool, rusqlite::Error> {
         let is_due = self.due.is_none_or(|due| Instant::now() >= due);
         if is_due {
             self.count(connection)?;
@@ -71,7 +71,7 @@ impl Epoch {
     }
 
     /// Records that the increment is durable in the database, and writes the number to the file.
-    pub(super) fn counted(&mut self) {
+    pub(super) fn increment_durable(&mut self) {
         self.number += 1;
         self.due = Some(Instant::now() + EVERY);
         // Without the file, the next process does not detect an older copy. Nothing else depends on the file.
@@ -81,13 +81,13 @@ impl Epoch {
     }
 
     /// Records that the database was copied: the next write increments the number.
-    pub(super) fn copied(&mut self) {
+    pub(super) fn database_copied(&mut self) {
         self.due = None;
     }
 }
 
 /// Parks every live top run. Returns their number.
-fn hold(transaction: &Transaction<'_>) -> Result<usize, rusqlite::Error> {
+fn park_all(transaction: &Transaction<'_>) -> Result<usize, rusqlite::Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let body = text(&[Fact::RunParked { due: None, reason: ParkReason::Restored }])?;
     let body = ExternalizedRow::of_facts(body).map_err(unwritable)?;

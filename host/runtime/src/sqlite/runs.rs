@@ -82,12 +82,17 @@ impl Runs for Reader {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError> {
+    fn removable(
+        &self,
+        tenant: &Tenant,
+        ended_before: Option<u64>,
+        keep_latest: Option<u64>,
+    ) -> Result<Vec<RunId>, StoreError> {
         let connection = self.0.lock();
         let sql = "SELECT run FROM (SELECT run, updated, row_number() OVER (ORDER BY updated DESC, id DESC) AS place
                 FROM runs WHERE tenant = ?1 AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled'))
             WHERE updated < ?2 OR place > ?3 ORDER BY updated";
-        ids(&connection, sql, params![tenant.as_str(), before, keep])
+        ids(&connection, sql, params![tenant.as_str(), ended_before, keep_latest])
     }
 
     fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError> {

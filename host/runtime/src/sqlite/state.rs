@@ -92,7 +92,7 @@ impl StateStore for SqliteStore {
         let mut visible = self.visible.lock();
         let version =
             |key: &str| Ok(visible_state(self, &visible, tenant, flow, key)?.map_or(0, |(_, version)| version));
-        let staged = Staged::number(flow, writes, version)?;
+        let staged = Staged::assign_versions(flow, writes, version)?;
         for (write, version) in &staged.writes {
             let key = (tenant.clone(), flow.to_string(), write.key.clone());
             visible.state.insert(key, (write.value.clone(), *version));

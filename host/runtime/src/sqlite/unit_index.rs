@@ -15,7 +15,7 @@ use crate::rows::UnitPosition;
 pub(super) const AT_A_TIME: i64 = 128;
 
 /// A unit that is not indexed yet.
-pub(super) struct Late {
+pub(super) struct UnindexedUnit {
     pub(super) place: i64,
     pub(super) first_seq: u64,
     /// The position after the unit.
@@ -46,10 +46,10 @@ pub(super) fn remove(connection: &Connection, run: i64) -> Result<(), rusqlite::
 }
 
 /// Returns the units of a run that are not indexed yet, in order.
-pub(super) fn late(connection: &Connection, run: i64) -> Result<Vec<Late>, rusqlite::Error> {
+pub(super) fn late(connection: &Connection, run: i64) -> Result<Vec<UnindexedUnit>, rusqlite::Error> {
     let sql = "SELECT first_seq + facts, checksum, place, first_seq FROM units
         WHERE place > (SELECT upto FROM noted) AND run = ? ORDER BY place";
-    let found = |row: &Row<'_>| Ok(Late { after: after(row)?, place: row.get(2)?, first_seq: row.get(3)? });
+    let found = |row: &Row<'_>| Ok(UnindexedUnit { after: after(row)?, place: row.get(2)?, first_seq: row.get(3)? });
     connection.prepare_cached(sql)?.query_map([run], found)?.collect()
 }
 
@@ -57,7 +57,7 @@ pub(super) fn late(connection: &Connection, run: i64) -> Result<Vec<Late>, rusql
 pub(super) fn end(connection: &Connection, run: i64) -> Result<Option<UnitPosition>, rusqlite::Error> {
     match late(connection, run)?.last() {
         Some(last) => Ok(Some(last.after)),
-        None => last_noted(connection, run, i64::MAX as u64),
+        None => last_indexed(connection, run, i64::MAX as u64),
     }
 }
 
@@ -65,17 +65,17 @@ pub(super) fn end(connection: &Connection, run: i64) -> Result<Option<UnitPositi
 pub(super) fn before(
     connection: &Connection,
     run: i64,
-    late: &[Late],
+    late: &[UnindexedUnit],
     fact: u64,
 ) -> Result<UnitPosition, rusqlite::Error> {
     match late.iter().rev().find(|late| late.after.next_seq <= fact) {
         Some(late) => Ok(late.after),
-        None => Ok(last_noted(connection, run, fact)?.unwrap_or_default()),
+        None => Ok(last_indexed(connection, run, fact)?.unwrap_or_default()),
     }
 }
 
 /// Returns the position after the last indexed unit of a run that ends before a fact.
-fn last_noted(connection: &Connection, run: i64, fact: u64) -> Result<Option<UnitPosition>, rusqlite::Error> {
+fn last_indexed(connection: &Connection, run: i64, fact: u64) -> Result<Option<UnitPosition>, rusqlite::Error> {
     // Bounded by `first_seq < ?` so that SQLite seeks instead of scanning from the end.
     let sql = "SELECT units.first_seq + facts, checksum FROM places CROSS JOIN units USING (place)
         WHERE places.run = ?1 AND places.first_seq < ?2 AND units.first_seq + facts <= ?2

@@ -37,7 +37,7 @@ pub(super) struct OpenUnit {
 impl OpenUnit {
     /// Returns true if the next unit becomes part of the same row: it has the same time, and the texts together are
     /// smaller than [`INLINE_BYTES`].
-    pub(super) fn takes(&self, next: &OpenUnit) -> bool {
+    pub(super) fn can_extend(&self, next: &OpenUnit) -> bool {
         self.ts == next.ts && self.text.len() + next.text.len() < INLINE_BYTES
     }
 

@@ -102,7 +102,7 @@ impl Writer {
         }
         let (swept, counts) = written?;
         if counts {
-            self.epoch.counted();
+            self.epoch.increment_durable();
         }
         self.queue.committed();
         Ok(swept)
@@ -131,7 +131,7 @@ impl Writer {
             }
         }
         self.rows.close(connection)?;
-        Ok((swept, self.epoch.pass(connection)?))
+        Ok((swept, self.epoch.increment_if_due(connection)?))
     }
 
     /// Reports that the items are durable, and drops their copies in memory.
@@ -176,7 +176,7 @@ impl Rows {
         let id = match self.of.get_mut(&key) {
             Some(kept) => {
                 match &mut kept.open {
-                    Some(open) if open.takes(&next) => open.extend(&next),
+                    Some(open) if open.can_extend(&next) => open.extend(&next),
                     Some(open) => kept.row.write(connection, &key.0, std::mem::replace(open, next))?,
                     None => {
                         kept.open = Some(next);
@@ -193,8 +193,8 @@ impl Rows {
                 id
             }
         };
-        if let Some(standing) = entry.standing {
-            let (name, due, attention) = standing.columns();
+        if let Some(status) = entry.status {
+            let (name, due, attention) = status.columns();
             let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ?, next_seq = ? WHERE id = ?";
             connection.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, unit.next_seq(), id])?;
         }

@@ -377,7 +377,7 @@ fn child() -> PlannedBody {
 }
 
 /// Makes some of the nodes ask, count, or call a flow.
-fn season(flow: &mut PlannedBody, dice: &mut Counter) {
+fn vary_plans(flow: &mut PlannedBody, dice: &mut Counter) {
     for planned in &mut flow.nodes {
         if planned.plan == Plan::Done {
             planned.plan = match dice.draw() % 12 {
@@ -392,13 +392,13 @@ fn season(flow: &mut PlannedBody, dice: &mut Counter) {
             };
         }
         if let Some(body) = &mut planned.body {
-            season(body, dice);
+            vary_plans(body, dice);
         }
     }
 }
 
 /// Runs a flow to its end through power failures.
-fn tell(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
+fn run_story(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
     let mut dice = Counter(seed);
     let mut story = Story::new(flow, seed, permits, lies);
     for life in 0.. {
@@ -455,8 +455,8 @@ proptest! {
 
     #[test]
     fn r4_r33_nothing_acknowledged_is_lost(mut flow in scope(1), seed: u64, permits in 1..6u32) {
-        season(&mut flow, &mut Counter(seed ^ 1));
-        let story = tell(&flow, seed, permits, false);
+        vary_plans(&mut flow, &mut Counter(seed ^ 1));
+        let story = run_story(&flow, seed, permits, false);
         for flow in ["planned", "child"] {
             let state = story.disk.state_of(flow, "count").unwrap_or(0);
             prop_assert_eq!(state, story.counted(flow), "state and outcomes of `{}` disagree", flow);
@@ -472,7 +472,7 @@ fn r4_a_disk_that_lies_is_noticed() {
             nodes: [Plan::Ask, Plan::Ask, Plan::Ask, Plan::Count, Plan::Count].map(super::graphs::Planned::new).into(),
             edges: vec![],
         };
-        std::panic::catch_unwind(|| tell(&flow, *seed, 2, true)).is_err()
+        std::panic::catch_unwind(|| run_story(&flow, *seed, 2, true)).is_err()
     });
     assert!(noticed.count() > 0);
 }
@@ -481,6 +481,6 @@ fn r4_a_disk_that_lies_is_noticed() {
 fn an_agent_receives_every_message_once_despite_crashes() {
     for seed in 0..2_000 * u64::from(scale()) {
         let flow = PlannedBody { nodes: vec![super::graphs::Planned::new(Plan::Agent)], edges: vec![] };
-        tell(&flow, seed, 1 + (seed % 2) as u32, false);
+        run_story(&flow, seed, 1 + (seed % 2) as u32, false);
     }
 }

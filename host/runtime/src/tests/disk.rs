@@ -173,8 +173,9 @@ impl StateStore for Disk {
     fn stage(&self, _: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
         let mut disk = self.lock();
         let place = |key: &str| (flow.to_string(), key.to_owned());
-        let staged =
-            Staged::number(flow, writes, |key| Ok(disk.state.get(&place(key)).map_or(0, |(_, version)| *version)))?;
+        let staged = Staged::assign_versions(flow, writes, |key| {
+            Ok(disk.state.get(&place(key)).map_or(0, |(_, version)| *version))
+        })?;
         for (write, version) in &staged.writes {
             disk.state.insert(place(&write.key), (write.value.clone(), *version));
         }

@@ -114,7 +114,7 @@ fn run(main: &PlannedBody, options: RunOptions) -> RunResult {
 }
 
 /// Returns the events as lines: time, type and subject, without the events of readiness.
-fn told(result: &RunResult) -> Vec<String> {
+fn event_lines(result: &RunResult) -> Vec<String> {
     let boring = ["task:ready", "task:woken", "task:due", "phase:start", "phase:complete", "phase:failed"];
     let interesting = result.events.iter().filter(|event| !boring.contains(&event.kind));
     interesting.map(line).collect()
@@ -143,7 +143,7 @@ fn a_chain_is_told_from_start_to_end() {
         "0 task:complete n1",
         "0 harness:complete",
     ];
-    assert_eq!(told(&result), expected);
+    assert_eq!(event_lines(&result), expected);
     assert_eq!(result.status, RunStatus::Succeeded);
     assert_eq!(result.outputs.to_text(), r#"{"n0":{"done":true},"n1":{"done":true}}"#);
     let seqs: Vec<_> = result.events.iter().map(|event| event.seq).collect();
@@ -174,7 +174,7 @@ fn an_attempt_that_hangs_times_out_and_its_neighbour_goes_on() {
         "300000 task:failed n0 timeout",
         "300000 harness:complete",
     ];
-    assert_eq!(told(&result), expected);
+    assert_eq!(event_lines(&result), expected);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_body_runs_once_per_item_within_its_concurrency() {
     let mut owner = Planned::new(Plan::Each { items: 3, concurrency: 2, stop: true });
     owner.body = Some(chain(vec![Plan::Done]));
     let result = run(&flow(vec![owner], vec![]), RunOptions::default());
-    let passes: Vec<_> = told(&result).into_iter().filter(|line| line.contains("pass:")).collect();
+    let passes: Vec<_> = event_lines(&result).into_iter().filter(|line| line.contains("pass:")).collect();
     let expected = [
         "0 pass:start in n0[0]",
         "0 pass:start in n0[1]",
@@ -287,7 +287,7 @@ fn an_any_join_opens_once() {
     body.nodes.push(Planned { join: Join::Any, ..Planned::new(Plan::Done) });
     body.edges = vec![(0, 2, On::Success), (1, 2, On::Success)];
     let result = run(&body, RunOptions::default());
-    let starts = told(&result).iter().filter(|line| line.contains("task:start n2")).count();
+    let starts = event_lines(&result).iter().filter(|line| line.contains("task:start n2")).count();
     assert_eq!(starts, 1);
 }
 

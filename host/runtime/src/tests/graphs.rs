@@ -151,7 +151,7 @@ pub(crate) fn reaches(body: &PlannedBody, from: usize, to: usize) -> bool {
 }
 
 /// Returns the references of a node: the flow's input, its incoming edges, its own pass, and the passes of its body.
-fn names(ix: NodeIx, owner: Option<NodeIx>, planned: &Planned) -> Bound<Binding> {
+fn references_of(ix: NodeIx, owner: Option<NodeIx>, planned: &Planned) -> Bound<Binding> {
     let mut references = vec![Reference::Flow, Reference::Inbound, Reference::Inbounds];
     let mut members = vec![
         ("flow".to_owned(), Json::from("{{ flow.input }}")),
@@ -185,7 +185,7 @@ fn node(
         node_type: node_type.clone(),
         body_of,
         slot: slot as u32,
-        input: names(ix, owner, planned),
+        input: references_of(ix, owner, planned),
         config: nothing(),
         when: None,
         join: planned.join,

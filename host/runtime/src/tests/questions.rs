@@ -89,7 +89,7 @@ impl Run {
     }
 
     /// Returns the question of the latest event that has one.
-    fn told(&self) -> QuestionRef {
+    fn latest_question(&self) -> QuestionRef {
         let mut projector = Projector::new(Tenant::local(), RunId::from("r"), self.state.graph.clone());
         let events = projector.project(&Unit { first_seq: 0, ts: 1, facts: self.facts.clone() });
         let mut questions = events.iter().rev().filter_map(|event| event.data.get("question"));
@@ -117,12 +117,12 @@ fn w2_an_approval_does_not_count_for_the_next_attempt() {
     for args in [r#"{"amount":1000000,"to":"mallory"}"#, r#"{"to":"alice","amount":1}"#] {
         let attempt = run.state.task(TASK).attempt;
         let open = run.calls((attempt, 0), args);
-        let told = run.told();
-        assert_eq!(told, open, "the event names the question by what the decider asks for");
+        let latest = run.latest_question();
+        assert_eq!(latest, open, "the event names the question by what the decider asks for");
         let other = Closed::OtherAttempt { named: 1, current: attempt };
         assert_eq!(refused(run.reply("n0#3", "allow", &first)), other);
         assert!(matches!(refused(run.reply("n0#3", "allow", &only_digest(&first))), Closed::OtherQuestion { .. }));
-        let facts = run.reply("n0#3", "allow", &told).unwrap();
+        let facts = run.reply("n0#3", "allow", &latest).unwrap();
         let decided = facts.iter().find_map(|fact| match fact {
             Fact::CallDecided { attempt, digest, allowed: true, .. } => Some((Some(*attempt), digest.clone())),
             _ => None,
@@ -149,12 +149,12 @@ fn w2_an_answer_without_a_digest_is_recorded_for_the_open_question_alone() {
 fn w2_the_same_prompt_asked_again_is_another_question() {
     let mut run = Run::begin(7);
     let first = run.asks((1, 0));
-    assert_eq!(run.told(), first);
+    assert_eq!(run.latest_question(), first);
     let facts = run.reply("n0", "yes", &first).unwrap();
     assert!(facts.iter().any(|fact| matches!(fact, Fact::Replied { attempt: Some(1), digest: Some(_), .. })));
     assert_eq!(refused(run.reply("n0", "yes", &first)), Closed::Answered);
     let second = run.asks((1, 1));
-    assert_eq!(run.told(), second);
+    assert_eq!(run.latest_question(), second);
     assert!(matches!(refused(run.reply("n0", "yes", &first)), Closed::OtherQuestion { .. }));
     run.reply("n0", "yes", &QuestionRef::default()).unwrap();
     run.fails((1, 2));

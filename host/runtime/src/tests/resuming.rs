@@ -45,7 +45,7 @@ fn resume(state: &mut RunState, by_hand: bool) -> bool {
 
 fn resume_as(state: &mut RunState, by_hand: bool, alone: bool) -> bool {
     let parked = is_parked(&bring(state, Input::Resume { by_hand, alone }));
-    assert_eq!(parked, state.held().is_some());
+    assert_eq!(parked, state.park_reason().is_some());
     parked
 }
 
@@ -115,13 +115,13 @@ fn a_waiting_run_is_not_blamed_for_the_death_of_its_process() {
         bring(Input::Answered { task, attempt: (1, 0), result, writes: Vec::new(), heard: Box::default() }, 1);
     }
     for _ in 0..=LIVES {
-        assert!(bring(Input::Resume { by_hand: false, alone: true }, 500).held().is_none());
+        assert!(bring(Input::Resume { by_hand: false, alone: true }, 500).park_reason().is_none());
     }
     // The timer is due, and its consequences may kill the process.
     for _ in 0..MAX_LONE_DEATHS {
-        assert!(bring(Input::Resume { by_hand: false, alone: true }, 2_000).held().is_none());
+        assert!(bring(Input::Resume { by_hand: false, alone: true }, 2_000).park_reason().is_none());
     }
-    assert!(bring(Input::Resume { by_hand: false, alone: true }, 2_000).held().is_some());
+    assert!(bring(Input::Resume { by_hand: false, alone: true }, 2_000).park_reason().is_some());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_run_of_an_older_copy_is_left_alone_until_a_person_resumes_it() {
     for _ in 0..2 {
         let facts = bring(&mut state, Input::Resume { by_hand: false, alone: true });
         assert_eq!(facts.last(), Some(&Fact::RunParked { due: None, reason: ParkReason::Restored }));
-        assert_eq!(state.held(), Some(ParkReason::Restored));
+        assert_eq!(state.park_reason(), Some(ParkReason::Restored));
     }
     assert!(!resume(&mut state, true));
     assert!(!resume(&mut state, false));

@@ -14,7 +14,7 @@ use flowcell_runtime::{
 use super::{
     backend::Backend,
     flows::tenant,
-    proxy::{Does, Proxy},
+    proxy::{Behaviour, Proxy},
     servers::Server,
     units::{entry, everything, unit},
     wait_for,
@@ -42,8 +42,8 @@ pub(crate) fn r15_a_commit_whose_end_nobody_knows_is_done_once(backend: &Backend
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
     for seq in 0..60 {
         match seq % 3 {
-            0 => proxy.does(Does::CutBeforeCommit),
-            1 => proxy.does(Does::CutAfterCommit),
+            0 => proxy.set_behaviour(Behaviour::CutBeforeCommit),
+            1 => proxy.set_behaviour(Behaviour::CutAfterCommit),
             _ => {}
         }
         write(&store, seq, &durable);
@@ -129,7 +129,7 @@ pub(crate) fn r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterward
     let other = SharedStore::open(&server.url(database), Options::default()).unwrap();
     let (held, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::<Durable>::default());
     write(&store, 0, &durable);
-    proxy.does(Does::Hole);
+    proxy.set_behaviour(Behaviour::Hole);
     let began = Instant::now();
     store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(1)) });
     wait_for("the stop", || {
@@ -140,7 +140,7 @@ pub(crate) fn r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterward
     let taken = wait_for("the takeover", || other.claim(&tenant(), &"r".into()));
     write(&other, 1, &Arc::default());
     drop(taken);
-    proxy.does(Does::Carry);
+    proxy.set_behaviour(Behaviour::Carry);
     drop(held);
     let _lease = wait_for("a new claim", || store.claim(&tenant(), &"r".into()));
     let durable = Arc::<Durable>::default();
@@ -158,7 +158,7 @@ pub(crate) fn r17_callers_behind_a_commit_without_an_end_get_an_error(backend: &
     let store = Arc::new(SharedStore::open(&server.url_by(proxy.port, database), options).unwrap());
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
     write(&store, 0, &durable);
-    proxy.does(Does::Hole);
+    proxy.set_behaviour(Behaviour::Hole);
     store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(1)) });
     let (told, hears) = std::sync::mpsc::channel();
     for asks_for_any in [true, false] {
@@ -174,7 +174,7 @@ pub(crate) fn r17_callers_behind_a_commit_without_an_end_get_an_error(backend: &
     for _ in 0..2 {
         assert_eq!(hears.recv_timeout(Duration::from_secs(10)), Ok(false));
     }
-    proxy.does(Does::Carry);
+    proxy.set_behaviour(Behaviour::Carry);
     wait_for("the end of the commit", || (durable.next_seq() > 1).then_some(()));
     assert!(store.work(&tenant(), 0, 1).is_ok());
 }

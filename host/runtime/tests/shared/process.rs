@@ -43,7 +43,7 @@ impl Process {
     }
 
     /// Sends a command to the process, and waits for its answer.
-    pub(crate) fn tell(&mut self, what: &str) -> String {
+    pub(crate) fn command(&mut self, what: &str) -> String {
         writeln!(self.input, "{what}").unwrap();
         self.input.flush().unwrap();
         loop {

@@ -14,7 +14,7 @@ use std::{
 /// The behaviour of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Does {
+pub(crate) enum Behaviour {
     /// The proxy forwards everything.
     Carry,
     /// The next commit does not arrive at the server, and its connection breaks.
@@ -27,7 +27,7 @@ pub(crate) enum Does {
 
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    does: Arc<AtomicU8>,
+    behaviour: Arc<AtomicU8>,
     /// The number of broken connections.
     cuts: Arc<AtomicU32>,
 }
@@ -36,19 +36,19 @@ impl Proxy {
     pub(crate) fn to(server: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (does, cuts) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
-        let shared = (does.clone(), cuts.clone());
+        let (behaviour, cuts) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
+        let shared = (behaviour.clone(), cuts.clone());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
                 connect(client, server, &shared.0, &shared.1);
             }
         });
-        Proxy { port, does, cuts }
+        Proxy { port, behaviour, cuts }
     }
 
-    pub(crate) fn does(&self, what: Does) {
-        self.does.store(what as u8, Ordering::SeqCst);
+    pub(crate) fn set_behaviour(&self, what: Behaviour) {
+        self.behaviour.store(what as u8, Ordering::SeqCst);
     }
 
     pub(crate) fn cuts(&self) -> u32 {
@@ -56,30 +56,30 @@ impl Proxy {
     }
 }
 
-fn connect(client: TcpStream, server: TcpStream, does: &Arc<AtomicU8>, cuts: &Arc<AtomicU32>) {
+fn connect(client: TcpStream, server: TcpStream, behaviour: &Arc<AtomicU8>, cuts: &Arc<AtomicU32>) {
     let unheard = Arc::new(AtomicU8::new(0));
     for to_server in [true, false] {
         let (mut from, mut to) = match to_server {
             true => (client.try_clone().unwrap(), server.try_clone().unwrap()),
             false => (server.try_clone().unwrap(), client.try_clone().unwrap()),
         };
-        let (does, cuts, unheard) = (does.clone(), cuts.clone(), unheard.clone());
+        let (behaviour, cuts, unheard) = (behaviour.clone(), cuts.clone(), unheard.clone());
         thread::spawn(move || {
             let mut buffer = vec![0; 1 << 16];
             while let Ok(read @ 1..) = from.read(&mut buffer) {
                 let bytes = &buffer[..read];
-                while does.load(Ordering::SeqCst) == Does::Hole as u8 {
+                while behaviour.load(Ordering::SeqCst) == Behaviour::Hole as u8 {
                     thread::yield_now();
                 }
                 let commits = to_server && bytes.windows(6).any(|word| word == b"COMMIT");
-                let is = |what: Does| {
-                    commits && does.compare_exchange(what as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+                let is = |what: Behaviour| {
+                    commits && behaviour.compare_exchange(what as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
                 };
-                if is(Does::CutBeforeCommit) {
+                if is(Behaviour::CutBeforeCommit) {
                     cuts.fetch_add(1, Ordering::SeqCst);
                     break;
                 }
-                if is(Does::CutAfterCommit) {
+                if is(Behaviour::CutAfterCommit) {
                     unheard.store(1, Ordering::SeqCst);
                 }
                 if !to_server && unheard.load(Ordering::SeqCst) == 1 {

@@ -20,7 +20,7 @@ use flowcell_runtime::{
 use super::{
     backend::{Backend, Store},
     flows::{COUNTS, graph, options, tenant},
-    units::{entry, everything, record, standing, unit},
+    units::{entry, everything, record, unit, with_status},
     wait_for,
 };
 
@@ -57,10 +57,10 @@ pub(crate) fn r18_of_many_that_begin_the_same_run_one_does(backend: &Backend) {
 pub(crate) fn work_is_shared_out_once(backend: &Backend) {
     let stores: Vec<_> = (0..4).map(|_| open(backend)).collect();
     for run in 0..40 {
-        stores[0].append(standing(&format!("r{run}"), unit(0), StoredStatus::Active));
+        stores[0].append(with_status(&format!("r{run}"), unit(0), StoredStatus::Active));
     }
     let parked = StoredStatus::Parked { due: Some(7), needs_attention: false };
-    stores[0].append(standing("due", unit(0), parked));
+    stores[0].append(with_status("due", unit(0), parked));
     stores[0].settle();
     stores[0].let_go();
     stores[0].settle();
@@ -98,7 +98,7 @@ pub(crate) fn work_is_shared_out_once(backend: &Backend) {
 /// R25: a run whose processes have given it up repeatedly is offered again, since another run may have been the cause.
 pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(backend: &Backend) {
     let store = open(backend);
-    store.append(standing("r", unit(0), StoredStatus::Active));
+    store.append(with_status("r", unit(0), StoredStatus::Active));
     store.settle();
     store.let_go();
     store.settle();
@@ -148,7 +148,7 @@ pub(crate) fn events_are_read_in_any_process(backend: &Backend) {
         seen
     });
     for seq in 0..200 {
-        one.append(standing("r", unit(seq), StoredStatus::Active));
+        one.append(with_status("r", unit(seq), StoredStatus::Active));
         if seq % 10 == 0 {
             one.journal.force();
         }

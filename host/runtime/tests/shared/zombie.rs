@@ -42,15 +42,15 @@ fn write(store: &SharedStore, run: &str, seq: u64, durable: &Arc<Durable>) -> bo
 /// if the process can still write to the run. `unfenced` turns the check of the claim off.
 fn stop_and_go_on(backend: &Backend, unfenced: bool) -> Result<(), String> {
     let mut zombie = Process::start(&url(backend), LEASE, unfenced);
-    assert_eq!(zombie.tell("claim r"), "claimed");
-    assert_eq!(zombie.tell("write r 0"), "durable");
+    assert_eq!(zombie.command("claim r"), "claimed");
+    assert_eq!(zombie.command("write r 0"), "durable");
     let store = open(backend);
     assert!(store.claim(&tenant(), &"r".into()).is_none(), "the run is driven");
     zombie.signal("STOP");
     let lease = wait_for("the end of the lease", || store.claim(&tenant(), &"r".into()));
     let before = everything(&*store, "r");
     zombie.signal("CONT");
-    let said = zombie.tell("write r 1");
+    let said = zombie.command("write r 1");
     if said != "refused" {
         return Err(format!("the stopped process says `{said}`"));
     }
@@ -59,9 +59,9 @@ fn stop_and_go_on(backend: &Backend, unfenced: bool) -> Result<(), String> {
     }
     // The new driver goes on, and so does the process that was stopped, with other runs.
     assert!(write(&store, "r", 1, &Arc::default()));
-    assert_eq!(zombie.tell("claim s"), "claimed");
-    assert_eq!(zombie.tell("write s 0"), "durable");
-    assert_eq!(zombie.tell("claim r"), "driven");
+    assert_eq!(zombie.command("claim s"), "claimed");
+    assert_eq!(zombie.command("write s 0"), "durable");
+    assert_eq!(zombie.command("claim r"), "driven");
     drop(lease);
     assert_eq!(everything(&*store, "r").len(), 2);
     Ok(())
@@ -123,8 +123,8 @@ pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(backend: &Backe
 
 pub(crate) fn a_run_of_somebody_who_died_is_taken_over(backend: &Backend) {
     let mut process = Process::start(&url(backend), LEASE, false);
-    assert_eq!(process.tell("claim r"), "claimed");
-    assert_eq!(process.tell("write r 0"), "durable");
+    assert_eq!(process.command("claim r"), "claimed");
+    assert_eq!(process.command("write r 0"), "durable");
     let store = open(backend);
     assert!(store.work(&tenant(), 0, 10).unwrap().is_empty());
     process.signal("KILL");

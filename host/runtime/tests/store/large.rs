@@ -37,7 +37,7 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
         unit: Arc::new(unit),
         writes: None,
         rows: Vec::new(),
-        standing: None,
+        status: None,
         force: false,
         durable: Arc::default(),
         delivered: None,

@@ -15,7 +15,7 @@ use super::{
     flows::{COUNTS, options, tenant},
     sessions::{ROOT, begun, session},
     suite::run,
-    units::{entry, everything, outputs, record, standing, text, unit},
+    units::{entry, everything, outputs, record, text, unit, with_status},
 };
 
 /// Returns a store with data of every kind, such as runs, state, sessions, documents and blobs.
@@ -24,7 +24,7 @@ fn filled(backend: &Backend) -> Store {
     let large = Json::array([text(INLINE_BYTES), text(INLINE_BYTES + 1), Json::from("ü\u{0}")]);
     let units = outputs((0..20_u64).map(Json::from).chain([large.clone()]));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
-    store.append(standing("r", unit(21), StoredStatus::Parked { due: Some(9), needs_attention: true }));
+    store.append(with_status("r", unit(21), StoredStatus::Parked { due: Some(9), needs_attention: true }));
     let below = Record { parent: Some("r".into()), depth: 1, ..record("r") };
     store.append(Entry { record: Some(below), ..entry("r.child", unit(0)) });
     store.append(entry("gone", unit(0)));
@@ -54,24 +54,24 @@ fn whole(store: &Store) -> &dyn Whole {
 }
 
 /// Returns the content of a store as texts, to compare stores.
-fn told(store: &Store) -> Vec<String> {
-    let mut told = Vec::new();
+fn content(store: &Store) -> Vec<String> {
+    let mut content = Vec::new();
     for run in ["r", "r.child", "s", "gone"] {
         let key = (tenant(), run.into());
-        told.push(format!("{:?}", store.journal.find(&key.0, &key.1).map_err(|error| error.to_string())));
-        told.push(format!("{:?}", everything(&*store.journal, run)));
-        told.push(format!("{:?}", store.runs().run(&key.0, &key.1).unwrap()));
-        told.push(format!("{:?}", store.runs().children(&key.0, &key.1).unwrap()));
+        content.push(format!("{:?}", store.journal.find(&key.0, &key.1).map_err(|error| error.to_string())));
+        content.push(format!("{:?}", everything(&*store.journal, run)));
+        content.push(format!("{:?}", store.runs().run(&key.0, &key.1).unwrap()));
+        content.push(format!("{:?}", store.runs().children(&key.0, &key.1).unwrap()));
     }
-    told.push(format!("{:?}", store.runs().runs(&tenant(), &Filter { limit: 9, ..Filter::default() }).unwrap()));
-    told.push(format!("{:?}", store.sessions.sessions(&tenant(), ROOT).unwrap()));
-    told.push(format!("{:?}", store.sessions.states(&tenant(), ROOT).unwrap()));
-    told.push(format!("{:?}", store.documents.list(&tenant(), "token", "", 9).unwrap()));
+    content.push(format!("{:?}", store.runs().runs(&tenant(), &Filter { limit: 9, ..Filter::default() }).unwrap()));
+    content.push(format!("{:?}", store.sessions.sessions(&tenant(), ROOT).unwrap()));
+    content.push(format!("{:?}", store.sessions.states(&tenant(), ROOT).unwrap()));
+    content.push(format!("{:?}", store.documents.list(&tenant(), "token", "", 9).unwrap()));
     for key in ["k", "é\u{0} "] {
         let found = store.state.get(&tenant(), "f", key).unwrap();
-        told.push(format!("{:?}", found.map(|(value, version)| (value.text().to_owned(), version))));
+        content.push(format!("{:?}", found.map(|(value, version)| (value.text().to_owned(), version))));
     }
-    told
+    content
 }
 
 fn backends() -> Vec<Backend> {
@@ -83,7 +83,7 @@ fn backends() -> Vec<Backend> {
 fn a_copy_tells_what_the_original_does() {
     for from in backends() {
         let original = filled(&from);
-        let expected = told(&original);
+        let expected = content(&original);
         for to in backends() {
             let made = to.open();
             let amount = copy(whole(&original), whole(&made)).unwrap();
@@ -91,7 +91,7 @@ fn a_copy_tells_what_the_original_does() {
                 amount,
                 Amount { runs: 5, units: 25, values: 2, blobs: 3, sessions: 2, steps: 1, registered: 1 }
             );
-            assert_eq!(told(&made), expected);
+            assert_eq!(content(&made), expected);
             let checked = check(whole(&made)).unwrap();
             assert_eq!((checked.amount, checked.damage), (amount, Vec::<String>::new()));
             assert!(copy(whole(&original), whole(&made)).unwrap_err().to_string().contains("not empty"));

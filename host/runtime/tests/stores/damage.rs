@@ -6,7 +6,7 @@ use flowcell_runtime::{limits::INLINE_BYTES, sql::Dialect};
 use super::{
     backend::Backend,
     flows::{ASKS, COUNTS, options, tenant},
-    suite::{next, prepare, run},
+    suite::{prepare, reopen, run},
     units::{entry, everything, outputs, text},
 };
 
@@ -18,7 +18,7 @@ pub(crate) fn r6_damage_is_noticed_and_harms_no_other_run(backend: &Backend) {
     for name in ["a", "b"] {
         run(&store, COUNTS, options(name));
     }
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let whole = everything(&*store.journal, "b");
     backend.execute(
         "UPDATE units SET body = replace(body, 'TaskSucceeded', 'TaskSucceedee') WHERE run = (SELECT id FROM runs WHERE run = 'a')",
@@ -47,7 +47,7 @@ pub(crate) fn a_journal_that_has_lost_its_end_is_noticed(backend: &Backend) {
     }
     let store = backend.open();
     run(&store, ASKS, options("a"));
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let whole = everything(&*store.journal, "a");
     let end = whole.last().unwrap().next_seq();
     for (kept, lost) in whole.iter().enumerate().rev().take(3) {
@@ -72,7 +72,7 @@ pub(crate) fn large_values_that_are_damaged_are_told(backend: &Backend) {
     }
     let store = backend.open();
     store.append(entry("r", outputs([Json::object([("a", text(INLINE_BYTES))])]).remove(0)));
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let told = || store.journal.read(&tenant(), &"r".into(), 0, 1).unwrap_err().to_string();
     backend.execute("UPDATE blobs SET bytes = x'31'", "UPDATE flowcell_blobs SET bytes = '1'");
     assert!(told().contains("at event 0: the blob ") && told().ends_with("has another content"), "{}", told());

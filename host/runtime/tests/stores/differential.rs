@@ -30,7 +30,7 @@ enum Operation {
     Append {
         run: usize,
         sizes: Vec<usize>,
-        standing: Option<StoredStatus>,
+        status: Option<StoredStatus>,
     },
     /// Writes state together with a unit of a run. Each write has a key, a value, and optionally the expected version.
     Write {
@@ -53,7 +53,7 @@ enum Operation {
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let size = prop_oneof![4 => 0_usize..50, 1 => INLINE_BYTES - 3..INLINE_BYTES + 3];
-    let standing = prop_oneof![
+    let status = prop_oneof![
         Just(StoredStatus::Active),
         (prop::option::of(0_u64..100), any::<bool>())
             .prop_map(|(due, needs_attention)| StoredStatus::Parked { due, needs_attention }),
@@ -62,8 +62,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     ];
     let key = (0..KEYS.len(), 0_u64..9, prop::option::of(0_u64..4));
     let operation = prop_oneof![
-        6 => (0..RUNS.len(), vec(size, 1..4), prop::option::of(standing))
-            .prop_map(|(run, sizes, standing)| Operation::Append { run, sizes, standing }),
+        6 => (0..RUNS.len(), vec(size, 1..4), prop::option::of(status))
+            .prop_map(|(run, sizes, status)| Operation::Append { run, sizes, status }),
         4 => (0..RUNS.len(), any::<bool>(), vec(key, 1..4))
             .prop_map(|(run, flow, keys)| Operation::Write { run, flow, keys }),
         2 => (0..KEYS.len(), 0_u64..9, prop::option::of(0_u64..20))
@@ -92,7 +92,7 @@ impl Subject {
         self.store.as_ref().unwrap()
     }
 
-    fn append(&mut self, run: usize, facts: Unit, standing: Option<StoredStatus>, writes: Option<Staged>) {
+    fn append(&mut self, run: usize, facts: Unit, status: Option<StoredStatus>, writes: Option<Staged>) {
         // The child is there only after its parent.
         if run == 1 && !self.ends.contains_key(&0) {
             self.append(0, outputs([Json::Null]).remove(0), None, None);
@@ -100,7 +100,7 @@ impl Subject {
         let end = self.ends.entry(run).or_default();
         let unit = Unit { first_seq: *end, ts: 1_000 + *end, ..facts };
         *end = unit.next_seq();
-        let mut entry = Entry { standing, writes, ..entry(RUNS[run], unit) };
+        let mut entry = Entry { status, writes, ..entry(RUNS[run], unit) };
         if run == 1 && entry.record.is_some() {
             entry.record = Some(Record { parent: Some(RUNS[0].into()), depth: 1, ..record(RUNS[1]) });
         }
@@ -117,10 +117,10 @@ impl Subject {
     /// one.
     fn apply(&mut self, operation: &Operation) -> Result<Vec<u64>, String> {
         match operation.clone() {
-            Operation::Append { run, sizes, standing } => {
+            Operation::Append { run, sizes, status } => {
                 let facts = sizes.into_iter().map(|size| Json::from("x".repeat(size)));
                 let facts = outputs(facts).into_iter().flat_map(|unit| unit.facts).collect();
-                self.append(run, Unit { first_seq: 0, ts: 0, facts }, standing, None);
+                self.append(run, Unit { first_seq: 0, ts: 0, facts }, status, None);
             }
             Operation::Write { run, flow, keys } => {
                 let write = |(key, value, expected): (usize, u64, Option<u64>)| Write {

@@ -11,7 +11,7 @@ use super::{
     backend::Backend,
     differential::scale,
     flows::tenant,
-    units::{standing, unit},
+    units::{unit, with_status},
 };
 
 /// Number of runs, multiplied by `FLOWCELL_TEST_SCALE`. Of eleven runs, ten are active and one is parked.
@@ -29,7 +29,7 @@ fn r27_a_hundred_thousand_runs_that_wait_are_found_piece_by_piece() {
     for run in 0..runs {
         let parked = StoredStatus::Parked { due: Some(u64::from(run)), needs_attention: false };
         let waits = if run % 11 == 0 { parked } else { StoredStatus::Active };
-        store.append(standing(&format!("r{run}"), unit(0), waits));
+        store.append(with_status(&format!("r{run}"), unit(0), waits));
     }
     store.settle();
     store.let_go();

@@ -168,7 +168,7 @@ fn start_mysql() -> Result<Server, String> {
 fn started(server: Server, folder: &Path) -> Result<Server, String> {
     let began = Instant::now();
     loop {
-        let Err(error) = server.execute_in(server.first(), &["SELECT 1"]) else { return Ok(server) };
+        let Err(error) = server.execute_in(server.system_database(), &["SELECT 1"]) else { return Ok(server) };
         if began.elapsed() > Duration::from_secs(60) {
             let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
             return Err(format!("the server does not start: {error}\n{log}"));
@@ -181,7 +181,7 @@ static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 impl Server {
     /// Returns the name of the database that every server of this kind has.
-    fn first(&self) -> &'static str {
+    fn system_database(&self) -> &'static str {
         match self.dialect {
             Dialect::MySql => "mysql",
             Dialect::Postgres => "postgres",
@@ -203,7 +203,7 @@ impl Server {
     /// Creates a database, and returns its name.
     pub(crate) fn database(&self) -> String {
         let name = format!("t{}", DATABASES.fetch_add(1, Ordering::Relaxed));
-        self.execute_in(self.first(), &[&format!("CREATE DATABASE {name}")]).unwrap();
+        self.execute_in(self.system_database(), &[&format!("CREATE DATABASE {name}")]).unwrap();
         name
     }
 

@@ -13,7 +13,7 @@ use flowcell_runtime::{
 use super::{
     backend::{Backend, Store},
     flows::{ASKS, COUNTS, answered, graph, options, tenant},
-    units::{entry, everything, outputs, record, standing, text, unit},
+    units::{entry, everything, outputs, record, text, unit, with_status},
 };
 
 pub(crate) fn prepare(store: &Store, nodes: &str, options: RunOptions) -> Result<FlowRunner, OpenError> {
@@ -27,7 +27,7 @@ pub(crate) fn run(store: &Store, nodes: &str, options: RunOptions) -> RunResult 
 
 /// Closes the store and opens it again, as the next process would. A store in memory is returned unchanged, because it
 /// ends with its process.
-pub(crate) fn next(backend: &Backend, store: Store) -> Store {
+pub(crate) fn reopen(backend: &Backend, store: Store) -> Store {
     if !backend.lasts() {
         return store;
     }
@@ -40,13 +40,13 @@ pub(crate) fn a_parked_run_goes_on_in_another_process_and_a_finished_one_is_not_
     let store = backend.open();
     let parked = run(&store, ASKS, options("r"));
     assert_eq!(parked.status, RunStatus::Parked);
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let ended = run(&store, ASKS, answered("r"));
     assert_eq!(ended.status, RunStatus::Succeeded);
     let kinds: Vec<_> =
         ended.events.iter().map(|event| event.kind).filter(|kind| kind.starts_with("harness")).collect();
     assert_eq!(kinds, ["harness:start", "harness:parked", "harness:resumed", "harness:complete"]);
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let again = run(&store, ASKS, answered("r"));
     assert_eq!((again.status, &again.outputs, again.events.len()), (ended.status, &ended.outputs, ended.events.len()));
     let state = store.state.get(&tenant(), "f", "count").unwrap();
@@ -75,7 +75,7 @@ pub(crate) fn units_are_read_from_anywhere(backend: &Backend) {
     let store = backend.open();
     let units = outputs((0..300_u64).map(Json::from));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     for (from, limit) in [(0, 1_000), (0, 7), (150, 1_000), (150, 120), (299, 5), (300, 5), (u64::MAX >> 1, 1)] {
         let read = store.journal.read(&tenant(), &"r".into(), from, limit).unwrap();
         let expected: Vec<_> = units.iter().skip(from.min(1_000) as usize).take(limit).cloned().map(Arc::new).collect();
@@ -95,7 +95,7 @@ pub(crate) fn large_values_are_put_back_to_the_byte(backend: &Backend) {
     let odd = Json::from("\u{0}\u{1}\\\"🦀ü".repeat(INLINE_BYTES / 4));
     let units = outputs(items.into_iter().chain([list.clone(), list, deep, odd, text(INLINE_BYTES - 2)]));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     assert_eq!(everything(&*store.journal, "r").iter().map(|unit| (**unit).clone()).collect::<Vec<_>>(), units);
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn units_that_are_large_together_are_read_one_after_another(backend: 
     let store = backend.open();
     let units = outputs((0..5).map(|_| text(READ_BYTES / 2)));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let mut pages = Vec::new();
     flowcell_runtime::each_unit(&*store.journal, &tenant(), &"r".into(), |unit| pages.push((*unit).clone())).unwrap();
     assert_eq!(pages, units);
@@ -132,7 +132,7 @@ pub(crate) fn state_has_versions(backend: &Backend) {
     store.append(Entry { writes: Some(staged), ..entry("r", unit(0)) });
     let more = stage(vec![write("a", Json::from("3"), Some(2))]).unwrap();
     store.append(Entry { writes: Some(more), ..entry("r", unit(1)) });
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let (value, version) = store.state.get(&tenant(), "f", "a").unwrap().unwrap();
     assert_eq!((value.text(), version), ("\"3\"", 3));
     assert_eq!(store.state.get(&tenant(), "g", "a").unwrap(), None);
@@ -152,7 +152,7 @@ pub(crate) fn keys_are_bytes(backend: &Backend) {
         store.append(entry(run, unit(0)));
     }
     store.settle();
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     for key in keys {
         let found = store.state.get(&tenant(), "f", key).unwrap().unwrap();
         assert_eq!((found.0.json(), found.1), (&Json::from(key), 1), "{key:?}");
@@ -170,7 +170,7 @@ pub(crate) fn large_state_is_put_back(backend: &Backend) {
     let large = Json::object([("a", text(2 * INLINE_BYTES)), ("b", Json::array([Json::from("ü"), Json::Null]))]);
     let staged = store.state.stage(&tenant(), &"f".into(), vec![write("k", large.clone(), None)]).unwrap();
     store.append(Entry { writes: Some(staged), ..entry("r", outputs([large.clone()]).remove(0)) });
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let (value, version) = store.state.get(&tenant(), "f", "k").unwrap().unwrap();
     assert_eq!((value.text(), version), (large.to_text().as_str(), 1));
 }
@@ -213,7 +213,7 @@ fn all_standings(store: &Store) {
     ];
     for (at, (run, how)) in (10..).zip(standings) {
         let first = flowcell_runtime::ports::Unit { ts: at, ..unit(0) };
-        store.append(standing(run, first, how));
+        store.append(with_status(run, first, how));
     }
     let below = Record { parent: Some("active".into()), depth: 1, ..record("active") };
     store.append(Entry { record: Some(below), ..entry("active.child", unit(0)) });
@@ -225,7 +225,7 @@ pub(crate) fn lists_tell_how_runs_stand(backend: &Backend) {
     }
     let store = backend.open();
     all_standings(&store);
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let list = |filter: Filter| {
         let rows = store.runs().runs(&tenant(), &filter).unwrap();
         rows.into_iter().map(|row| format!("{} {} {}", row.run_id, row.status, row.created)).collect::<Vec<_>>()
@@ -270,7 +270,7 @@ pub(crate) fn work_is_what_is_active_or_due(backend: &Backend) {
     }
     let store = backend.open();
     all_standings(&store);
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let runnable = |now, limit| store.runs().runnable(&tenant(), now, limit).unwrap();
     assert_eq!(runnable(49, 10), ["active".into()] as [flowcell_contract::RunId; 1]);
     assert_eq!(runnable(50, 10), ["active".into(), "due".into()] as [flowcell_contract::RunId; 2]);
@@ -321,7 +321,7 @@ pub(crate) fn what_is_named_in_whatever_way_stays(backend: &Backend) {
     if !backend.lasts() {
         return;
     }
-    let store = next(backend, store);
+    let store = reopen(backend, store);
     let swept = store.sweep().unwrap();
     assert_eq!((swept.blobs, swept.bytes), (1, b"an orphan".len() as u64));
     assert!(named.iter().all(|blob| store.blobs.get(&tenant(), blob).unwrap().is_some()));

@@ -37,7 +37,7 @@ pub(crate) fn entry(run: &str, unit: Unit) -> Entry {
         unit: Arc::new(unit),
         writes: None,
         rows: Vec::new(),
-        standing: None,
+        status: None,
         force: false,
         durable: Arc::<Durable>::default(),
         delivered: None,
@@ -45,8 +45,8 @@ pub(crate) fn entry(run: &str, unit: Unit) -> Entry {
 }
 
 /// Returns an entry like [`entry`] that also sets the status of the run.
-pub(crate) fn standing(run: &str, unit: Unit, standing: StoredStatus) -> Entry {
-    Entry { standing: Some(standing), ..entry(run, unit) }
+pub(crate) fn with_status(run: &str, unit: Unit, status: StoredStatus) -> Entry {
+    Entry { status: Some(status), ..entry(run, unit) }
 }
 
 /// Returns one unit for each value, with the fact that a task has succeeded with this output.

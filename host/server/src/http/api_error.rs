@@ -51,7 +51,7 @@ pub(crate) struct ErrorBody {
 /// The code and the message of an error, attached to its response as an extension. The layer of `/api` reads them to
 /// answer in a format of its own.
 #[derive(Clone)]
-pub(crate) struct Said {
+pub(crate) struct ErrorSummary {
     pub(crate) code: &'static str,
     pub(crate) message: String,
 }
@@ -176,9 +176,9 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let ApiError { status, code, message, details, retry_after, closes } = self;
-        let told = Said { code, message: message.clone() };
+        let summary = ErrorSummary { code, message: message.clone() };
         let mut response = (status, Json(ErrorBody { error: ErrorDetails { code, message, details } })).into_response();
-        response.extensions_mut().insert(told);
+        response.extensions_mut().insert(summary);
         let headers = response.headers_mut();
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -37,7 +37,7 @@ const CHECKS: u64 = 8;
 const JOURNALS: u64 = 8;
 /// The number of locks for starts whose run id is known before, from `runId` or `Idempotency-Key`. Starts whose ids
 /// hash to the same lock run one after the other.
-const PLACES: usize = 64;
+const START_LOCKS: usize = 64;
 
 /// Runs a change and the write of its audit entry to their end, in a tokio task of their own. Both continue even if the
 /// caller disconnects or stops waiting.
@@ -75,7 +75,7 @@ pub(crate) struct App {
     pub(crate) document: OnceLock<Arc<Value>>,
     /// Becomes true when the server ends. All event streams and WebSockets then end, too.
     pub(crate) ends: watch::Sender<bool>,
-    starting: [Mutex<()>; PLACES],
+    start_locks: [Mutex<()>; START_LOCKS],
 }
 
 impl App {
@@ -104,7 +104,7 @@ impl App {
             sockets: FairSemaphore::new(limits.sockets),
             document: OnceLock::new(),
             ends: watch::Sender::new(false),
-            starting: std::array::from_fn(|_| Mutex::default()),
+            start_locks: std::array::from_fn(|_| Mutex::default()),
         }
     }
 
@@ -119,7 +119,12 @@ impl App {
     }
 
     /// Writes an action of the caller to the audit log. Callers without a token are not logged.
-    pub(crate) async fn note(self: Arc<App>, caller: &Caller, action: String, subject: String) -> Result<(), ApiError> {
+    pub(crate) async fn write_audit_entry(
+        self: Arc<App>,
+        caller: &Caller,
+        action: String,
+        subject: String,
+    ) -> Result<(), ApiError> {
         if caller.token.is_none() {
             return Ok(());
         }
@@ -139,10 +144,10 @@ impl App {
     }
 
     /// Waits until no other request starts a run with this id, and locks the id until the guard is dropped.
-    pub(crate) async fn starting(&self, tenant: &Tenant, run: &RunId) -> MutexGuard<'_, ()> {
+    pub(crate) async fn lock_start(&self, tenant: &Tenant, run: &RunId) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         (tenant, run).hash(&mut hasher);
-        self.starting[hasher.finish() as usize % PLACES].lock().await
+        self.start_locks[hasher.finish() as usize % START_LOCKS].lock().await
     }
 }
 
@@ -169,8 +174,8 @@ impl Request {
     }
 
     /// Writes an action of the caller to the audit log.
-    pub(crate) async fn note(&self, action: &str, subject: String) -> Result<(), ApiError> {
-        self.app.clone().note(&self.caller, action.to_owned(), subject).await
+    pub(crate) async fn write_audit_entry(&self, action: &str, subject: String) -> Result<(), ApiError> {
+        self.app.clone().write_audit_entry(&self.caller, action.to_owned(), subject).await
     }
 
     /// Returns the tenant of the caller.

@@ -42,9 +42,9 @@ pub(crate) const FRAME_BYTES: usize = 64 << 10;
 /// The limits of a page that a stream reads from the journal.
 const PAGE: Most = Most { items: 256, bytes: 256 << 10 };
 /// Estimated overhead of an event in memory, in bytes.
-const EVERY: u64 = 128;
+const EVENT_OVERHEAD: u64 = 128;
 /// The interval between two checks of a run that this process does not drive.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One serialized event for subscribers.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub(crate) struct Frame {
 impl Frame {
     /// Returns the approximate size in memory, in bytes.
     fn bytes(&self) -> u64 {
-        self.text.len() as u64 + EVERY
+        self.text.len() as u64 + EVENT_OVERHEAD
     }
 }
 
@@ -139,11 +139,11 @@ impl Broadcast {
 
     /// Sends an event to the subscribers. A large event of the run itself is announced without its text. An event of a
     /// called run that does not fit into the ring is replaced by a `lagged` notice.
-    fn tell_event(&self, event: &Event) {
+    fn send_event(&self, event: &Event) {
         let own = event.run_id == self.run;
         let frame = frame(event, own.then_some(event.seq), event.kind);
         let large = frame.text.len();
-        self.ring.tell(match (own, large) {
+        self.ring.push(match (own, large) {
             (true, FRAME_BYTES..) => Frame { text: Bytes::new(), ..frame },
             (false, _) if large as u64 > KEPT_BYTES => lagged(&event.run_id, event.seq, event.seq),
             _ => frame,
@@ -170,12 +170,12 @@ impl Drop for Forwarder {
 impl Channel for Forwarder {
     fn on_event(&self, event: &Event) {
         if self.0.is_new(event) {
-            self.0.tell_event(event);
+            self.0.send_event(event);
         }
     }
 
     fn on_live(&self, event: &LiveEvent) {
-        self.0.ring.tell(frame(event, None, &event.kind));
+        self.0.ring.push(frame(event, None, &event.kind));
     }
 }
 
@@ -309,23 +309,23 @@ impl Subscriber {
                 self.catch_up().await?;
                 continue;
             }
-            match tokio::time::timeout(LOOK, self.coming.hear()).await {
-                Ok(Ok(frame)) => self.hear(frame),
+            match tokio::time::timeout(POLL_INTERVAL, self.coming.receive()).await {
+                Ok(Ok(frame)) => self.process(frame),
                 Ok(Err(Lagged)) => self.lagged = true,
-                Err(_) => self.look().await,
+                Err(_) => self.poll_store().await,
             }
         }
     }
 
     /// Processes one event of the broadcast.
-    fn hear(&mut self, frame: Frame) {
+    fn process(&mut self, frame: Frame) {
         match frame.seq {
             Some(seq) if seq < self.next => return,
             Some(seq) if seq > self.next && self.lagged => {
                 let lost = lagged(&self.run, self.next, seq - 1);
                 self.next = seq;
                 self.lagged = false;
-                self.hear(frame);
+                self.process(frame);
                 return self.read.frames.push(lost);
             }
             // Events are missing because the broadcast began after them, or this event was announced without its text.
@@ -376,7 +376,7 @@ impl Subscriber {
 
     /// Checks whether another process has written events that are not sent yet, and whether this process drives the
     /// run by now. Does nothing while a [`Forwarder`] is attached.
-    async fn look(&mut self) {
+    async fn poll_store(&mut self) {
         if self.broadcast.relays.load(Ordering::Acquire) == 0 {
             let (host, run) = (self.host.clone(), self.run.clone());
             let row = move || host.runs().and_then(|runs| runs.run(host.tenant(), &run).ok().flatten());

@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 use super::{
     auth_rate_limiter::ClientAddr,
-    intake::Patience,
+    intake::BodyTimeout,
     limits::Limits,
     permit::Guarded,
     proxies::Proxies,
@@ -45,14 +45,14 @@ pub(crate) async fn serve(
 ) {
     let seats = Seats::new(limits.connections);
     let mut open = JoinSet::new();
-    let talks = Talks { router, limits, proxies, ends: ends.clone() };
+    let context = ConnectionContext { router, limits, proxies, ends: ends.clone() };
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let peer = peer.ip().to_canonical();
-                    match seats.take(peer, talks.proxies.trusts(peer)) {
-                        Some(seat) => _ = open.spawn(talks.clone().talk(stream, peer, seat)),
+                    match seats.take(peer, context.proxies.trusts(peer)) {
+                        Some(seat) => _ = open.spawn(context.clone().serve_connection(stream, peer, seat)),
                         None => _ = open.spawn(turn_away(stream)),
                     }
                 }
@@ -60,7 +60,7 @@ pub(crate) async fn serve(
                 Err(_) => tokio::time::sleep(REST).await,
             },
             Some(_) = open.join_next() => {}
-            () = over(&mut ends) => break,
+            () = server_ended(&mut ends) => break,
         }
     }
     drop(listener);
@@ -70,18 +70,18 @@ pub(crate) async fn serve(
 
 /// The state that all connections share.
 #[derive(Clone)]
-struct Talks {
+struct ConnectionContext {
     router: Router,
     limits: Limits,
     proxies: Proxies,
     ends: watch::Receiver<bool>,
 }
 
-impl Talks {
+impl ConnectionContext {
     /// Answers the requests of one connection, until it closes, its permit is given to another connection, or the
     /// server ends.
-    async fn talk(self, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
-        let Talks { router, limits, proxies, mut ends } = self;
+    async fn serve_connection(self, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
+        let ConnectionContext { router, limits, proxies, mut ends } = self;
         // Most answers are small, so they are sent without delay (`TCP_NODELAY`).
         let _ = stream.set_nodelay(true);
         let asked = seat.clone();
@@ -92,7 +92,7 @@ impl Talks {
                 let busy = busy.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(ClientAddr(caller));
-                request.extensions_mut().insert(Patience(limits.body_time));
+                request.extensions_mut().insert(BodyTimeout(limits.body_time));
                 let answer: Result<Response, Infallible> = router.oneshot(request).await;
                 let answer = answer.unwrap_or_else(|never| match never {});
                 // The connection counts as busy until the response is sent.
@@ -107,14 +107,14 @@ impl Talks {
             // The connection has ended. An error only means that the client has disconnected.
             _ = connection.as_mut() => return,
             () = seat.closed() => return,
-            () = over(&mut ends) => connection.as_mut().graceful_shutdown(),
+            () = server_ended(&mut ends) => connection.as_mut().graceful_shutdown(),
         }
         let _ = connection.await;
     }
 }
 
 /// Waits until the server ends.
-pub(crate) async fn over(ends: &mut watch::Receiver<bool>) {
+pub(crate) async fn server_ended(ends: &mut watch::Receiver<bool>) {
     // If the sender is gone, the server has ended.
     let _ = ends.wait_for(|ends| *ends).await;
 }

@@ -26,8 +26,8 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
     broadcast::{Frame, Page, Subscriber, page},
-    connection::over,
-    intake::{Asked, PathParam, known_id},
+    connection::server_ended,
+    intake::{PathParam, QueryParams, known_id},
     runs::limit,
 };
 
@@ -70,7 +70,7 @@ pub(crate) struct EventPage {
 pub(crate) async fn list(
     request: Request,
     PathParam(id): PathParam<String>,
-    Asked(which): Asked<Which>,
+    QueryParams(which): QueryParams<Which>,
 ) -> Result<Response, ApiError> {
     let run = known_id(&id)?;
     let most = Most { items: limit(which.limit, PAGE, MAX_PAGE)?, bytes: PAGE_BYTES };
@@ -161,7 +161,7 @@ impl Watching {
         loop {
             tokio::select! {
                 frame = self.subscriber.next() => return frame,
-                () = over(&mut self.ends) => return None,
+                () = server_ended(&mut self.ends) => return None,
                 _ = self.looks.tick() => if !self.request.is_known() { return None },
             }
         }
@@ -181,7 +181,7 @@ impl Watching {
 pub(crate) async fn stream(
     request: Request,
     PathParam(id): PathParam<String>,
-    Asked(asked): Asked<From>,
+    QueryParams(asked): QueryParams<From>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let run = known_id(&id)?;

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    intake::{Asked, PathParam, check_kind, read},
+    intake::{PathParam, QueryParams, check_kind, read},
     page::{self, After, BY_BYTES, streamed},
     permit::unread,
 };
@@ -102,7 +102,10 @@ impl From<FileError> for ApiError {
 /// List the files
 #[utoipa::path(get, path = "/v1/files", tag = "files", params(After),
     responses((status = 200, body = FileList), (status = "default", body = ErrorBody)))]
-pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, ApiError> {
+pub(crate) async fn list(
+    request: Request,
+    QueryParams(After { cursor }): QueryParams<After>,
+) -> Result<Response, ApiError> {
     let after = cursor.map(|cursor| match cursor.split_once('.') {
         Some((id, name)) => Ok((name.to_owned(), id.to_owned())),
         None => Err(ApiError::bad_request("`cursor` must be the `next` of the previous page")),
@@ -129,10 +132,10 @@ pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>
     responses((status = 201, body = FileView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn put(
     request: Request,
-    about: Result<Asked<About>, ApiError>,
+    about: Result<QueryParams<About>, ApiError>,
     Upload(bytes): Upload,
 ) -> Result<(StatusCode, Json<FileView>), ApiError> {
-    let Asked(About { name, mime, metadata }) = about?;
+    let QueryParams(About { name, mime, metadata }) = about?;
     let metadata = metadata.as_deref().map(flowcell_contract::Json::parse).transpose();
     let metadata = metadata.map_err(|_| FileError::Metadata)?.unwrap_or_default();
     let new = NewFile { name, mime, metadata, bytes: bytes.to_vec() };

@@ -21,12 +21,12 @@ pub(crate) const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// The time within which the body of a request must arrive.
 #[derive(Clone, Copy)]
-pub(crate) struct Patience(pub(crate) Duration);
+pub(crate) struct BodyTimeout(pub(crate) Duration);
 
-impl Patience {
+impl BodyTimeout {
     /// Returns the time that is set for the connection, or [`BODY_TIME`].
     pub(crate) fn with(request: &Request) -> Duration {
-        request.extensions().get().map_or(BODY_TIME, |Patience(time)| *time)
+        request.extensions().get().map_or(BODY_TIME, |BodyTimeout(time)| *time)
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, ApiErro
     if request.body().size_hint().lower() > most as u64 {
         return Err(large());
     }
-    let patience = Patience::with(&request);
+    let patience = BodyTimeout::with(&request);
     let late = || {
         let why = format!("the body did not arrive within {} s", patience.as_secs_f32());
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
@@ -129,15 +129,15 @@ fn wrong_json(error: &serde_json::Error) -> ApiError {
 }
 
 /// The parsed query of a request. An invalid query gets 400.
-pub(crate) struct Asked<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<QueryParams<T>, ApiError> {
         let query = Query::<T>::from_request_parts(parts, state).await;
         let Query(asked) = query.map_err(|rejection| ApiError::bad_request(rejection.body_text()))?;
-        Ok(Asked(asked))
+        Ok(QueryParams(asked))
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
     flows::source,
-    intake::{Asked, Body, PathParam},
+    intake::{Body, PathParam, QueryParams},
     page::{self, After, BY_BYTES},
 };
 use flowcell_platform::{FlowEntry, FlowLibrary, Host, LibraryError, LoadedFlow, StoredFlow};
@@ -123,7 +123,10 @@ pub(crate) async fn load(request: Request, name: String, version: Option<u32>) -
 /// List the flows
 #[utoipa::path(get, path = "/v1/flows", tag = "flows", params(After),
     responses((status = 200, body = FlowList), (status = "default", body = ErrorBody)))]
-pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, ApiError> {
+pub(crate) async fn list(
+    request: Request,
+    QueryParams(After { cursor }): QueryParams<After>,
+) -> Result<Response, ApiError> {
     page::answer(request, move |request| listed(request, cursor.as_deref())).await
 }
 

@@ -22,7 +22,7 @@ pub(crate) const REQUEST_ID_CHARS: usize = 128;
 
 /// The tenant that sent a request, as an extension of the response, for the log.
 #[derive(Clone)]
-pub(crate) struct Asker(pub(crate) Tenant);
+pub(crate) struct RequestTenant(pub(crate) Tenant);
 
 /// Show the metrics of the server in the format of Prometheus
 ///
@@ -32,7 +32,7 @@ pub(crate) struct Asker(pub(crate) Tenant);
         (status = "default", body = ErrorBody)))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let now = Now {
-        runs_waiting: app.admission.waits() as u64,
+        runs_waiting: app.admission.waiting_count() as u64,
         runs_below: app.host.live().all_children(),
         requests_active: app.requests.taken(),
         subscribers: app.subscribers.taken(),
@@ -51,8 +51,8 @@ pub(crate) async fn measure(State(app): State<Arc<App>>, request: Request, next:
     let mut response = next.run(request).await;
     let (status, took) = (response.status().as_u16(), began.elapsed());
     app.host.metrics().request(method, route, status, took);
-    let asker = response.extensions().get::<Asker>();
-    let tenant = asker.map_or("", |Asker(tenant)| tenant.as_str());
+    let tenant = response.extensions().get::<RequestTenant>();
+    let tenant = tenant.map_or("", |RequestTenant(tenant)| tenant.as_str());
     let ms = took.as_secs_f64() * 1e3;
     tracing::info!(target: "flowcell::http", request = %id, tenant, method, route, status, ms, "answered");
     if let Ok(id) = HeaderValue::from_str(&id) {

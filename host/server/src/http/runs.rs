@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    intake::{Asked, PathParam, known_id, run_id},
+    intake::{PathParam, QueryParams, known_id, run_id},
     page::fill,
 };
 use flowcell_platform::{
@@ -200,7 +200,7 @@ pub(crate) fn limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usi
 /// List runs, newest first
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Which),
     responses((status = 200, body = RunPage), (status = "default", body = ErrorBody)))]
-pub(crate) async fn list(request: Request, Asked(which): Asked<Which>) -> Result<Json<RunPage>, ApiError> {
+pub(crate) async fn list(request: Request, QueryParams(which): QueryParams<Which>) -> Result<Json<RunPage>, ApiError> {
     let limit = limit(which.limit, PAGE, MAX_PAGE)?;
     let after = which.cursor.as_deref().map(run_id).transpose()?;
     let status = which.status.map(|standing| standing.stored().to_owned());

@@ -18,7 +18,7 @@ use super::{
     app::Request,
     events::Watching,
     identity::{AuthError, Scope},
-    intake::{Asked, PathParam, known_id},
+    intake::{PathParam, QueryParams, known_id},
     steer,
 };
 use flowcell_platform::channels::verb::{answer, read};
@@ -59,7 +59,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
 pub(crate) async fn socket(
     request: Request,
     PathParam(id): PathParam<String>,
-    Asked(asked): Asked<From>,
+    QueryParams(asked): QueryParams<From>,
     upgrade: Upgrade,
 ) -> Result<Response, ApiError> {
     let run = known_id(&id)?;
@@ -110,7 +110,7 @@ async fn handle(request: &Request, run: &RunId, line: &[u8]) -> String {
             let done = match needs(&command) {
                 _ if !request.is_known() => Err(AuthError::Unknown.into()),
                 scope if !request.caller.scopes.has(scope) => Err(ApiError::forbidden(scope)),
-                _ => steer::tell(request, run, command).await,
+                _ => steer::send_command(request, run, command).await,
             };
             done.map_err(|error| (error.code(), error.message().to_owned()))
         }

@@ -20,7 +20,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
     flows,
-    intake::{Asked, Raw, run_id},
+    intake::{QueryParams, Raw, run_id},
     library,
     runs::{RunView, view},
 };
@@ -34,7 +34,7 @@ pub(crate) const WAIT: Duration = Duration::from_secs(60);
 /// The maximum length of an idempotency key in characters.
 pub(crate) const KEY_CHARS: usize = 256;
 /// The interval between two checks of a run that another process drives.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A run to start.
 #[derive(Deserialize, ToSchema)]
@@ -74,7 +74,7 @@ pub(crate) struct Waits {
         (status = "default", body = ErrorBody)))]
 pub(crate) async fn start(
     request: Request,
-    Asked(Waits { wait }): Asked<Waits>,
+    QueryParams(Waits { wait }): QueryParams<Waits>,
     headers: HeaderMap,
     Raw(body, bytes): Raw<StartRun>,
 ) -> Result<Response, ApiError> {
@@ -90,7 +90,7 @@ pub(crate) async fn start(
     let Some(run) = named else { return begin(&request, body, None, &headers, wait).await };
     let digest: Box<str> = hex::encode(Sha256::digest(&bytes)).into();
     let app = request.app.clone();
-    let place = app.starting(request.tenant(), &run).await;
+    let place = app.lock_start(request.tenant(), &run).await;
     if let Some(record) = request.host.record(&run).map_err(|error| removed(&request, &run, error))? {
         drop(place);
         if record.request != Some(digest) {
@@ -196,7 +196,7 @@ pub(crate) async fn named_or_whole(
 /// is parked, or after [`WAIT`].
 pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -> Result<Response, ApiError> {
     let run = runner.run_id().clone();
-    let result = enter(request, runner, wait).await?;
+    let result = admit(request, runner, wait).await?;
     let view = match (result, wait) {
         (Some(result), _) => RunView::result(&result),
         (None, true) => outcome(request.clone(), run.clone()).await?,
@@ -208,7 +208,7 @@ pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -
 
 /// Hands a run to the admission queue. With `wait`, returns the run's result if it starts at once and ends or parks
 /// within [`WAIT`]. In all other cases returns `None`.
-pub(crate) async fn enter(
+pub(crate) async fn admit(
     request: &Request,
     mut runner: FlowRunner,
     wait: bool,
@@ -243,7 +243,7 @@ pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Api
                     let _ = tokio::time::timeout_at(until, ended).await;
                 }
             }
-            None => tokio::time::sleep(LOOK).await,
+            None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }

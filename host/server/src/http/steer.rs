@@ -10,7 +10,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::{Request, finish},
     identity::Scope,
-    intake::{Asked, Body, PathParam, known_id},
+    intake::{Body, PathParam, QueryParams, known_id},
     runs::{RunView, view},
     start,
 };
@@ -139,7 +139,7 @@ pub(crate) struct Nothing {}
 
 /// Sends a command to a run and wakes the supervisor, since the run may be ready now. A reply to a gate is also
 /// written to the audit log. Returns once the command is on stable storage.
-pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) -> Result<(), ApiError> {
+pub(crate) async fn send_command(request: &Request, run: &RunId, command: RunCommand) -> Result<(), ApiError> {
     request.row(run)?;
     let decided = match &command {
         RunCommand::Reply { gate, .. } => Some(format!("{run}/{gate}")),
@@ -148,9 +148,9 @@ pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) ->
     let (request, run) = (request.clone(), run.clone());
     finish(async move {
         request.host.ask(&run, command).await?;
-        request.app.admission.moved().notify_one();
+        request.app.admission.ready_signal().notify_one();
         match decided {
-            Some(subject) => request.note("gate.reply", subject).await,
+            Some(subject) => request.write_audit_entry("gate.reply", subject).await,
             None => Ok(()),
         }
     })
@@ -159,7 +159,7 @@ pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) ->
 
 async fn accepted(request: &Request, id: &str, command: RunCommand) -> Result<Json<Accepted>, ApiError> {
     let run = known_id(id)?;
-    tell(request, &run, command).await?;
+    send_command(request, &run, command).await?;
     Ok(Json(Accepted { run_id: run.to_string(), accepted: true }))
 }
 
@@ -290,7 +290,7 @@ pub(crate) async fn resume(
     let prepared = request.clone().reading(move |request| Ok(request.host.resume(&found, options))).await?;
     match prepared {
         Ok(runner) if runner.ended().is_some() => Err(HubError::RunEnded.into()),
-        Ok(runner) => start::enter(&request, runner, false).await.map(drop),
+        Ok(runner) => start::admit(&request, runner, false).await.map(drop),
         // Another driver has the run already.
         Err(StartError::Open(OpenError::Driven(_))) => Ok(()),
         Err(error) => Err(error.into()),
@@ -327,7 +327,7 @@ pub(crate) struct Waits {
 pub(crate) async fn retry(
     request: Request,
     PathParam(id): PathParam<String>,
-    Asked(Waits { wait }): Asked<Waits>,
+    QueryParams(Waits { wait }): QueryParams<Waits>,
     Body(body): Body<Retry>,
 ) -> Result<Response, ApiError> {
     let run = known_id(&id)?;
@@ -356,7 +356,7 @@ pub(crate) async fn retry(
     let prepared = request.clone().reading(move |request| Ok(request.host.retry(&repeated, repeat, options)?));
     let runner = prepared.await?;
     if body.keep_answers {
-        request.note("gate.keep", format!("{run} {}", runner.run_id())).await?;
+        request.write_audit_entry("gate.keep", format!("{run} {}", runner.run_id())).await?;
     }
     start::started(&request, runner, wait).await
 }

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    intake::{Asked, PathParam, known_id},
+    intake::{PathParam, QueryParams, known_id},
     page::held,
     runs::limit,
 };
@@ -65,7 +65,7 @@ pub(crate) struct TaskPage {
 pub(crate) async fn show(
     request: Request,
     PathParam((id, task)): PathParam<(String, String)>,
-    Asked(which): Asked<Which>,
+    QueryParams(which): QueryParams<Which>,
 ) -> Result<Response, ApiError> {
     let limit = limit(which.limit, PAGE, MAX_PAGE)?;
     let window = Window { from: which.from.unwrap_or(0), limit, bytes: PAGE_BYTES };

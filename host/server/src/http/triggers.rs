@@ -12,13 +12,13 @@ use utoipa::ToSchema;
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    intake::{Asked, Body, PathParam},
+    intake::{Body, PathParam, QueryParams},
     page::{self, After, BY_BYTES},
     steer::Nothing,
 };
 use flowcell_platform::{
     FlowLibrary,
-    triggers::operation::{Act, TriggerAdmin, TriggerError},
+    triggers::operation::{TriggerAdmin, TriggerError, TriggerOperation},
 };
 
 /// A page of the tenant's triggers.
@@ -60,7 +60,7 @@ impl Request {
         TriggerAdmin::new(&self.host, FlowLibrary::open(self.app.flows_of(self.tenant())))
     }
 
-    async fn act(self, (flow, id): (String, String), act: Act) -> Result<Value, ApiError> {
+    async fn act(self, (flow, id): (String, String), act: TriggerOperation) -> Result<Value, ApiError> {
         self.handle(move |handler| handler.act(&flow, &id, &act)).await
     }
 }
@@ -68,7 +68,10 @@ impl Request {
 /// List the triggers
 #[utoipa::path(get, path = "/v1/triggers", tag = "triggers", params(After),
     responses((status = 200, body = TriggerList), (status = "default", body = ErrorBody)))]
-pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, ApiError> {
+pub(crate) async fn list(
+    request: Request,
+    QueryParams(After { cursor }): QueryParams<After>,
+) -> Result<Response, ApiError> {
     request.app.triggers.refresh(request.tenant()).await?;
     request.app.triggers.changed();
     page::answer(request, move |request| {
@@ -88,7 +91,7 @@ pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>
 pub(crate) async fn create(request: Request, Body(new): Body<NewTrigger>) -> Result<impl IntoResponse, ApiError> {
     let NewTrigger { flow, trigger } = new;
     let place = format!("/v1/triggers/{flow}/{}", trigger["id"].as_str().unwrap_or_default());
-    let made = request.act((flow, String::new()), Act::Create { trigger }).await?;
+    let made = request.act((flow, String::new()), TriggerOperation::Create { trigger }).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(made)))
 }
 
@@ -111,7 +114,7 @@ pub(crate) async fn delete(
     request: Request,
     PathParam(place): PathParam<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    request.act(place, Act::Delete).await?;
+    request.act(place, TriggerOperation::Delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -125,7 +128,7 @@ pub(crate) async fn enable(
     PathParam(place): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(request.act(place, Act::Enable).await?))
+    Ok(Json(request.act(place, TriggerOperation::Enable).await?))
 }
 
 /// Disable a trigger: it does not start its flow
@@ -138,7 +141,7 @@ pub(crate) async fn disable(
     PathParam(place): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(request.act(place, Act::Disable).await?))
+    Ok(Json(request.act(place, TriggerOperation::Disable).await?))
 }
 
 /// Start the flow of a trigger once, now
@@ -151,5 +154,5 @@ pub(crate) async fn fire(
     PathParam(place): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<impl IntoResponse, ApiError> {
-    Ok((StatusCode::ACCEPTED, Json(request.act(place, Act::Fire).await?)))
+    Ok((StatusCode::ACCEPTED, Json(request.act(place, TriggerOperation::Fire).await?)))
 }

@@ -17,7 +17,7 @@ use super::{
     app::App,
     intake::{PathParam, read},
 };
-use flowcell_platform::triggers::webhook::{POST_BYTES, Taken};
+use flowcell_platform::triggers::webhook::{POST_BYTES, PostResult};
 
 /// The result of a post.
 #[derive(Serialize, ToSchema)]
@@ -46,8 +46,8 @@ pub(crate) async fn receive(
     let tenant = Tenant::from(tenant);
     let place = (&tenant, flow.as_str(), trigger.as_str());
     let (status, run) = match app.triggers.receive(place, &headers, &body, app.host.now()).await? {
-        Taken::Started(run) => (StatusCode::ACCEPTED, run),
-        Taken::Known(run) => (StatusCode::OK, run),
+        PostResult::Started(run) => (StatusCode::ACCEPTED, run),
+        PostResult::Known(run) => (StatusCode::OK, run),
     };
     Ok((status, Json(HookView { run_id: run.to_string() })).into_response())
 }

@@ -23,7 +23,7 @@ use crate::http::{
     app::{Request, finish},
     catalog, flows,
     identity::{Scope, Scopes},
-    intake::{Asked, Body, PathParam, known_id},
+    intake::{Body, PathParam, QueryParams, known_id},
     library,
     page::After,
     runs, steer, tasks,
@@ -207,18 +207,18 @@ impl Builtin {
                 (json!({ "name": text("The name of the flow"), "version": number("The newest by default") }), &["name"])
             }
             RunFlow => {
-                let (flow, version) = either();
+                let (flow, version) = flow_and_version();
                 (json!({ "flow": flow, "version": version, "input": input() }), &["flow"])
             }
             TestFlow => {
                 let names = "The calls to simulate: services, http, model, tools, all, or services by name, such as \
                              img and agent; by default services";
                 let simulate = json!({ "type": "array", "items": { "type": "string" }, "description": names });
-                let (flow, version) = either();
+                let (flow, version) = flow_and_version();
                 (json!({ "flow": flow, "version": version, "input": input(), "simulate": simulate }), &["flow"])
             }
             InspectFlow => {
-                let (flow, version) = either();
+                let (flow, version) = flow_and_version();
                 (json!({ "flow": flow, "version": version }), &["flow"])
             }
             ListRuns => (page(), &[]),
@@ -260,12 +260,12 @@ impl Builtin {
                 call::answer_gate(&request, known_id(&run_id)?, RunCommand::reply(gate, answer, question), context)
                     .await
             }
-            _ => self.tell(request, arguments).await.map(outcome::of_value),
+            _ => self.call_directly(request, arguments).await.map(outcome::of_value),
         }
     }
 
     /// Calls one of the tools that do not wait for a run.
-    async fn tell(self, request: Request, arguments: Value) -> Result<Value, ApiError> {
+    async fn call_directly(self, request: Request, arguments: Value) -> Result<Value, ApiError> {
         match self {
             ListNodeTypes => parse::<Nothing>(arguments).map(|_| node_types(&request)),
             DescribeNodeType => node_type(request, parse(arguments)?).await,
@@ -281,12 +281,12 @@ impl Builtin {
                 let flow = parse(arguments)?;
                 let keep = async move {
                     let kept = library::keep(request.clone(), flow).await?;
-                    request.note("flowcell_create_flow", kept.place()).await?;
+                    request.write_audit_entry("flowcell_create_flow", kept.place()).await?;
                     written(kept)
                 };
                 finish(keep).await
             }
-            ListRuns => written(runs::list(request, Asked(parse(arguments)?)).await?.0),
+            ListRuns => written(runs::list(request, QueryParams(parse(arguments)?)).await?.0),
             GetRun => show(request, known_id(&parse::<OfRun>(arguments)?.run_id)?).await,
             GetTask => {
                 let OfTask { run_id, task, from } = parse(arguments)?;
@@ -295,7 +295,7 @@ impl Builtin {
             }
             CancelRun => {
                 let run = known_id(&parse::<OfRun>(arguments)?.run_id)?;
-                steer::tell(&request, &run, RunCommand::Cancel).await?;
+                steer::send_command(&request, &run, RunCommand::Cancel).await?;
                 Ok(json!({ "runId": run.as_str(), "accepted": true }))
             }
             RunFlow | AnswerGate => {
@@ -310,7 +310,7 @@ fn text(what: &str) -> Value {
 }
 
 /// Returns the schemas of two arguments: `flow`, which is a name or a whole flow, and `version`.
-fn either() -> (Value, Value) {
+fn flow_and_version() -> (Value, Value) {
     (
         flow("The name of a stored flow, or a whole flow: an object, or its text. A script is { name, script }"),
         number("The version of a stored flow; by default the newest"),

@@ -25,7 +25,7 @@ use crate::http::{
     events::Watching,
     identity::Scope,
     runs::view,
-    start::{StartRun, WAIT, enter, prepare},
+    start::{StartRun, WAIT, admit, prepare},
     steer,
 };
 
@@ -47,7 +47,7 @@ pub(super) struct Call<'a> {
     ended: usize,
     /// The number of refused answers for each gate, by its address. A gate whose question the user has declined counts
     /// as [`TRIES`].
-    vain: HashMap<String, u32>,
+    refused_answers: HashMap<String, u32>,
     parked: bool,
 }
 
@@ -61,8 +61,8 @@ pub(super) async fn start(
     let (runner, flow) = prepare(request, body, None, None).await?;
     let run = runner.run_id().clone();
     let nodes = flow.graph().bodies.first().map(|body| body.nodes.len());
-    enter(request, runner, false).await?;
-    if !calls.runs(&context.id, &run) {
+    admit(request, runner, false).await?;
+    if !calls.set_run(&context.id, &run) {
         cancel(request, &run).await;
     }
     let watching = Watching::begin(request.clone(), run.clone(), 0).await?;
@@ -77,13 +77,13 @@ pub(super) async fn answer_gate(
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResult, ApiError> {
     if !request.caller.scopes.has(Scope::RunRead) {
-        steer::tell(request, &run, reply).await?;
+        steer::send_command(request, &run, reply).await?;
         return Ok(outcome::of_value(json!({ "runId": run.as_str(), "accepted": true })));
     }
     let (_, next) = request.row(&run)?;
     // The subscription starts before the answer is sent, so that no event is missed.
     let watching = Watching::begin(request.clone(), run.clone(), next).await?;
-    steer::tell(request, &run, reply).await?;
+    steer::send_command(request, &run, reply).await?;
     Call::new(request, context, run, None).follow(watching).await
 }
 
@@ -94,7 +94,7 @@ impl<'a> Call<'a> {
         run: RunId,
         nodes: Option<usize>,
     ) -> Call<'a> {
-        Call { request, context, run, nodes, ended: 0, vain: HashMap::new(), parked: false }
+        Call { request, context, run, nodes, ended: 0, refused_answers: HashMap::new(), parked: false }
     }
 
     /// Waits until the run has ended, or is parked and this client cannot continue it, or the time is over. Meanwhile
@@ -107,12 +107,12 @@ impl<'a> Call<'a> {
             tokio::select! {
                 frame = watching.next() => match frame {
                     None => break,
-                    Some(frame) if !self.hear(&frame).await => continue,
+                    Some(frame) if !self.process(&frame).await => continue,
                     Some(_) => {}
                 },
                 (gate, answer) = answered(&mut asking) => {
                     asking = None;
-                    self.take(gate, answer).await?;
+                    self.send_answer(gate, answer).await?;
                 }
                 () = tokio::time::sleep_until(until) => break,
                 // The client has disconnected. If it has cancelled the call, `on_cancelled` cancels the run.
@@ -124,7 +124,7 @@ impl<'a> Call<'a> {
             let open = self.waiting().await?;
             if let Some(gate) = self.next_gate(&open).filter(|_| asks) {
                 asking = Some(gate.ask(self.context.peer.clone()).boxed());
-            } else if self.parked && self.rests(&open, until).await? {
+            } else if self.parked && self.cannot_continue(&open, until).await? {
                 break;
             }
         }
@@ -139,7 +139,7 @@ impl<'a> Call<'a> {
 
     /// Processes an event. Returns true if a gate may be open now, or if the run may be parked, so that the caller has
     /// to check.
-    async fn hear(&mut self, frame: &Frame) -> bool {
+    async fn process(&mut self, frame: &Frame) -> bool {
         match &*frame.kind {
             "harness:parked" => self.parked = true,
             "harness:resumed" => self.parked = false,
@@ -178,23 +178,25 @@ impl<'a> Call<'a> {
     /// Returns the first open gate about which the user may still be asked: one with fewer than [`TRIES`] refused
     /// answers.
     fn next_gate(&self, open: &[Value]) -> Option<Gate> {
-        let fresh = |gate: &Gate| self.vain.get(&gate.address).is_none_or(|tries| *tries < TRIES);
+        let fresh = |gate: &Gate| self.refused_answers.get(&gate.address).is_none_or(|tries| *tries < TRIES);
         open.iter().filter_map(Gate::of).find(fresh)
     }
 
     /// Sends an answer to its gate. `None` means that the user has declined, and is not asked about this gate again.
-    async fn take(&mut self, gate: Gate, answer: Option<Json>) -> Result<(), ApiError> {
+    async fn send_answer(&mut self, gate: Gate, answer: Option<Json>) -> Result<(), ApiError> {
         let Some(answer) = answer else {
-            self.vain.insert(gate.address, TRIES);
+            self.refused_answers.insert(gate.address, TRIES);
             return Ok(());
         };
         let reply = RunCommand::reply(gate.address.as_str(), answer, gate.question.clone());
-        match steer::tell(self.request, &self.run, reply).await {
+        match steer::send_command(self.request, &self.run, reply).await {
             Ok(()) => {
                 self.parked = false;
-                self.vain.remove(&gate.address);
+                self.refused_answers.remove(&gate.address);
             }
-            Err(error) if error.code() == "answer_refused" => *self.vain.entry(gate.address).or_default() += 1,
+            Err(error) if error.code() == "answer_refused" => {
+                *self.refused_answers.entry(gate.address).or_default() += 1
+            }
             // Another caller has answered already, or the answer is too late.
             Err(error) if error.code() == "gate_closed" => {}
             Err(error) => return Err(error),
@@ -204,7 +206,7 @@ impl<'a> Call<'a> {
 
     /// Returns true if a parked run cannot continue without a command, or if its next timer is due only after `until`,
     /// the end of the call's time.
-    async fn rests(&self, open: &[Value], until: Instant) -> Result<bool, ApiError> {
+    async fn cannot_continue(&self, open: &[Value], until: Instant) -> Result<bool, ApiError> {
         let run = self.run.clone();
         let (row, _) = self.request.clone().blocking(move |request| request.row(&run)).await?;
         let left = until.saturating_duration_since(Instant::now()).as_millis() as u64;

@@ -16,7 +16,7 @@ pub(super) struct Calls(pub(super) Arc<Mutex<HashMap<RequestId, Option<RunId>>>>
 
 impl Calls {
     /// Records the run of a call. Returns false if the client has cancelled the call in the meantime.
-    pub(super) fn runs(&self, call: &RequestId, run: &RunId) -> bool {
+    pub(super) fn set_run(&self, call: &RequestId, run: &RunId) -> bool {
         self.0.lock().get_mut(call).map(|known| *known = Some(run.clone())).is_some()
     }
 }
@@ -27,7 +27,7 @@ pub(super) async fn cancel(request: &Request, run: &RunId) {
         return;
     }
     // A run that has ended in the meantime does not need to be cancelled.
-    if let Err(error) = steer::tell(request, run, RunCommand::Cancel).await {
+    if let Err(error) = steer::send_command(request, run, RunCommand::Cancel).await {
         tracing::debug!("a cancelled call continues: {}", error.message());
     }
 }

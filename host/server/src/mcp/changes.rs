@@ -7,19 +7,19 @@ use flowcell_contract::Tenant;
 use rmcp::{Peer, RoleServer};
 use tokio::sync::watch;
 
-use crate::http::{app::App, connection::over};
+use crate::http::{app::App, connection::server_ended};
 use flowcell_platform::FlowLibrary;
 
 /// The interval between two checks.
-pub(crate) const LOOK: Duration = Duration::from_secs(2);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A watch on a tenant's flows. Its value is a stamp, which changes whenever a flow changes.
 #[derive(Clone)]
 pub(super) struct Changes(watch::Receiver<u64>);
 
 impl Changes {
-    /// Starts a tokio task that checks the flows of a tenant every [`LOOK`]. The task ends when no client listens any
-    /// more, or when the server ends.
+    /// Starts a tokio task that checks the flows of a tenant every [`POLL_INTERVAL`]. The task ends when no client
+    /// listens any more, or when the server ends.
     pub(super) fn follow(app: &Arc<App>, tenant: &Tenant) -> Changes {
         let library = FlowLibrary::open(app.flows_of(tenant));
         let (tell, told) = watch::channel(stamp(&library));
@@ -27,9 +27,9 @@ impl Changes {
         tokio::spawn(async move {
             loop {
                 tokio::select! {
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(POLL_INTERVAL) => {}
                     () = tell.closed() => return,
-                    () = over(&mut ends) => return,
+                    () = server_ended(&mut ends) => return,
                 }
                 let look = library.clone();
                 // A check that has panicked reports no change.
@@ -46,7 +46,7 @@ impl Changes {
     }
 
     /// Notifies a client of every change, until it disconnects.
-    pub(super) async fn tell(mut self, peer: Peer<RoleServer>) {
+    pub(super) async fn notify(mut self, peer: Peer<RoleServer>) {
         self.0.mark_unchanged();
         while self.next().await {
             if peer.is_transport_closed() || peer.notify_tool_list_changed().await.is_err() {

@@ -68,7 +68,7 @@ impl ServerHandler for McpHandler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        tokio::spawn(self.changes.clone().tell(context.peer));
+        tokio::spawn(self.changes.clone().notify(context.peer));
     }
 
     async fn list_tools(

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::http::api_error::Said;
+use crate::http::api_error::ErrorSummary;
 use flowcell_platform::{library::LibraryError, library::service::FlowError};
 
 /// An answer.
@@ -59,7 +59,7 @@ impl ErrorResponse {
 /// Converts an error of a shared layer to the format of `/api`. Such errors come from the token check, the guard and
 /// unknown routes. Any other response is returned unchanged.
 pub(crate) fn enveloped(answer: Response) -> Response {
-    let Some(Said { code, message }) = answer.extensions().get().cloned() else { return answer };
+    let Some(ErrorSummary { code, message }) = answer.extensions().get().cloned() else { return answer };
     let body = json!({ "success": false, "data": null, "error": { "code": code.to_uppercase(), "message": message } });
     let (mut parts, _) = answer.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);

@@ -24,7 +24,7 @@ const KEY: &str = "a-key-of-many-characters";
 
 /// A way to start a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Door {
+enum StartRoute {
     Named,
     Whole,
     Retry,
@@ -34,10 +34,17 @@ enum Door {
     Webhook,
 }
 
-const DOORS: [Door; 7] =
-    [Door::Named, Door::Whole, Door::Retry, Door::Steps, Door::RunTool, Door::FlowTool, Door::Webhook];
+const START_ROUTES: [StartRoute; 7] = [
+    StartRoute::Named,
+    StartRoute::Whole,
+    StartRoute::Retry,
+    StartRoute::Steps,
+    StartRoute::RunTool,
+    StartRoute::FlowTool,
+    StartRoute::Webhook,
+];
 
-/// A server with the tenants `a` and `b`. Each has a flow behind every door, and a run `done` to repeat.
+/// A server with the tenants `a` and `b`. Each has a flow behind every route, and a run `done` to repeat.
 struct House {
     served: Served,
     tokens: [String; 2],
@@ -70,37 +77,39 @@ impl House {
     }
 
     /// Starts a run. `id` makes the post to a webhook a new one.
-    fn start(&self, tenant: usize, door: Door, id: &str) -> Answer {
+    fn start(&self, tenant: usize, route: StartRoute, id: &str) -> Answer {
         let post = |path: &str, body: &Value| self.call(tenant, "POST", path, body);
-        match door {
-            Door::Named => post("/v1/runs", &json!({ "flow": "hello" })),
-            Door::Whole => post("/v1/runs", &json!({ "flow": hello() })),
-            Door::Retry => post("/v1/runs/done/retry", &json!({})),
-            Door::Steps => post("/api/run_flow", &json!({ "flow_name": "s" })),
-            Door::RunTool => tool(&self.served, &self.tokens[tenant], "flowcell_run_flow", &json!({ "flow": "hello" })),
-            Door::FlowTool => tool(&self.served, &self.tokens[tenant], "hello", &json!({})),
-            Door::Webhook => {
+        match route {
+            StartRoute::Named => post("/v1/runs", &json!({ "flow": "hello" })),
+            StartRoute::Whole => post("/v1/runs", &json!({ "flow": hello() })),
+            StartRoute::Retry => post("/v1/runs/done/retry", &json!({})),
+            StartRoute::Steps => post("/api/run_flow", &json!({ "flow_name": "s" })),
+            StartRoute::RunTool => {
+                tool(&self.served, &self.tokens[tenant], "flowcell_run_flow", &json!({ "flow": "hello" }))
+            }
+            StartRoute::FlowTool => tool(&self.served, &self.tokens[tenant], "hello", &json!({})),
+            StartRoute::Webhook => {
                 let path = format!("/v1/hooks/{}/hello/hook", ["a", "b"][tenant]);
                 hook(&self.served, &path, id, r#"{"who":"post"}"#)
             }
         }
     }
 
-    /// Checks that a door is closed to the first tenant with this status and reason, and open to the second.
+    /// Checks that a route is closed to the first tenant with this status and reason, and open to the second.
     #[track_caller]
-    fn is_refused(&self, door: Door, status: u16, why: &str) {
-        let refused = self.start(0, door, "refused");
-        let is_error = match door {
-            Door::RunTool | Door::FlowTool => refused.body.contains("\"isError\":true"),
+    fn is_refused(&self, route: StartRoute, status: u16, why: &str) {
+        let refused = self.start(0, route, "refused");
+        let is_error = match route {
+            StartRoute::RunTool | StartRoute::FlowTool => refused.body.contains("\"isError\":true"),
             _ => refused.status == status,
         };
-        assert!(is_error && refused.body.contains(why), "{door:?}: {refused:?}");
+        assert!(is_error && refused.body.contains(why), "{route:?}: {refused:?}");
     }
 
     #[track_caller]
-    fn is_open(&self, tenant: usize, door: Door, id: &str) {
-        let begun = self.start(tenant, door, id);
-        assert!(begun.status < 300 && !begun.body.contains("\"isError\":true"), "{door:?}: {begun:?}");
+    fn is_open(&self, tenant: usize, route: StartRoute, id: &str) {
+        let begun = self.start(tenant, route, id);
+        assert!(begun.status < 300 && !begun.body.contains("\"isError\":true"), "{route:?}: {begun:?}");
     }
 
     fn runs(&self, tenant: usize) -> usize {
@@ -149,17 +158,17 @@ fn t1_no_door_leads_past_the_number_of_live_runs() {
     let house = House::new(&Policy { max_live_runs: Some(1), ..Policy::default() }, |builder| builder);
     let parked = house.call(0, "POST", "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "rests" }));
     assert_eq!(parked.json()["status"], "parked", "{parked:?}");
-    for door in DOORS {
-        house.is_refused(door, 429, "which is its limit");
-        house.is_open(1, door, "open");
+    for route in START_ROUTES {
+        house.is_refused(route, 429, "which is its limit");
+        house.is_open(1, route, "open");
     }
     assert_eq!(house.runs(0), 2, "a refused run was begun");
     assert_eq!(house.call(0, "POST", "/v1/runs/rests/cancel", &json!({})).status, 200);
-    // One run at a time may begin, whichever door it takes.
-    for door in DOORS {
-        let begun = || house.start(0, door, "refused");
+    // One run at a time may begin, whichever route it takes.
+    for route in START_ROUTES {
+        let begun = || house.start(0, route, "refused");
         let begun = (0..20_000).map(|_| begun()).find(|begun| !begun.body.contains("which is its limit")).unwrap();
-        assert!(begun.status < 300 && !begun.body.contains("\"isError\":true"), "{door:?}: {begun:?}");
+        assert!(begun.status < 300 && !begun.body.contains("\"isError\":true"), "{route:?}: {begun:?}");
     }
 }
 
@@ -167,10 +176,10 @@ fn t1_no_door_leads_past_the_number_of_live_runs() {
 fn t2_no_door_leads_past_the_quotas_of_a_day() {
     let per_day = PerDay { events: Some(1), ..PerDay::default() };
     let house = House::new(&Policy { per_day, ..Policy::default() }, |builder| builder);
-    for door in DOORS {
+    for route in START_ROUTES {
         // The run `done` has used up the quota.
-        house.is_refused(door, 429, "events");
-        house.is_open(1, door, "open");
+        house.is_refused(route, 429, "events");
+        house.is_open(1, route, "open");
     }
     assert_eq!(house.runs(0), 1, "a refused run was begun");
 }
@@ -190,8 +199,8 @@ fn r23_no_door_leads_into_a_server_that_drains() {
     assert!(asked.starts_with("GET / "), "{asked}");
     house.served.begin_stop();
     assert!((0..20_000).any(|_| house.served.get("/readyz").status == 503));
-    for door in DOORS {
-        house.is_refused(door, 503, "the server is stopping");
+    for route in START_ROUTES {
+        house.is_refused(route, 503, "the server is stopping");
     }
     let resumed = house.call(0, "POST", "/v1/runs/done/resume", &json!({}));
     assert_eq!(resumed.fault(), (503, "draining".to_owned()));

@@ -39,7 +39,7 @@ pub struct Registry {
     /// Token servers that may see the credentials, beside the registry.
     realms: Vec<Realm>,
     /// The header `authorization` that the host sent last; `None` before the registry demands one.
-    shown: Mutex<Option<HeaderValue>>,
+    authorization: Mutex<Option<HeaderValue>>,
 }
 
 /// A page of tags.
@@ -65,7 +65,7 @@ impl Registry {
             registry: registry.clone(),
             credentials,
             realms: Vec::new(),
-            shown: Mutex::default(),
+            authorization: Mutex::default(),
         })
     }
 
@@ -200,7 +200,7 @@ impl Registry {
 
     /// Sends a request. After the status 401, sends it once more with the authentication that the registry demands.
     async fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
-        let reply = self.wire.ask(self.showing(ask.clone())).await?;
+        let reply = self.wire.ask(self.authorized(ask.clone())).await?;
         if reply.status != StatusCode::UNAUTHORIZED {
             return Ok(reply);
         }
@@ -213,9 +213,9 @@ impl Registry {
             realms: &self.realms,
         };
         match access::answer(&access, &reply.headers, &scope).await? {
-            Some(shown) => {
-                *self.shown.lock() = Some(shown);
-                self.wire.ask(self.showing(ask)).await
+            Some(authorization) => {
+                *self.authorization.lock() = Some(authorization);
+                self.wire.ask(self.authorized(ask)).await
             }
             None => Ok(reply),
         }
@@ -223,17 +223,17 @@ impl Registry {
 
     /// Returns the redaction of the password and the token that the registry received.
     fn redaction(&self) -> Redaction {
-        let shown = self.shown.lock().clone();
-        let token = shown.as_ref().and_then(|shown| shown.to_str().ok()?.split_once(' '));
+        let authorization = self.authorization.lock().clone();
+        let token = authorization.as_ref().and_then(|authorization| authorization.to_str().ok()?.split_once(' '));
         let token = token.map(|(_, token)| Key::unchecked(Zeroizing::new(token.to_owned())));
         let password = self.credentials.as_ref().map(|credentials| Key::unchecked(credentials.password.clone()));
         password.into_iter().chain(token).collect()
     }
 
-    fn showing(&self, mut ask: Ask) -> Ask {
-        let shown = self.shown.lock().clone();
-        if let Some(shown) = shown.filter(|_| self.wire.is_home(&ask.url)) {
-            ask.headers.insert(AUTHORIZATION, shown);
+    fn authorized(&self, mut ask: Ask) -> Ask {
+        let authorization = self.authorization.lock().clone();
+        if let Some(authorization) = authorization.filter(|_| self.wire.is_home(&ask.url)) {
+            ask.headers.insert(AUTHORIZATION, authorization);
         }
         ask
     }

@@ -76,7 +76,7 @@ pub struct Reach {
 
 impl OriginGrants {
     /// Returns true if no request is granted at all.
-    pub(crate) fn is_nowhere(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -124,7 +124,7 @@ impl OriginGrants {
 impl OriginGrants {
     /// Returns the first grant of `narrower` that no grant of `self` contains, as a flow writes it; `None` if there
     /// is none.
-    pub fn outside(&self, narrower: &OriginGrants) -> Option<String> {
+    pub fn first_not_contained(&self, narrower: &OriginGrants) -> Option<String> {
         let outside = narrower.0.iter().find(|grant| !self.0.iter().any(|own| own.contains(grant)));
         outside.map(OriginGrant::written)
     }

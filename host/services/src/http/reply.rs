@@ -40,7 +40,7 @@ impl Reading<'_> {
     /// Reads an answer to its end, and returns the reply of the call.
     pub(super) async fn reply(&self, answer: Answer) -> Result<Value, Failure> {
         let Answer { status, mut headers, body } = answer;
-        self.announced(&headers)?;
+        self.check_length(&headers)?;
         let encodings = encodings(&headers);
         let packed = self.unpack && matches!(encodings.as_str(), "gzip" | "x-gzip");
         let bytes = self.read(body, packed).await?;
@@ -48,7 +48,7 @@ impl Reading<'_> {
             return Err(unrequested(&self.redaction.text(&encodings)));
         }
         self.redaction.headers(&mut headers);
-        let bytes = self.hidden(&headers, bytes).await?;
+        let bytes = self.redacted(&headers, bytes).await?;
         if packed && !bytes.is_empty() {
             headers.remove(CONTENT_ENCODING);
             headers.remove(CONTENT_LENGTH);
@@ -62,7 +62,7 @@ impl Reading<'_> {
     }
 
     /// Returns the body with secrets redacted. A text that is JSON stays JSON.
-    async fn hidden(&self, headers: &HeaderMap, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    async fn redacted(&self, headers: &HeaderMap, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         match bytes.len() <= self.limits.text && is_textual(&mime(headers)) {
             true => self.redaction.document(bytes).await,
             false => self.redaction.many_bytes(bytes).await,
@@ -76,7 +76,7 @@ impl Reading<'_> {
     }
 
     /// Refuses a body whose announced length is too large, before reading it.
-    fn announced(&self, headers: &HeaderMap) -> Result<(), Failure> {
+    fn check_length(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         match self.has_body && length.is_some_and(|length| length > self.limits.answer_body as u64) {
             true => Err(too_large(self.limits.answer_body)),

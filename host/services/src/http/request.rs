@@ -9,7 +9,7 @@ use hyper::{
 };
 
 use super::Limits;
-use crate::{client::is_of_the_host, code};
+use crate::{client::is_transfer_header, code};
 
 /// The longest method, in bytes.
 const MAX_METHOD: usize = 20;
@@ -118,7 +118,7 @@ fn header(pair: &Json) -> Result<(HeaderName, HeaderValue), Failure> {
     // The message repeats neither name nor value: a name may be long, and a value may be a secret.
     let name = HeaderName::from_bytes(name.as_bytes())
         .map_err(|_| wrong("the name of a header may have only letters, digits and `-`".into()))?;
-    if is_of_the_host(&name) {
+    if is_transfer_header(&name) {
         return Err(wrong(format!("the host sets the header `{name}`")));
     }
     let ascii = Some(value.trim()).filter(|value| value.is_ascii());

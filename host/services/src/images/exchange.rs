@@ -167,7 +167,7 @@ impl<'a> Exchange<'a> {
         headers.insert(IDEMPOTENCY_KEY, value(&self.outgoing.key)?);
         headers.extend(self.images.endpoint.headers.iter().cloned());
         if let Some(key) = key {
-            let shown = self.images.profile.written.auth.show(key, &mut headers);
+            let shown = self.images.profile.written.auth.add_header(key, &mut headers);
             shown.map_err(|why| Failure::new(code::MODEL_AUTH, why))?;
         }
         let reuse = self.outgoing.effect != Effect::Once;

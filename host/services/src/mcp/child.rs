@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     servers::{Program, Server},
-    setting::said,
+    setting::readable,
 };
 use crate::{
     code,
@@ -117,6 +117,6 @@ pub(super) async fn log(name: Arc<str>, errors: ChildStderr, redaction: Redactio
                 StreamRedactor::new(redaction.clone()).add(&String::from_utf8_lossy(&line))
             }
         };
-        tracing::debug!(server = %name, "{}", said(&redaction, &text));
+        tracing::debug!(server = %name, "{}", readable(&redaction, &text));
     }
 }

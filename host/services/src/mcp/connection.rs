@@ -29,7 +29,7 @@ use super::{
     servers::{Address, Program, Server, Way},
     stdio::Stdio,
     tool::{self, Tool},
-    watch::{ProgressReport, Watch},
+    watch::{ConnectionState, ProgressReport},
 };
 use crate::{client::Client, code, redaction::Redaction, secret::Environment};
 
@@ -43,12 +43,13 @@ const RECONNECT: Duration = Duration::from_secs(1);
 /// A connected server. Dropping this closes the connection.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Host>,
-    watch: Arc<Watch>,
+    state: Arc<ConnectionState>,
     tools: Mutex<Option<Listed>>,
     _child: Option<Child>,
 }
 
-/// A list of tools. It is outdated once `changes` differs from [`Watch::changes()`], or after `until` if that is set.
+/// A list of tools. It is outdated once `changes` differs from [`ConnectionState::changes()`], or after `until` if that
+/// is set.
 struct Listed {
     tools: Arc<[Tool]>,
     changes: u64,
@@ -73,8 +74,8 @@ impl Connection {
         let (child, pipes, errors) = child::start(server, program, environment, &mut keys).await?;
         let redaction = Redaction::from_iter(keys);
         tokio::spawn(child::log(server.name.clone(), errors, redaction.clone()));
-        let watch = Arc::new(Watch::new(redaction));
-        Connection::over(Stdio::new(pipes, watch.clone()), watch, Some(child)).await
+        let state = Arc::new(ConnectionState::new(redaction));
+        Connection::over(Stdio::new(pipes, state.clone()), state, Some(child)).await
     }
 
     async fn to_address(address: &Address, client: &Client, environment: &Environment) -> Result<Connection, Failure> {
@@ -84,14 +85,14 @@ impl Connection {
             let value = setting.header(name.as_str(), environment, &mut keys).await?;
             headers.insert(name.clone(), value);
         }
-        let watch = Arc::new(Watch::new(Redaction::from_iter(keys)));
-        let posts = Posts::new(client.clone(), address, headers, watch.clone());
+        let state = Arc::new(ConnectionState::new(Redaction::from_iter(keys)));
+        let posts = Posts::new(client.clone(), address, headers, state.clone());
         let mut config = StreamableHttpClientTransportConfig::with_uri(&*address.url);
-        config.retry_config = Arc::new(Patience);
-        Connection::over(StreamableHttpClientTransport::with_client(posts, config), watch, None).await
+        config.retry_config = Arc::new(ReconnectPolicy);
+        Connection::over(StreamableHttpClientTransport::with_client(posts, config), state, None).await
     }
 
-    async fn over<T>(transport: T, watch: Arc<Watch>, child: Option<Child>) -> Result<Connection, Failure>
+    async fn over<T>(transport: T, state: Arc<ConnectionState>, child: Option<Child>) -> Result<Connection, Failure>
     where
         T: Transport<RoleClient> + 'static,
     {
@@ -100,23 +101,23 @@ impl Connection {
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
         let served = Host.serve_with_lifecycle(transport, lifecycle).await;
-        let service = served.map_err(|error| failures::of_start(&error, &watch))?;
-        Ok(Connection { service, watch, tools: Mutex::default(), _child: child })
+        let service = served.map_err(|error| failures::of_start(&error, &state))?;
+        Ok(Connection { service, state, tools: Mutex::default(), _child: child })
     }
 
     /// Returns true if the connection accepts requests.
     pub(super) fn is_usable(&self) -> bool {
-        !self.service.is_closed() && !self.service.peer().is_transport_closed() && self.watch.ending().is_none()
+        !self.service.is_closed() && !self.service.peer().is_transport_closed() && self.state.ending().is_none()
     }
 
     /// Returns the redaction of the keys that the server received.
     pub(super) fn redaction(&self) -> &Redaction {
-        &self.watch.redaction
+        &self.state.redaction
     }
 
     /// Returns the tools. Requests a new list if the server reported a change, or if the cached list has expired.
     pub(super) async fn tools(&self) -> Result<Arc<[Tool]>, Failure> {
-        let changes = self.watch.changes();
+        let changes = self.state.changes();
         let known = self.tools.lock().as_ref().and_then(|listed| {
             let fresh = listed.changes == changes && listed.until.is_none_or(|until| Instant::now() < until);
             fresh.then(|| listed.tools.clone())
@@ -142,7 +143,7 @@ impl Connection {
                 return Err(failures::nonsense());
             };
             let lives = page.ttl_ms.map(Duration::from_millis);
-            tool::extend(&mut tools, page.tools, &self.watch.redaction)?;
+            tool::extend(&mut tools, page.tools, &self.state.redaction)?;
             cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
             if cursor.is_none() {
                 let tools: Arc<[Tool]> = tools.into();
@@ -168,11 +169,11 @@ impl Connection {
         &self,
         tool: &str,
         input: serde_json::Map<String, serde_json::Value>,
-        telling: ProgressReport,
+        report: ProgressReport,
     ) -> Result<CallToolResult, Failure> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        match self.ask(request, Some(telling)).await? {
+        match self.ask(request, Some(report)).await? {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
                 let message = "the server requests features that the host does not offer: input from a person or a \
@@ -185,25 +186,25 @@ impl Connection {
         }
     }
 
-    async fn ask(&self, request: ClientRequest, telling: Option<ProgressReport>) -> Result<ServerResult, Failure> {
+    async fn ask(&self, request: ClientRequest, report: Option<ProgressReport>) -> Result<ServerResult, Failure> {
         let peer = self.service.peer();
         let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
-        let handle = sent.map_err(|error| failures::of_request(error, None, &self.watch))?;
+        let handle = sent.map_err(|error| failures::of_request(error, None, &self.state))?;
         let (token, id) = (handle.progress_token.clone(), handle.id.clone());
-        if let Some(telling) = telling {
-            self.watch.begin(token.clone(), telling);
+        if let Some(report) = report {
+            self.state.begin(token.clone(), report);
         }
-        let mut open = Open { peer, watch: &self.watch, token, id, answered: false };
+        let mut open = Open { peer, state: &self.state, token, id, answered: false };
         let answer = handle.await_response().await;
         open.answered = true;
-        answer.map_err(|error| failures::of_request(error, Some(&open.id), &self.watch))
+        answer.map_err(|error| failures::of_request(error, Some(&open.id), &self.state))
     }
 }
 
 /// A pending request. If it is dropped before the answer, the server gets a cancellation.
 struct Open<'a> {
     peer: &'a Peer<RoleClient>,
-    watch: &'a Watch,
+    state: &'a ConnectionState,
     token: ProgressToken,
     id: RequestId,
     answered: bool,
@@ -211,7 +212,7 @@ struct Open<'a> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.watch.finish(&self.token, &self.id);
+        self.state.finish(&self.token, &self.id);
         if !self.answered {
             let params =
                 CancelledNotificationParam::new(Some(self.id.clone()), Some("the caller no longer waits".into()));
@@ -224,16 +225,16 @@ impl Drop for Open<'_> {
 
 /// The number and the intervals of attempts to reopen a stream.
 #[derive(Debug)]
-struct Patience;
+struct ReconnectPolicy;
 
-impl SseRetryPolicy for Patience {
+impl SseRetryPolicy for ReconnectPolicy {
     fn retry(&self, times: usize) -> Option<Duration> {
         (times < MAX_RECONNECTS).then(|| RECONNECT * (1 << times))
     }
 }
 
 /// Creates the progress reports of a tool call.
-pub(super) fn telling(server: &str, tool: &str, progress: Progress) -> ProgressReport {
+pub(super) fn progress_report(server: &str, tool: &str, progress: Progress) -> ProgressReport {
     ProgressReport::new(format!("mcp:{server}/{tool}"), progress)
 }
 

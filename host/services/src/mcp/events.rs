@@ -1,8 +1,9 @@
 //! Messages that arrive as a stream of events.
 //!
 //! A stream that answers a request yields an answer even if it breaks a limit, contains invalid data, or ends too
-//! early. An error then takes the place of the answer, and [`Watch`] stores the reason. There is one exception: if a
-//! stream ends too early after an event with an id, it yields no answer, because the library can resume the stream.
+//! early. An error then takes the place of the answer, and [`ConnectionState`] stores the reason. There is one
+//! exception: if a stream ends too early after an event with an id, it yields no answer, because the library can resume
+//! the stream.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,7 +12,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
 use sse_stream::Sse;
 
-use super::{MAX_ANSWER, MAX_LINE, failures::of_exchange, read_message, watch::Watch};
+use super::{MAX_ANSWER, MAX_LINE, failures::of_exchange, read_message, watch::ConnectionState};
 use crate::{
     client::Body,
     code,
@@ -30,17 +31,17 @@ struct Reading {
     /// True if an event had an id, so that the library can resume the stream.
     goes_on: bool,
     ended: bool,
-    watch: Arc<Watch>,
+    state: Arc<ConnectionState>,
 }
 
 /// Reads the events of a body. `answers` is the request that the body answers, if any.
 pub(super) fn of(
     body: Body,
     answers: Option<RequestId>,
-    watch: Arc<Watch>,
+    state: Arc<ConnectionState>,
 ) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
     let events = EventStream::new(CAPS);
-    let reading = Reading { body, events, waiting: VecDeque::new(), answers, goes_on: false, ended: false, watch };
+    let reading = Reading { body, events, waiting: VecDeque::new(), answers, goes_on: false, ended: false, state };
     stream::unfold(reading, |mut reading| async move { reading.next().await.map(|event| (Ok(event), reading)) }).boxed()
 }
 
@@ -85,7 +86,7 @@ impl Reading {
         if is_message {
             match read_message(data.as_bytes(), "an event of the stream is not a message") {
                 Ok(message) => {
-                    if let Err(failure) = self.watch.see(&message) {
+                    if let Err(failure) = self.state.handle_incoming(&message) {
                         return self.fail(failure);
                     }
                     if self.answers.as_ref().is_some_and(|id| answers(&message, id)) {
@@ -112,7 +113,7 @@ impl Reading {
         self.ended = true;
         let Some(id) = self.answers.take() else { return };
         let error = ErrorData::internal_error("the connection of the stream broke", None);
-        self.watch.failed(id.clone(), failure);
+        self.state.failed(id.clone(), failure);
         let answer = serde_json::to_string(&ServerJsonRpcMessage::error(error, Some(id))).ok();
         self.waiting.push_back(Sse { data: answer, ..Sse::default() });
     }

@@ -11,7 +11,7 @@ use rmcp::{
     transport::{DynamicTransportError, streamable_http_client::StreamableHttpError},
 };
 
-use super::{setting::said, watch::Watch};
+use super::{setting::readable, watch::ConnectionState};
 use crate::code;
 
 /// A failure as an error type that the library passes through unchanged.
@@ -46,16 +46,16 @@ pub(super) fn of_status(status: StatusCode) -> Failure {
     }
 }
 
-/// Returns the failure of a request without a result: the one that `watch` stores for this id, else one made from the
+/// Returns the failure of a request without a result: the one that `state` stores for this id, else one made from the
 /// error.
-pub(super) fn of_request(error: ServiceError, id: Option<&RequestId>, watch: &Watch) -> Failure {
-    if let Some(failure) = id.and_then(|id| watch.failure(id)) {
+pub(super) fn of_request(error: ServiceError, id: Option<&RequestId>, state: &ConnectionState) -> Failure {
+    if let Some(failure) = id.and_then(|id| state.failure(id)) {
         return failure;
     }
     match error {
-        ServiceError::McpError(error) => of_answer(&error, watch),
-        ServiceError::TransportSend(error) => of_transport(&error, watch),
-        ServiceError::TransportClosed | ServiceError::Cancelled { .. } => closed(watch),
+        ServiceError::McpError(error) => of_answer(&error, state),
+        ServiceError::TransportSend(error) => of_transport(&error, state),
+        ServiceError::TransportClosed | ServiceError::Cancelled { .. } => closed(state),
         _ => nonsense(),
     }
 }
@@ -66,12 +66,12 @@ pub(super) fn nonsense() -> Failure {
 }
 
 /// Returns the failure for a connection that could not be opened. No tool was called.
-pub(super) fn of_start(error: &ClientInitializeError, watch: &Watch) -> Failure {
+pub(super) fn of_start(error: &ClientInitializeError, state: &ConnectionState) -> Failure {
     match error {
-        ClientInitializeError::JsonRpcError(error) => of_answer(error, watch),
-        ClientInitializeError::TransportError { error, .. } => of_transport(error, watch),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_start(fallback, watch),
-        ClientInitializeError::ConnectionClosed(_) => closed(watch),
+        ClientInitializeError::JsonRpcError(error) => of_answer(error, state),
+        ClientInitializeError::TransportError { error, .. } => of_transport(error, state),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_start(fallback, state),
+        ClientInitializeError::ConnectionClosed(_) => closed(state),
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
             Failure::new(code::MCP_PROTOCOL, "the host supports no version of the protocol that the server speaks")
         }
@@ -89,14 +89,14 @@ pub(super) fn not_connected(failure: Failure) -> Failure {
     Failure { code: code::MCP_CONNECT.into(), details: Some(details), ..failure }
 }
 
-fn of_answer(error: &ErrorData, watch: &Watch) -> Failure {
-    let message = format!("the server refused: {}", said(&watch.redaction, &error.message));
+fn of_answer(error: &ErrorData, state: &ConnectionState) -> Failure {
+    let message = format!("the server refused: {}", readable(&state.redaction, &error.message));
     let class = if error.code == ErrorCode::INVALID_PARAMS { codes::INVALID_INPUT } else { code::MCP_ERROR };
     let details = Json::object([("mcpCode", Json::from(i64::from(error.code.0)))]);
     Failure { details: Some(details), ..Failure::new(class, message) }
 }
 
-fn of_transport(error: &DynamicTransportError, watch: &Watch) -> Failure {
+fn of_transport(error: &DynamicTransportError, state: &ConnectionState) -> Failure {
     let mut source: Option<&(dyn Error + 'static)> = Some(&*error.error);
     while let Some(error) = source {
         if let Some(StreamableHttpError::Client(CarriedFailure(failure))) =
@@ -109,10 +109,10 @@ fn of_transport(error: &DynamicTransportError, watch: &Watch) -> Failure {
         }
         source = error.source();
     }
-    closed(watch)
+    closed(state)
 }
 
-fn closed(watch: &Watch) -> Failure {
+fn closed(state: &ConnectionState) -> Failure {
     let unknown = || Failure::retryable(code::MCP_BROKEN, "the connection to the server ended");
-    watch.ending().cloned().unwrap_or_else(unknown)
+    state.ending().cloned().unwrap_or_else(unknown)
 }

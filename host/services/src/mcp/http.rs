@@ -22,7 +22,7 @@ use super::{
     failures::{CarriedFailure, of_exchange, of_status},
     read_message,
     servers::Address,
-    watch::Watch,
+    watch::ConnectionState,
 };
 use crate::{
     client::{Answer, Body, Client, Message, Progress, encodings},
@@ -58,16 +58,16 @@ struct Parts {
     url: String,
     origin: OriginGrants,
     headers: HeaderMap,
-    watch: Arc<Watch>,
+    state: Arc<ConnectionState>,
     /// The earliest time of the next `GET` request for a stream; `None` before the first.
     next_stream: Mutex<Option<Instant>>,
 }
 
 impl Posts {
     /// Creates the transport, which sends `headers` with every message.
-    pub(super) fn new(client: Client, address: &Address, headers: HeaderMap, watch: Arc<Watch>) -> Posts {
+    pub(super) fn new(client: Client, address: &Address, headers: HeaderMap, state: Arc<ConnectionState>) -> Posts {
         let (url, origin) = (address.url.clone(), address.origin.clone());
-        Posts(Arc::new(Parts { client, url, origin, headers, watch, next_stream: Mutex::default() }))
+        Posts(Arc::new(Parts { client, url, origin, headers, state, next_stream: Mutex::default() }))
     }
 
     /// Waits until the next request for a stream is due, so that a server whose streams end at once is not flooded.
@@ -89,7 +89,7 @@ impl Posts {
         own: HeaderMap,
         body: Bytes,
     ) -> Result<Answer, Troubled> {
-        let Parts { client, url, origin, headers, watch, .. } = &*self.0;
+        let Parts { client, url, origin, headers, state, .. } = &*self.0;
         let to = client.egress().admit(url, origin).map_err(carried)?;
         let mut all = HeaderMap::new();
         all.insert(ACCEPT, HeaderValue::from_static(accept));
@@ -110,7 +110,7 @@ impl Posts {
                 let message = format!("the server refused the key ({})", answer.status.as_u16());
                 let failure = Failure::new(code::MCP_AUTH, message);
                 // The next connection reads the key again.
-                watch.end(failure.clone());
+                state.end(failure.clone());
                 Err(carried(failure))
             }
             _ => Ok(answer),
@@ -155,7 +155,7 @@ impl Posts {
         let kind = text(&CONTENT_TYPE).unwrap_or_default().split(';').next().unwrap_or_default().trim();
         let id = id_of(message);
         if kind.eq_ignore_ascii_case(EVENTS) {
-            let events = events::of(body, id, self.0.watch.clone());
+            let events = events::of(body, id, self.0.state.clone());
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
         let Some(id) = id else { return Ok(StreamableHttpPostResponse::Accepted) };
@@ -188,7 +188,7 @@ impl StreamableHttpClient for Posts {
         let has_session = session.is_some();
         let own = with_session(headers, session)?;
         let answer = self.send(Method::POST, "application/json, text/event-stream", own, body).await;
-        self.0.watch.sent(&message);
+        self.0.state.sent(&message);
         let answer = answer?;
         match answer.status {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
@@ -226,7 +226,7 @@ impl StreamableHttpClient for Posts {
         match answer.status {
             StatusCode::OK => {
                 plain(&answer.headers)?;
-                Ok(events::of(answer.body, None, self.0.watch.clone()))
+                Ok(events::of(answer.body, None, self.0.state.clone()))
             }
             status if status.is_server_error() => Err(carried(of_status(status))),
             _ => Err(StreamableHttpError::ServerDoesNotSupportSse),

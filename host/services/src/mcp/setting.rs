@@ -130,7 +130,7 @@ fn is_variable(name: &str) -> bool {
 }
 
 /// Returns a server's text with secrets redacted, on one line and of limited length.
-pub(super) fn said(redaction: &Redaction, text: &str) -> String {
+pub(super) fn readable(redaction: &Redaction, text: &str) -> String {
     let hidden = redaction.text(text);
     let clean = hidden.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     let mut short: String = clean.clone().take(MAX_SAID).collect();

@@ -14,7 +14,7 @@ use tokio::{
     sync::{Mutex, Notify, watch},
 };
 
-use super::{MAX_LINE, child::Pipes, read_message, watch::Watch};
+use super::{MAX_LINE, child::Pipes, read_message, watch::ConnectionState};
 use crate::{
     code,
     lines::{Line, Lines},
@@ -30,19 +30,19 @@ pub(super) struct Stdio {
     input: Arc<Mutex<ChildStdin>>,
     output: Lines<ChildStdout>,
     exit: watch::Receiver<Option<String>>,
-    watch: Arc<Watch>,
+    state: Arc<ConnectionState>,
     /// Notified when the program did not read a message in time; reading ends then.
     unread: Arc<Notify>,
     ended: bool,
 }
 
 impl Stdio {
-    pub(super) fn new(pipes: Pipes, watch: Arc<Watch>) -> Stdio {
+    pub(super) fn new(pipes: Pipes, state: Arc<ConnectionState>) -> Stdio {
         Stdio {
             input: Arc::new(Mutex::new(pipes.input)),
             output: Lines::new(pipes.output, MAX_LINE),
             exit: pipes.exit,
-            watch,
+            state,
             unread: Arc::default(),
             ended: false,
         }
@@ -70,43 +70,43 @@ impl Stdio {
     }
 
     fn end(&mut self, failure: Failure) {
-        self.watch.end(failure);
+        self.state.end(failure);
         self.ended = true;
     }
 }
 
 /// Records the program's exit as the reason for the end of the connection, unless a reason is recorded already.
-async fn say_how(mut exit: watch::Receiver<Option<String>>, watch: &Watch) {
+async fn record_exit(mut exit: watch::Receiver<Option<String>>, state: &ConnectionState) {
     let ended = tokio::time::timeout(EXIT, exit.wait_for(Option::is_some)).await;
     let how = ended.ok().and_then(Result::ok).and_then(|status| status.clone());
     let message = how.map_or_else(
         || "the server closed its input or its output".to_owned(),
         |how| format!("the server ended ({how})"),
     );
-    watch.end(Failure::retryable(code::MCP_BROKEN, message));
+    state.end(Failure::retryable(code::MCP_BROKEN, message));
 }
 
 impl Transport<RoleClient> for Stdio {
     type Error = io::Error;
 
     fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let (input, watch, unread) = (self.input.clone(), self.watch.clone(), self.unread.clone());
+        let (input, state, unread) = (self.input.clone(), self.state.clone(), self.unread.clone());
         let exit = self.exit.clone();
         async move {
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
             let mut input = input.lock().await;
             let written = tokio::time::timeout(MAX_UNREAD, input.write_all(&line)).await;
-            watch.sent(&message);
+            state.sent(&message);
             match written {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(error)) => {
-                    say_how(exit, &watch).await;
+                    record_exit(exit, &state).await;
                     Err(error)
                 }
                 Err(_) => {
                     let message = format!("the server did not read for {} s", MAX_UNREAD.as_secs());
-                    watch.end(Failure::retryable(code::MCP_BROKEN, message));
+                    state.end(Failure::retryable(code::MCP_BROKEN, message));
                     unread.notify_one();
                     Err(io::ErrorKind::TimedOut.into())
                 }
@@ -121,11 +121,11 @@ impl Transport<RoleClient> for Stdio {
             () = unread.notified() => None,
         };
         match message {
-            Some(message) if self.watch.see(&message).is_ok() => Some(message),
+            Some(message) if self.state.handle_incoming(&message).is_ok() => Some(message),
             message => {
                 self.ended = true;
                 if message.is_none() {
-                    say_how(self.exit.clone(), &self.watch).await;
+                    record_exit(self.exit.clone(), &self.state).await;
                 }
                 None
             }

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use flowcell_contract::{CONTAINER, Failure, JSON_VALUES, Json};
 
-use super::setting::said;
+use super::setting::readable;
 use crate::{code, redaction::Redaction};
 
 /// Maximum tools of one server.
@@ -48,7 +48,7 @@ pub(super) fn extend(
     let mut schemas = tools.iter().map(Tool::schema_values).sum::<usize>();
     let mut names: HashSet<Arc<str>> = tools.iter().map(|tool| tool.name.clone()).collect();
     for listed in listed {
-        let name = said(redaction, &listed.name);
+        let name = readable(redaction, &listed.name);
         match Tool::read(listed, redaction) {
             Ok(tool) if names.insert(tool.name.clone()) => {
                 schemas += tool.schema_values();

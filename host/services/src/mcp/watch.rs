@@ -14,25 +14,25 @@ use rmcp::model::{
     ClientJsonRpcMessage, ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
 };
 
-use super::setting::said;
+use super::setting::readable;
 use crate::{code, redaction::Redaction};
 
 /// Maximum progress reports of one call.
 const MAX_PROGRESS: u32 = 1_000;
 /// Maximum number of requests from a server that the host has not yet answered.
-pub(super) const MAX_OWED: u64 = 100;
+pub(super) const MAX_UNANSWERED: u64 = 100;
 /// The event type of a tool's progress.
 const PROGRESS_EVENT: &str = "agent:tool:progress";
 
 /// State that a connection and its transport share.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct ConnectionState {
     pub(super) redaction: Redaction,
     /// Number of times that the server reported changed tools.
     changes: AtomicU64,
     /// Number of the server's requests whose answers are not sent yet.
-    owed: AtomicU64,
-    telling: Mutex<HashMap<ProgressToken, ProgressReport>>,
+    unanswered_requests: AtomicU64,
+    reports: Mutex<HashMap<ProgressToken, ProgressReport>>,
     failures: Mutex<HashMap<RequestId, Failure>>,
     ending: OnceLock<Failure>,
 }
@@ -50,18 +50,20 @@ impl ProgressReport {
     }
 }
 
-impl Watch {
-    pub(super) fn new(redaction: Redaction) -> Watch {
-        Watch { redaction, ..Watch::default() }
+impl ConnectionState {
+    pub(super) fn new(redaction: Redaction) -> ConnectionState {
+        ConnectionState { redaction, ..ConnectionState::default() }
     }
 
-    /// Handles an incoming message before the library does. Fails if more than [`MAX_OWED`] requests of the server have
-    /// no answer yet: if a server does not read the answers, they stay in memory.
-    pub(super) fn see(&self, message: &ServerJsonRpcMessage) -> Result<(), Failure> {
+    /// Handles an incoming message before the library does. Fails if more than [`MAX_UNANSWERED`] requests of the
+    /// server have no answer yet: if a server does not read the answers, they stay in memory.
+    pub(super) fn handle_incoming(&self, message: &ServerJsonRpcMessage) -> Result<(), Failure> {
         let notification = match message {
             ServerJsonRpcMessage::Notification(notification) => &notification.notification,
-            ServerJsonRpcMessage::Request(_) if self.owed.fetch_add(1, Ordering::AcqRel) >= MAX_OWED => {
-                let message = format!("the server asked more than {MAX_OWED} questions at a time");
+            ServerJsonRpcMessage::Request(_)
+                if self.unanswered_requests.fetch_add(1, Ordering::AcqRel) >= MAX_UNANSWERED =>
+            {
+                let message = format!("the server asked more than {MAX_UNANSWERED} questions at a time");
                 let failure = Failure::new(code::MCP_PROTOCOL, message);
                 self.end(failure.clone());
                 return Err(failure);
@@ -72,7 +74,7 @@ impl Watch {
             ServerNotification::ToolListChangedNotification(_) => {
                 self.changes.fetch_add(1, Ordering::AcqRel);
             }
-            ServerNotification::ProgressNotification(notification) => self.tell(&notification.params),
+            ServerNotification::ProgressNotification(notification) => self.report_progress(&notification.params),
             _ => {}
         }
         Ok(())
@@ -83,21 +85,21 @@ impl Watch {
         if matches!(message, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_)) {
             // An answer to an uncounted request, such as one before the connection was opened, does not reduce the
             // count.
-            let less = |owed: u64| owed.checked_sub(1);
-            let _ = self.owed.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+            let less = |count: u64| count.checked_sub(1);
+            let _ = self.unanswered_requests.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         }
     }
 
-    fn tell(&self, params: &ProgressNotificationParam) {
-        let mut calls = self.telling.lock();
+    fn report_progress(&self, params: &ProgressNotificationParam) {
+        let mut calls = self.reports.lock();
         let Some(call) = calls.get_mut(&params.progress_token).filter(|call| call.left > 0) else { return };
         call.left -= 1;
         let number = |number: f64| Json::from(serde_json::Value::from(number));
         let mut members = vec![("tool", Json::from(call.tool.as_str())), ("progress", number(params.progress))];
         members.extend(params.total.map(|total| ("total", number(total))));
-        let message = params.message.as_deref().map(|message| said(&self.redaction, message));
+        let message = params.message.as_deref().map(|message| readable(&self.redaction, message));
         members.extend(message.map(|message| ("message", Json::from(message))));
-        call.progress.tell(PROGRESS_EVENT, Json::object(members));
+        call.progress.send(PROGRESS_EVENT, Json::object(members));
     }
 
     /// Returns the number of times that the server reported changed tools.
@@ -105,12 +107,12 @@ impl Watch {
         self.changes.load(Ordering::Acquire)
     }
 
-    pub(super) fn begin(&self, token: ProgressToken, telling: ProgressReport) {
-        self.telling.lock().insert(token, telling);
+    pub(super) fn begin(&self, token: ProgressToken, report: ProgressReport) {
+        self.reports.lock().insert(token, report);
     }
 
     pub(super) fn finish(&self, token: &ProgressToken, id: &RequestId) {
-        self.telling.lock().remove(token);
+        self.reports.lock().remove(token);
         self.failures.lock().remove(id);
     }
 

@@ -40,7 +40,7 @@ pub(crate) struct Report {
 impl AttemptError {
     /// Creates the error of an attempt with the failure code `class`. The code decides if the failure is retryable.
     pub(crate) fn new(class: &str, message: impl Into<String>) -> AttemptError {
-        let failure = Failure { retryable: passes(class), ..Failure::new(class, message) };
+        let failure = Failure { retryable: is_transient(class), ..Failure::new(class, message) };
         AttemptError { failure, wait: None }
     }
 
@@ -58,7 +58,7 @@ impl From<Failure> for AttemptError {
 }
 
 /// Returns true if failures with the code `class` are transient, so that another attempt may succeed.
-fn passes(class: &str) -> bool {
+fn is_transient(class: &str) -> bool {
     matches!(
         class,
         code::MODEL_RATE_LIMITED
@@ -107,7 +107,7 @@ impl Report {
             by_name(&self.code).or_else(|| by_name(&self.kind)).unwrap_or_else(|| by_status(status, self.own_code()));
         let class = if status == Some(402) { code::MODEL_QUOTA } else { class };
         let may_pass = status.is_some_and(|status| matches!(status, 408 | 409 | 429 | 500..));
-        (class, class != code::MODEL_QUOTA && (may_pass || passes(class)))
+        (class, class != code::MODEL_QUOTA && (may_pass || is_transient(class)))
     }
 
     /// Returns the most specific error code in the provider's report: `code`, or else `kind`.

@@ -51,20 +51,20 @@ impl DeltaBuffer {
             Delta::Thinking(text) => (true, text),
         };
         if thinks != self.thinks {
-            self.settle();
+            self.release_held_text();
             self.thinks = thinks;
         }
         let told = self.pieces.add(&text);
-        self.add_settled(if thinks { Delta::Thinking(told) } else { Delta::Text(told) });
+        self.add_released(if thinks { Delta::Thinking(told) } else { Delta::Text(told) });
     }
 
     /// Adds the text that was held back because it might be part of a secret.
-    fn settle(&mut self) {
+    fn release_held_text(&mut self) {
         let rest = self.pieces.end();
-        self.add_settled(if self.thinks { Delta::Thinking(rest) } else { Delta::Text(rest) });
+        self.add_released(if self.thinks { Delta::Thinking(rest) } else { Delta::Text(rest) });
     }
 
-    fn add_settled(&mut self, delta: Delta) {
+    fn add_released(&mut self, delta: Delta) {
         let (Delta::Text(text) | Delta::Thinking(text)) = &delta;
         if text.is_empty() {
             return;
@@ -93,7 +93,7 @@ impl DeltaBuffer {
 
     /// Reports all text that is not yet reported. The caller must add no piece afterwards.
     pub(super) fn end(&mut self) {
-        self.settle();
+        self.release_held_text();
         self.flush();
     }
 
@@ -107,7 +107,7 @@ impl DeltaBuffer {
                 Delta::Text(text) => ("agent:text", text),
                 Delta::Thinking(text) => ("agent:thinking", text),
             };
-            self.progress.tell(kind, Json::object([("delta", Json::from(text))]));
+            self.progress.send(kind, Json::object([("delta", Json::from(text))]));
         }
     }
 
@@ -119,6 +119,6 @@ impl DeltaBuffer {
         let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         let members =
             [("attempt", Json::from(attempt)), ("reason", Json::from(reason)), ("delayMs", Json::from(delay))];
-        self.progress.tell("agent:retry", Json::object(members));
+        self.progress.send("agent:retry", Json::object(members));
     }
 }

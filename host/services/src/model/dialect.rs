@@ -26,7 +26,7 @@ const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version
 const DEFAULT_ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// A turn, with everything that a dialect needs to build the request body.
-pub(super) struct Asked<'a> {
+pub(super) struct TurnRequest<'a> {
     pub(super) request: &'a Request,
     pub(super) profile: &'a Profile,
     pub(super) provider: &'a str,
@@ -108,13 +108,13 @@ impl Pictures {
 
 impl Dialect {
     /// Builds the request body.
-    pub(super) fn body(self, asked: &Asked<'_>) -> Result<Json, Failure> {
+    pub(super) fn body(self, turn: &TurnRequest<'_>) -> Result<Json, Failure> {
         let body = match self {
-            Dialect::Messages => messages::body(asked),
-            Dialect::Chat => chat::body(asked),
-            Dialect::Responses | Dialect::Simulated => responses::body(asked),
+            Dialect::Messages => messages::body(turn),
+            Dialect::Chat => chat::body(turn),
+            Dialect::Responses | Dialect::Simulated => responses::body(turn),
         };
-        with_params(body, &asked.request.params)
+        with_params(body, &turn.request.params)
     }
 
     /// Returns an empty reply of this dialect, to which the events of a stream are added.
@@ -156,7 +156,7 @@ pub(super) fn address(profile: &Profile) -> String {
 /// Adds the headers with the API key and the version of the API.
 pub(super) fn add_headers(profile: &Profile, key: Option<&Key>, headers: &mut HeaderMap) -> Result<(), Failure> {
     if let Some(key) = key {
-        profile.auth.show(key, headers).map_err(|why| Failure::new(code::MODEL_AUTH, why))?;
+        profile.auth.add_header(key, headers).map_err(|why| Failure::new(code::MODEL_AUTH, why))?;
     }
     if profile.dialect == Dialect::Messages {
         let version = profile.api_version.as_deref().unwrap_or(DEFAULT_ANTHROPIC_VERSION);

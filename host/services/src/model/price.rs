@@ -74,7 +74,7 @@ impl Price {
         (input as f64 * highest + output as f64 * self.output) / PRICED_TOKENS
     }
 
-    pub(super) fn of(&self, usage: &Usage) -> f64 {
+    pub(super) fn cost_of(&self, usage: &Usage) -> f64 {
         let fresh = usage.input.saturating_sub(usage.cache_read).saturating_sub(usage.cache_write);
         let parts = [
             (fresh, self.input),
@@ -133,9 +133,9 @@ impl Bill {
         let usage = self.0.iter().fold(Usage::default(), |sum, spent| sum.plus(spent.usage));
         // A reported cost of 0 counts as not reported if the operator has a price.
         let free =
-            |spent: &Spent| spent.cost_usd == Some(0.0) && price.is_some_and(|price| price.of(&spent.usage) > 0.0);
+            |spent: &Spent| spent.cost_usd == Some(0.0) && price.is_some_and(|price| price.cost_of(&spent.usage) > 0.0);
         let said = |spent: &Spent| spent.cost_usd.filter(|_| !free(spent));
-        let costs = self.0.iter().map(|spent| said(spent).or_else(|| Some(price?.of(&spent.usage))));
+        let costs = self.0.iter().map(|spent| said(spent).or_else(|| Some(price?.cost_of(&spent.usage))));
         let cost = costs.sum::<Option<f64>>();
         let managed = !self.0.is_empty() && self.0.iter().all(|spent| said(spent).is_some());
         let basis = match cost {

@@ -79,9 +79,9 @@ impl Script {
             },
         };
         let thinking = entry.thinking.as_deref().unwrap_or_default();
-        told(entry, thinking, Delta::Thinking, clock, deltas).await;
-        told(entry, &text, Delta::Text, clock, deltas).await;
-        Ok(played(entry, request, thinking, &text, blocks))
+        stream_text(entry, thinking, Delta::Thinking, clock, deltas).await;
+        stream_text(entry, &text, Delta::Text, clock, deltas).await;
+        Ok(reply_of(entry, request, thinking, &text, blocks))
     }
 
     /// Returns the entry that answers a request.
@@ -127,7 +127,13 @@ async fn pause(clock: &dyn Clock, milliseconds: u64) {
     }
 }
 
-async fn told(entry: &Entry, text: &str, delta: fn(String) -> Delta, clock: &dyn Clock, deltas: &mut DeltaBuffer) {
+async fn stream_text(
+    entry: &Entry,
+    text: &str,
+    delta: fn(String) -> Delta,
+    clock: &dyn Clock,
+    deltas: &mut DeltaBuffer,
+) {
     let letters: Vec<char> = text.chars().collect();
     for (index, piece) in letters.chunks(entry.chunk.unwrap_or(CHUNK)).enumerate() {
         if index > 0 {
@@ -137,7 +143,7 @@ async fn told(entry: &Entry, text: &str, delta: fn(String) -> Delta, clock: &dyn
     }
 }
 
-fn played(entry: &Entry, request: &Request, thinking: &str, text: &str, blocks: &mut Blocks) -> Played {
+fn reply_of(entry: &Entry, request: &Request, thinking: &str, text: &str, blocks: &mut Blocks) -> Played {
     let mut content = Vec::new();
     if !thinking.is_empty() {
         let members = [("type", Json::from("thinking")), ("thinking", Json::from(thinking))];

@@ -12,7 +12,7 @@ use super::{
     attempt_error::{self, AttemptError},
     clock::{Clock, Wait},
     delta_buffer::DeltaBuffer,
-    dialect::{Asked, Assembly, Pictures},
+    dialect::{Assembly, Pictures, TurnRequest},
     price::{Bill, Spent, Usage, estimated_tokens},
     profile::Dialect,
     providers::Provider,
@@ -74,7 +74,7 @@ impl State {
 
     /// Adds the usage of the current attempt to the bill. A refused attempt used nothing. The usage of an attempt that
     /// broke off is an estimate, unless the provider reported it.
-    fn settle(&mut self, complete: bool) {
+    fn add_usage(&mut self, complete: bool) {
         let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
         if self.progress == Progress::Unsent || refused {
             return;
@@ -115,11 +115,12 @@ impl Turn {
         };
         match ended {
             Some(Ok(outcome)) => Ok(self.reply(&state, outcome)),
-            Some(Err(failure)) => Err(self.told(&state, failure)),
+            Some(Err(failure)) => Err(self.with_details(&state, failure)),
             None => {
-                state.settle(false);
+                state.add_usage(false);
                 let message = format!("the turn took longer than {} ms", within.as_millis());
-                Err(self.told(&state, self.once(&state, AttemptError::new(code::MODEL_TIMEOUT, message).failure)))
+                Err(self
+                    .with_details(&state, self.once(&state, AttemptError::new(code::MODEL_TIMEOUT, message).failure)))
             }
         }
     }
@@ -146,12 +147,12 @@ impl Turn {
             let failed = match self.attempt(state, &mut blocks).await {
                 Ok(outcome) => {
                     state.deltas.end();
-                    state.settle(true);
+                    state.add_usage(true);
                     return Ok(outcome);
                 }
                 Err(failed) => failed,
             };
-            state.settle(false);
+            state.add_usage(false);
             let usual = attempt_error::usual_wait(state.attempts, self.clock.chance());
             let wait = failed.wait.unwrap_or(usual);
             let gone = self.clock.now().duration_since(begin).unwrap_or_default();
@@ -200,8 +201,8 @@ impl Turn {
         }
         let pictures = self.pictures().await?;
         let (provider, model) = (&*self.provider.name, &*self.model);
-        let asked = Asked { request: &self.request, profile, provider, model, pictures: &pictures };
-        let body = profile.dialect.body(&asked)?.to_text();
+        let turn = TurnRequest { request: &self.request, profile, provider, model, pictures: &pictures };
+        let body = profile.dialect.body(&turn)?.to_text();
         match body.len() > MAX_BODY {
             true => Err(Failure::new(code::MODEL_TOO_LARGE, format!("the request is larger than {MAX_BODY} bytes"))),
             false => Ok(Bytes::from(body)),
@@ -240,7 +241,7 @@ impl Turn {
     }
 
     /// Adds the provider, the model, the number of attempts and the usage of failed attempts to a failure.
-    fn told(&self, state: &State, failure: Failure) -> Failure {
+    fn with_details(&self, state: &State, failure: Failure) -> Failure {
         let mut details = with(failure.details, "provider", Json::from(self.provider.name.clone()));
         details = with(details, "model", Json::from(self.model.clone()));
         details = with(details, "attempts", Json::from(state.attempts));

@@ -16,7 +16,7 @@ pub(crate) struct StreamRedactor {
     /// The end of the released text, and after it the text that is held back.
     text: String,
     /// The number of released bytes in `text`.
-    told: usize,
+    released: usize,
 }
 
 impl StreamRedactor {
@@ -35,30 +35,30 @@ impl StreamRedactor {
         // A complete key is not split between two releases.
         let inside = found.spans.iter().find(|span| span.start < found.open && found.open < span.end);
         let end = inside.map_or(found.open, |span| span.start);
-        self.told_until(&found, end)
+        self.release_until(&found, end)
     }
 
     /// Returns the text that is held back, with keys redacted. The next piece starts a new text.
     pub(crate) fn end(&mut self) -> String {
         let found = self.redaction.search(self.text.as_bytes());
-        let rest = self.told_until(&found, self.text.len());
-        (self.text, self.told) = (String::new(), 0);
+        let rest = self.release_until(&found, self.text.len());
+        (self.text, self.released) = (String::new(), 0);
         rest
     }
 
-    fn told_until(&mut self, found: &Found, end: usize) -> String {
-        let end = self.text.floor_char_boundary(end).max(self.told);
-        let (mut from, mut told) = (self.told, String::new());
-        let untold = self.told;
-        for span in found.spans.iter().filter(|span| span.end > untold && span.start < end) {
-            told.push_str(self.text.get(from..span.start.max(from)).unwrap_or_default());
-            told.push_str(HIDDEN);
+    fn release_until(&mut self, found: &Found, end: usize) -> String {
+        let end = self.text.floor_char_boundary(end).max(self.released);
+        let (mut from, mut text) = (self.released, String::new());
+        let before = self.released;
+        for span in found.spans.iter().filter(|span| span.end > before && span.start < end) {
+            text.push_str(self.text.get(from..span.start.max(from)).unwrap_or_default());
+            text.push_str(HIDDEN);
             from = span.end.min(end);
         }
-        told.push_str(self.text.get(from..end).unwrap_or_default());
+        text.push_str(self.text.get(from..end).unwrap_or_default());
         let kept = self.text.floor_char_boundary(end.saturating_sub(CONTEXT));
         self.text = mem::take(&mut self.text).split_off(kept);
-        self.told = end - kept;
-        told
+        self.released = end - kept;
+        text
     }
 }

@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 use hyper::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
-use crate::{client::is_of_the_host, egress::OriginGrants};
+use crate::{client::is_transfer_header, egress::OriginGrants};
 
 /// Maximum characters of a secret's name.
 const MAX_NAME: usize = 64;
@@ -78,7 +78,7 @@ impl SecretGrant {
 
 /// Returns true if a secret may be put into this header: it is not about the transfer of a message.
 fn is_free(name: &HeaderName) -> bool {
-    !is_of_the_host(name)
+    !is_transfer_header(name)
 }
 
 /// Checks the name of a secret: 1 to 64 letters, digits, `-` and `_`.

@@ -115,7 +115,7 @@ async fn a_streamed_loop_of_tools() {
         messages.push(json!({ "role": "user", "content": [result] }));
         let last = kit.generate(&json!({ "messages": messages, "tools": tools })).await.unwrap();
         assert_eq!((text(&last), &last["stop"]), ("It rains in Köln.", &json!("end")));
-        assert_eq!(kit.told_text("agent:text"), "It rains in Köln.", "{dialect}");
+        assert_eq!(kit.text_of_events("agent:text"), "It rains in Köln.", "{dialect}");
     }
 }
 
@@ -127,7 +127,7 @@ async fn a_text_in_small_pieces() {
         let kit = server.kit(dialect);
         let reply = kit.ask("hello").await.unwrap();
         assert_eq!(text(&reply), "grüß dich 🦀, how are you today?", "{dialect}");
-        assert_eq!(kit.told_text("agent:text"), "grüß dich 🦀, how are you today?");
+        assert_eq!(kit.text_of_events("agent:text"), "grüß dich 🦀, how are you today?");
         assert_eq!(reply["stop"], "end", "{dialect}");
     }
 }
@@ -156,6 +156,6 @@ async fn a_stream_that_always_breaks_is_given_up() {
             ("model_stream_truncated", true),
             "{dialect}: {failure}"
         );
-        assert_eq!(kit.told("agent:retry").len(), 2, "{dialect}");
+        assert_eq!(kit.events("agent:retry").len(), 2, "{dialect}");
     }
 }

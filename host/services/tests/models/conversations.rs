@@ -14,7 +14,7 @@ async fn a_text_is_the_same_reply_in_every_dialect() {
     for dialect in DIALECTS {
         let usage = json!({ "fresh": 90, "output": 7 });
         let fake = playing(json!([{ "reply": { "text": "grüß dich 🦀" }, "usage": usage }])).await;
-        let kit = Kit::before(&fake, dialect, json!({}));
+        let kit = Kit::with_fake(&fake, dialect, json!({}));
         let reply = kit.ask("hello").await.unwrap();
         assert_eq!(reply["content"][0]["text"], "grüß dich 🦀", "{dialect}");
         assert_eq!(
@@ -23,7 +23,7 @@ async fn a_text_is_the_same_reply_in_every_dialect() {
         );
         assert_eq!((&reply["usage"]["input"], &reply["usage"]["output"]), (&json!(90), &json!(7)));
         assert_eq!((&reply["usage"]["estimated"], &reply["requestId"]), (&json!(false), &json!("req_fake")));
-        assert_eq!(kit.told_text("agent:text"), "grüß dich 🦀");
+        assert_eq!(kit.text_of_events("agent:text"), "grüß dich 🦀");
         assert_eq!((fake.failures(), fake.billing().turns), (vec![], 1));
     }
 }
@@ -34,7 +34,7 @@ async fn thoughts_and_calls_of_tools_are_handed_back_as_they_came() {
         let calls = json!([{ "name": "get", "arguments": { "k": [1, "ü"] } }, { "name": "put" }]);
         let first = json!({ "reply": { "thinking": "let me see", "text": "I look.", "toolCalls": calls } });
         let fake = playing(json!([first, { "expect": { "lastText": "go" }, "reply": { "text": "done" } }])).await;
-        let kit = Kit::before(&fake, dialect, json!({}));
+        let kit = Kit::with_fake(&fake, dialect, json!({}));
         let mut messages = vec![json!({ "role": "user", "content": "go" })];
         let reply = kit.generate(&json!({ "messages": messages, "tools": tools() })).await.unwrap();
         assert_eq!(reply["stop"], "tool_calls", "{dialect}");
@@ -42,7 +42,7 @@ async fn thoughts_and_calls_of_tools_are_handed_back_as_they_came() {
         let types: Vec<&str> = content.iter().map(|block| block["type"].as_str().unwrap()).collect();
         assert_eq!(types, ["raw", "text", "tool_use", "tool_use"], "{dialect}");
         assert_eq!((&content[2]["input"], &content[3]["input"]), (&json!({ "k": [1, "ü"] }), &json!({})));
-        assert_eq!(kit.told_text("agent:thinking"), "let me see");
+        assert_eq!(kit.text_of_events("agent:thinking"), "let me see");
         messages.push(json!({ "role": "assistant", "content": content }));
         messages.push(json!({ "role": "user", "content": [
             { "type": "text", "text": "go" },
@@ -55,7 +55,7 @@ async fn thoughts_and_calls_of_tools_are_handed_back_as_they_came() {
         // The thoughts of the other provider are left out, and the conversation still works.
         let other = if dialect == "chat" { "messages" } else { "chat" };
         let fake = playing(json!([{ "reply": { "text": "taken over" } }])).await;
-        let kit = Kit::before(&fake, other, json!({}));
+        let kit = Kit::with_fake(&fake, other, json!({}));
         let reply = kit.generate(&json!({ "messages": messages, "tools": tools() })).await.unwrap();
         assert_eq!(reply["content"][0]["text"], "taken over", "{dialect} to {other}");
         assert!(!fake.requests()[0].body.to_string().contains("let me see"));
@@ -67,7 +67,7 @@ async fn w11_a_call_of_a_tool_without_a_name_has_one_in_the_conversation() {
     for dialect in DIALECTS {
         let first = json!({ "reply": { "toolCalls": [{ "name": "", "arguments": { "a": 1 } }, { "name": "get" }] } });
         let fake = playing(json!([first, { "reply": { "text": "done" } }])).await;
-        let kit = Kit::before(&fake, dialect, json!({}));
+        let kit = Kit::with_fake(&fake, dialect, json!({}));
         let asked = json!({ "role": "user", "content": "go" });
         let reply = kit.generate(&json!({ "messages": [asked], "tools": tools() })).await.unwrap();
         let calls: Vec<_> = reply["content"].as_array().unwrap().clone();
@@ -137,7 +137,7 @@ async fn every_setting_is_sent_where_the_provider_wants_it() {
     ];
     for (dialect, stop, expected) in table {
         let fake = playing(json!([{ "expect": { "body": expected }, "reply": { "text": "ok" } }])).await;
-        let kit = Kit::before(&fake, dialect, json!({ "params": ["meta*"], "headers": { "x-team": "blue" } }));
+        let kit = Kit::with_fake(&fake, dialect, json!({ "params": ["meta*"], "headers": { "x-team": "blue" } }));
         let outcome = kit.generate(&request(stop)).await;
         assert!(outcome.is_ok(), "{dialect}: {outcome:?}\nsent {}", fake.requests()[0].body);
         let sent = &fake.requests()[0];
@@ -149,7 +149,7 @@ async fn every_setting_is_sent_where_the_provider_wants_it() {
 #[tokio::test]
 async fn profiles_say_how_a_provider_is_spoken_to() {
     let fake = playing(json!([{ "reply": { "text": "a" } }, { "reply": { "text": "b" } }])).await;
-    let kit = Kit::before(
+    let kit = Kit::with_fake(
         &fake,
         "chat",
         json!({ "legacyMaxTokens": true, "maxTokens": 50, "reportsUsage": false,
@@ -160,7 +160,7 @@ async fn profiles_say_how_a_provider_is_spoken_to() {
     assert_eq!((&sent.body["max_tokens"], sent.body.get("stream_options")), (&json!(50), None));
     assert_eq!(sent.path, "/v1/chat/completions?api-version=2026-01+x");
     // The server expects another header, so it answers 401.
-    let kit = Kit::before(&fake, "chat", json!({ "auth": { "header": "api-key" } }));
+    let kit = Kit::with_fake(&fake, "chat", json!({ "auth": { "header": "api-key" } }));
     assert_eq!(kit.ask("hi").await.unwrap_err().code, "model_auth");
     assert_eq!(fake.requests()[1].header("api-key"), Some("[redacted]"));
 }
@@ -190,7 +190,7 @@ async fn why_a_model_stops_has_one_name() {
     ];
     for (dialect, reply, stop, raw) in table {
         let fake = playing(json!([{ "reply": reply }])).await;
-        let answer = Kit::before(&fake, dialect, json!({})).ask("hi").await.unwrap();
+        let answer = Kit::with_fake(&fake, dialect, json!({})).ask("hi").await.unwrap();
         assert_eq!((&answer["stop"], &answer["rawStop"]), (&json!(stop), &json!(raw)), "{dialect} {reply}");
     }
 }
@@ -201,7 +201,7 @@ async fn ids_of_calls_are_there_once_and_arguments_may_be_nonsense() {
         let calls = json!([{ "id": "same", "name": "get", "arguments": { "a": 1 } }, { "id": "same", "name": "get", "arguments": { "a": 2 } },
             { "id": "", "name": "get", "rawArguments": "{not json" }, { "id": "", "name": "get", "rawArguments": "[1]" }]);
         let fake = playing(json!([{ "reply": { "toolCalls": calls } }, { "reply": { "text": "fine" } }])).await;
-        let kit = Kit::before(&fake, dialect, json!({}));
+        let kit = Kit::with_fake(&fake, dialect, json!({}));
         let reply = kit
             .generate(&json!({ "messages": [{ "role": "user", "content": "go" }], "tools": tools() }))
             .await

@@ -102,7 +102,7 @@ pub(crate) struct Kit {
 impl Kit {
     /// Creates a kit that sends requests to `fake`. The profile has the name of its dialect; `more` are further members
     /// of the profile.
-    pub(crate) fn before(fake: &Fake, dialect: &str, more: serde_json::Value) -> Kit {
+    pub(crate) fn with_fake(fake: &Fake, dialect: &str, more: serde_json::Value) -> Kit {
         let (base, auth) = match dialect {
             "messages" => (fake.url(""), "x-api-key"),
             _ => (fake.url("/v1"), "bearer"),
@@ -188,7 +188,7 @@ impl Kit {
         let (caller, key, prepared) = (self.caller.clone(), "k3y-abc".into(), Prepared::default());
         let progress = Progress::default();
         let mut outgoing = Outgoing { caller, call: call(request), effect, key, progress, prepared, lost: 0 };
-        self.model.turn(&mut outgoing).unwrap().most_it_costs(&outgoing).unwrap()
+        self.model.turn(&mut outgoing).unwrap().max_cost(&outgoing).unwrap()
     }
 
     /// Makes a turn for one text of the user.
@@ -197,14 +197,14 @@ impl Kit {
     }
 
     /// Returns the reported texts of an event type, joined.
-    pub(crate) fn told_text(&self, kind: &str) -> String {
+    pub(crate) fn text_of_events(&self, kind: &str) -> String {
         let told = self.told.lock().unwrap();
         let deltas = told.iter().filter(|(own, _)| own == kind);
         deltas.map(|(_, members)| members.get("delta").and_then(Json::as_str).unwrap()).collect()
     }
 
     /// Returns the reported events of a type.
-    pub(crate) fn told(&self, kind: &str) -> Vec<serde_json::Value> {
+    pub(crate) fn events(&self, kind: &str) -> Vec<serde_json::Value> {
         let told = self.told.lock().unwrap();
         told.iter().filter(|(own, _)| own == kind).map(|(_, members)| members.to_serde()).collect()
     }

@@ -150,7 +150,7 @@ async fn errors_of_providers_have_one_name_each() {
     ];
     for (dialect, fault, code) in table {
         let fake = playing(json!([{ "fault": fault, "repeat": true }])).await;
-        let failure = Kit::before(&fake, dialect, json!({})).ask("hi").await.unwrap_err();
+        let failure = Kit::with_fake(&fake, dialect, json!({})).ask("hi").await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), (code, false), "{dialect} {fault}");
         assert_eq!((fake.requests().len(), fake.billing().turns), (1, 0), "{dialect} {fault}");
         assert_eq!((detail(&failure, "provider"), detail(&failure, "attempts")), (json!(dialect), json!(1)));
@@ -171,7 +171,7 @@ async fn what_is_no_stream_is_a_bad_response() {
     for dialect in DIALECTS {
         for fault in &table {
             let fake = playing(json!([{ "reply": { "text": "x" }, "fault": fault, "repeat": true }])).await;
-            let failure = Kit::before(&fake, dialect, json!({})).ask("hi").await.unwrap_err();
+            let failure = Kit::with_fake(&fake, dialect, json!({})).ask("hi").await.unwrap_err();
             assert_eq!(
                 (failure.code.as_str(), failure.retryable),
                 ("model_bad_response", false),
@@ -186,7 +186,7 @@ async fn what_is_no_stream_is_a_bad_response() {
 #[tokio::test]
 async fn addresses_that_are_not_public_need_the_operator() {
     let fake = playing(json!([{ "reply": { "text": "x" } }])).await;
-    let kit = Kit::before(&fake, "chat", json!({ "allowPrivate": [] }));
+    let kit = Kit::with_fake(&fake, "chat", json!({ "allowPrivate": [] }));
     let failure = kit.ask("hi").await.unwrap_err();
     assert_eq!((failure.code.as_str(), fake.requests().len()), ("denied", 0));
     // Each provider may connect to different private addresses.

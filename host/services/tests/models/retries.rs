@@ -24,13 +24,13 @@ async fn r20_what_passes_by_itself_is_tried_again() {
         for (number, class) in table {
             let fault = status(number, json!({}));
             let fake = playing(json!([fault, fault, { "reply": { "text": "at last" } }])).await;
-            let kit = Kit::before(&fake, dialect, json!({}));
+            let kit = Kit::with_fake(&fake, dialect, json!({}));
             let reply = kit.ask("hi").await.unwrap();
             assert_eq!(reply["content"][0]["text"], "at last", "{dialect} {number}");
             // Half a second, doubled, minus an eighth: half of the maximum random part of a quarter.
             assert_eq!(kit.clock.slept(Wait::Backoff), [437, 875], "{dialect} {number}");
             assert_eq!(
-                kit.told("agent:retry"),
+                kit.events("agent:retry"),
                 [
                     json!({ "attempt": 2, "reason": class, "delayMs": 437 }),
                     json!({ "attempt": 3, "reason": class, "delayMs": 875 }),
@@ -47,7 +47,7 @@ async fn r20_after_the_last_attempt_the_failure_says_so() {
     let table = [(json!({}), 3), (json!({ "maxRetries": 0 }), 1), (json!({ "maxRetries": 6 }), 7)];
     for (profile, attempts) in table {
         let fake = playing(json!([{ "fault": { "status": { "status": 529 } }, "repeat": true }])).await;
-        let kit = Kit::before(&fake, "messages", profile);
+        let kit = Kit::with_fake(&fake, "messages", profile);
         let failure = kit.ask("hi").await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), ("model_overloaded", true));
         assert_eq!((fake.requests().len(), detail(&failure, "attempts")), (attempts, json!(attempts)));
@@ -78,7 +78,7 @@ async fn a_provider_says_when_it_may_be_asked_again() {
     ];
     for (dialect, headers, delay) in table {
         let fake = playing(json!([status(429, headers.clone()), { "reply": { "text": "ok" } }])).await;
-        let kit = Kit::before(&fake, dialect, json!({}));
+        let kit = Kit::with_fake(&fake, dialect, json!({}));
         kit.ask("hi").await.unwrap();
         assert_eq!(kit.clock.slept(Wait::Backoff), [delay], "{dialect} {headers}");
     }
@@ -87,7 +87,7 @@ async fn a_provider_says_when_it_may_be_asked_again() {
 #[tokio::test]
 async fn a_wait_that_is_too_long_is_left_to_whoever_asked() {
     let fake = playing(json!([status(429, json!({ "retry-after": "700" }))])).await;
-    let kit = Kit::before(&fake, "messages", json!({}));
+    let kit = Kit::with_fake(&fake, "messages", json!({}));
     let failure = kit.ask("hi").await.unwrap_err();
     assert_eq!((failure.code.as_str(), failure.retryable), ("model_rate_limited", true));
     assert_eq!((failure.retry_after_ms, kit.clock.slept(Wait::Backoff)), (Some(700_000), vec![]));
@@ -105,7 +105,7 @@ async fn a_provider_says_whether_it_may_be_asked_again() {
         for (number, headers, attempts) in &table {
             let fault = json!({ "status": { "status": number, "headers": headers } });
             let fake = playing(json!([{ "fault": fault, "repeat": true }])).await;
-            let failure = Kit::before(&fake, dialect, json!({})).ask("hi").await.unwrap_err();
+            let failure = Kit::with_fake(&fake, dialect, json!({})).ask("hi").await.unwrap_err();
             assert_eq!(fake.requests().len(), *attempts, "{dialect} {number} {headers}");
             assert_eq!(failure.retryable, *attempts > 1, "{dialect} {number} {headers}");
         }
@@ -116,7 +116,7 @@ async fn a_provider_says_whether_it_may_be_asked_again() {
 async fn overloads_are_known_by_their_type() {
     let fault = json!({ "status": { "status": 429, "type": "overloaded_error" } });
     let fake = playing(json!([{ "fault": fault, "repeat": true }])).await;
-    assert_eq!(Kit::before(&fake, "messages", json!({})).ask("hi").await.unwrap_err().code, "model_overloaded");
+    assert_eq!(Kit::with_fake(&fake, "messages", json!({})).ask("hi").await.unwrap_err().code, "model_overloaded");
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_turn_that_is_made_once_is_repeated_only_if_it_certainly_was_not_made(
         let mut turn = turn.clone();
         turn["repeat"] = json!(true);
         let fake = playing(json!([turn])).await;
-        let failure = Kit::before(&fake, "messages", json!({})).once().ask("hi").await.unwrap_err();
+        let failure = Kit::with_fake(&fake, "messages", json!({})).once().ask("hi").await.unwrap_err();
         assert_eq!((failure.code.as_str(), fake.requests().len()), (code, attempts), "{turn} {failure}");
         if code == "ambiguous" {
             assert!(!failure.retryable && detail(&failure, "code").as_str().unwrap().starts_with("model_"));

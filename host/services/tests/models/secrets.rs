@@ -32,7 +32,7 @@ async fn a_key_is_in_no_failure_whatever_the_provider_says() {
                 fake_turns["key"] = json!("another");
             }
             let fake = flowcell_modelfake::Fake::start(fake_turns).await.unwrap();
-            let kit = Kit::before(&fake, dialect, json!({}));
+            let kit = Kit::with_fake(&fake, dialect, json!({}));
             let kit = Kit { model: kit.model.clone().with_environment(Arc::new(|_| Some(CANARY.into()))), ..kit };
             let failure = kit.ask("hi").await.unwrap_err();
             assert!(hides(&shown(&failure)), "{dialect} {status} {}", shown(&failure));
@@ -49,7 +49,7 @@ async fn n24_a_key_is_in_no_reply_and_in_nothing_that_is_told_of_it() {
     for dialect in DIALECTS {
         let turns = json!({ "key": CANARY, "turns": [{ "reply": { "text": said } }] });
         let fake = flowcell_modelfake::Fake::start(turns).await.unwrap();
-        let kit = Kit::before(&fake, dialect, json!({}));
+        let kit = Kit::with_fake(&fake, dialect, json!({}));
         let kit = Kit { model: kit.model.clone().with_environment(Arc::new(|_| Some(CANARY.into()))), ..kit };
         let reply = kit.ask("hi").await.unwrap();
         let shown = reply.to_string();
@@ -100,7 +100,7 @@ async fn a_variable_that_is_not_set_is_named() {
 #[tokio::test]
 async fn the_log_of_the_fake_has_no_keys_either() {
     let fake = playing(json!([{ "reply": { "text": "a" } }])).await;
-    Kit::before(&fake, "messages", json!({})).ask("hi").await.unwrap();
+    Kit::with_fake(&fake, "messages", json!({})).ask("hi").await.unwrap();
     assert!(!format!("{:?}", fake.requests()).contains(KEY));
     assert!(Providers::parse("{}", Path::new("")).is_ok());
 }

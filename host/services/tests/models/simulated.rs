@@ -20,7 +20,7 @@ async fn without_a_script_every_prompt_is_answered_the_same_way() {
             (&json!("end"), &json!("simulated"), &json!(true))
         );
     }
-    assert_eq!(kit.told_text("agent:text"), "simulated reply to: what is up?".repeat(2));
+    assert_eq!(kit.text_of_events("agent:text"), "simulated reply to: what is up?".repeat(2));
     let schema =
         json!({ "type": "object", "required": ["route"], "properties": { "route": { "enum": ["bug", "ask"] } } });
     let request = json!({ "messages": [{ "role": "user", "content": "x" }], "outputSchema": schema,
@@ -96,7 +96,7 @@ async fn faults_delays_and_pieces_are_simulated() {
     );
     assert_eq!(kit.clock.slept(Wait::Simulated), [20, 20, 20, 3]);
     assert_eq!(kit.clock.slept(Wait::Backoff), [5, 5]);
-    assert_eq!(kit.told("agent:text"), [json!({ "delta": "ab" }), json!({ "delta": "cd" })]);
+    assert_eq!(kit.events("agent:text"), [json!({ "delta": "ab" }), json!({ "delta": "cd" })]);
     let kit = scripted(json!([{ "error": { "code": "model_quota", "message": "no money" } }]));
     let failure = kit.ask("x").await.unwrap_err();
     assert_eq!((failure.code.as_str(), failure.retryable), ("model_quota", false));

@@ -21,10 +21,10 @@ async fn pieces_and_line_ends_make_no_difference() {
         {
             let turn = json!({ "reply": rich(), "chunking": chunking, "lineEnd": line_end });
             let fake = playing(json!([turn])).await;
-            let kit = Kit::before(&fake, dialect, json!({}));
+            let kit = Kit::with_fake(&fake, dialect, json!({}));
             let reply = kit.ask("hi").await.unwrap();
             assert_eq!(
-                kit.told_text("agent:text") + &kit.told_text("agent:thinking"),
+                kit.text_of_events("agent:text") + &kit.text_of_events("agent:thinking"),
                 "grüße 🦀 und\nmehrhmm ü",
                 "{dialect}"
             );
@@ -38,7 +38,7 @@ async fn pieces_and_line_ends_make_no_difference() {
 async fn unknown_events_are_skipped() {
     for dialect in DIALECTS {
         let fake = playing(json!([{ "reply": rich(), "fault": "unknownEvents" }])).await;
-        let reply = Kit::before(&fake, dialect, json!({})).ask("hi").await.unwrap();
+        let reply = Kit::with_fake(&fake, dialect, json!({})).ask("hi").await.unwrap();
         assert_eq!(reply["stop"], "tool_calls", "{dialect}");
     }
 }
@@ -50,7 +50,7 @@ async fn w11_arguments_of_a_tool_are_bounded_like_a_text() {
         for (size, is_taken) in [(2 * MIB, true), (17 * MIB, false)] {
             let call = json!({ "name": "get", "arguments": { "k": "x".repeat(size) } });
             let fake = playing(json!([{ "reply": { "toolCalls": [call] } }])).await;
-            let replied = Kit::before(&fake, dialect, json!({ "maxRetries": 0 })).ask("hi").await;
+            let replied = Kit::with_fake(&fake, dialect, json!({ "maxRetries": 0 })).ask("hi").await;
             match replied {
                 Ok(reply) => {
                     assert!(is_taken, "{dialect} took {size} bytes");
@@ -72,11 +72,11 @@ async fn w11_arguments_of_a_tool_are_bounded_like_a_text() {
 async fn r20_a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
     for dialect in DIALECTS {
         let whole = playing(json!([{ "reply": rich() }])).await;
-        Kit::before(&whole, dialect, json!({})).ask("hi").await.unwrap();
+        Kit::with_fake(&whole, dialect, json!({})).ask("hi").await.unwrap();
         for events in 0..40 {
             let turn = json!({ "reply": rich(), "fault": { "endAfter": events } });
             let fake = playing(json!([turn, { "reply": { "text": "again" } }])).await;
-            let kit = Kit::before(&fake, dialect, json!({}));
+            let kit = Kit::with_fake(&fake, dialect, json!({}));
             let reply = kit.ask("hi").await.unwrap();
             if fake.requests().len() == 1 {
                 // The reply was complete. A Chat reply counts as complete once it has a stop reason.
@@ -85,7 +85,7 @@ async fn r20_a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
                 continue;
             }
             assert_eq!(reply["content"][0]["text"], "again", "{dialect} after {events}");
-            assert_eq!(kit.told("agent:retry")[0]["reason"], "model_stream_truncated");
+            assert_eq!(kit.events("agent:retry")[0]["reason"], "model_stream_truncated");
             assert_eq!(reply["content"].as_array().unwrap().len(), 1, "nothing of the broken attempt is left");
         }
     }
@@ -96,7 +96,7 @@ async fn r20_a_connection_that_breaks_is_a_broken_stream() {
     for dialect in DIALECTS {
         for bytes in [0, 1, 100, 700] {
             let fake = playing(json!([{ "reply": rich(), "fault": { "cutAfter": bytes }, "repeat": true }])).await;
-            let kit = Kit::before(&fake, dialect, json!({}));
+            let kit = Kit::with_fake(&fake, dialect, json!({}));
             let failure = kit.ask("hi").await.unwrap_err();
             assert_eq!(failure.code, "model_stream_truncated", "{dialect} {bytes} {failure}");
             assert!(failure.retryable && fake.requests().len() == 3);
@@ -123,14 +123,14 @@ async fn errors_after_the_status_have_the_same_names() {
         for events in [0, 3] {
             let turn = json!({ "reply": rich(), "fault": { "errorAfter": { "events": events, "type": kind } }, "repeat": true });
             let fake = playing(json!([turn])).await;
-            let failure = Kit::before(&fake, dialect, json!({})).ask("hi").await.unwrap_err();
+            let failure = Kit::with_fake(&fake, dialect, json!({})).ask("hi").await.unwrap_err();
             assert_eq!((failure.code.as_str(), fake.requests().len()), (code, attempts), "{dialect} {kind} {failure}");
             assert!(failure.message.contains("in the middle"), "{failure}");
             assert_eq!(detail(&failure, "providerCode"), kind);
         }
     }
     let fake = playing(json!([{ "reply": { "text": "x", "stop": "failed" }, "repeat": true }])).await;
-    let failure = Kit::before(&fake, "responses", json!({})).ask("hi").await.unwrap_err();
+    let failure = Kit::with_fake(&fake, "responses", json!({})).ask("hi").await.unwrap_err();
     assert_eq!((failure.code.as_str(), detail(&failure, "providerCode")), ("model_overloaded", json!("server_error")));
 }
 
@@ -139,7 +139,7 @@ async fn r20_silence_is_given_up() {
     for dialect in DIALECTS {
         let fake =
             playing(json!([{ "reply": { "text": "some text" }, "fault": { "stallAfter": 8 }, "repeat": true }])).await;
-        let mut kit = Kit::before(&fake, dialect, json!({ "idleMs": 1234 }));
+        let mut kit = Kit::with_fake(&fake, dialect, json!({ "idleMs": 1234 }));
         let clock = kit.clock.clone();
         kit.on_tell = Arc::new(move |kind| {
             if kind == "agent:text" {
@@ -158,7 +158,7 @@ async fn r20_silence_is_given_up() {
 async fn a_turn_ends_by_itself() {
     for (turn, once) in [(json!({ "fault": "noHead" }), false), (json!({ "fault": "noHead" }), true)] {
         let fake = playing(json!([turn])).await;
-        let kit = Kit::before(&fake, "chat", json!({ "timeoutMs": 5000 }));
+        let kit = Kit::with_fake(&fake, "chat", json!({ "timeoutMs": 5000 }));
         let kit = if once { kit.once() } else { kit };
         let fired = async {
             while fake.requests().is_empty() {
@@ -188,7 +188,7 @@ async fn r20_nonsense_is_a_bad_response() {
     ];
     for (dialect, raw) in table {
         let fake = playing(json!([{ "reply": { "rawSse": raw }, "repeat": true }])).await;
-        let failure = Kit::before(&fake, dialect, json!({})).ask("hi").await.unwrap_err();
+        let failure = Kit::with_fake(&fake, dialect, json!({})).ask("hi").await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), ("model_bad_response", false), "{raw} {failure}");
     }
 }
@@ -213,7 +213,7 @@ async fn chat_servers_may_differ() {
     ];
     for (what, raw, content) in table {
         let fake = playing(json!([{ "reply": { "rawSse": raw } }])).await;
-        let reply = Kit::before(&fake, "chat", json!({})).ask("hi").await.unwrap();
+        let reply = Kit::with_fake(&fake, "chat", json!({})).ask("hi").await.unwrap();
         assert_eq!((&reply["content"], &reply["usage"]["estimated"]), (&content, &json!(true)), "{what}");
         assert_eq!(reply["stop"], if content[0]["type"] == "tool_use" { "tool_calls" } else { "end" }, "{what}");
     }
@@ -235,7 +235,7 @@ async fn what_a_provider_adds_to_a_block_comes_back_to_it() {
     ];
     let raw: String = raw.into_iter().map(event).collect();
     let fake = playing(json!([{ "reply": { "rawSse": raw } }, { "reply": { "text": "ok" } }])).await;
-    let kit = Kit::before(&fake, "messages", json!({}));
+    let kit = Kit::with_fake(&fake, "messages", json!({}));
     let reply = kit.ask("hi").await.unwrap();
     let messages = json!([{ "role": "user", "content": "hi" }, { "role": "assistant", "content": reply["content"] },
         { "role": "user", "content": "more" }]);

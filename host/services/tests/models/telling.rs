@@ -11,10 +11,10 @@ use crate::kit::{DIALECTS, Kit, playing};
 async fn the_first_piece_is_told_at_once_and_the_rest_together() {
     for dialect in DIALECTS {
         let fake = playing(json!([{ "reply": { "text": "0123456789abcdef" } }])).await;
-        let kit = Kit::before(&fake, dialect, json!({}));
+        let kit = Kit::with_fake(&fake, dialect, json!({}));
         kit.ask("hi").await.unwrap();
         assert_eq!(
-            kit.told("agent:text"),
+            kit.events("agent:text"),
             [json!({ "delta": "0123" }), json!({ "delta": "456789abcdef" })],
             "{dialect}"
         );
@@ -28,7 +28,7 @@ async fn what_waits_is_told_when_its_time_has_come_although_nothing_follows() {
         // The stream then stalls, so only the timer can report the rest.
         let turn = json!({ "reply": { "text": "0123456789abcdef" }, "fault": { "stallAfter": 6 } });
         let fake = playing(json!([turn])).await;
-        let mut kit = Kit::before(&fake, dialect, json!({ "maxRetries": 0 }));
+        let mut kit = Kit::with_fake(&fake, dialect, json!({ "maxRetries": 0 }));
         let (clock, told) = (kit.clock.clone(), kit.told.clone());
         kit.on_tell = Arc::new(move |_| match told.lock().unwrap().len() {
             1 => clock.fire(Wait::Coalesce),
@@ -36,9 +36,9 @@ async fn what_waits_is_told_when_its_time_has_come_although_nothing_follows() {
             _ => {}
         });
         assert_eq!(kit.ask("hi").await.unwrap_err().code, "model_timeout");
-        let told = kit.told_text("agent:text");
+        let told = kit.text_of_events("agent:text");
         assert!(
-            kit.told("agent:text").len() == 2 && told.len() > 4 && "0123456789abcdef".starts_with(&told),
+            kit.events("agent:text").len() == 2 && told.len() > 4 && "0123456789abcdef".starts_with(&told),
             "{dialect} {told}"
         );
     }
@@ -49,7 +49,7 @@ async fn what_is_told_after_the_last_retry_is_the_reply() {
     for dialect in DIALECTS {
         let broken = json!({ "reply": { "text": "wrong wrong wrong" }, "fault": { "endAfter": 6 } });
         let fake = playing(json!([broken, { "reply": { "thinking": "t", "text": "right right right" } }])).await;
-        let kit = Kit::before(&fake, dialect, json!({}));
+        let kit = Kit::with_fake(&fake, dialect, json!({}));
         kit.ask("hi").await.unwrap();
         let told = kit.told.lock().unwrap().clone();
         let retry = told.iter().position(|(kind, _)| kind == "agent:retry").unwrap();

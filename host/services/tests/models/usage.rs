@@ -34,7 +34,7 @@ async fn tokens_are_counted_alike_and_cost_what_the_list_says() {
     ];
     for (dialect, expected) in table {
         let fake = playing(json!([{ "reply": { "text": "x" }, "usage": usage }])).await;
-        let reply = Kit::before(&fake, dialect, prices()).ask("hi").await.unwrap();
+        let reply = Kit::with_fake(&fake, dialect, prices()).ask("hi").await.unwrap();
         assert_eq!(reply["usage"], expected, "{dialect}");
     }
 }
@@ -43,7 +43,7 @@ async fn tokens_are_counted_alike_and_cost_what_the_list_says() {
 async fn what_is_not_said_is_estimated() {
     for dialect in DIALECTS {
         let fake = playing(json!([{ "reply": { "text": "12345678" }, "usage": { "missing": true } }])).await;
-        let reply = Kit::before(&fake, dialect, json!({})).ask("hi").await.unwrap();
+        let reply = Kit::with_fake(&fake, dialect, json!({})).ask("hi").await.unwrap();
         let sent = fake.requests()[0].header("content-length").unwrap().parse::<u64>().unwrap();
         assert_eq!(
             reply["usage"],
@@ -63,7 +63,7 @@ async fn w7_a_turn_never_costs_more_than_it_may_cost_at_most() {
             let fake = playing(json!([broken])).await;
             let mut profile = prices();
             (profile["maxRetries"], profile["maxTokens"]) = (json!(retries), json!(1000));
-            let kit = Kit::before(&fake, dialect, profile);
+            let kit = Kit::with_fake(&fake, dialect, profile);
             let image = json!([{ "type": "image", "url": "https://example.com/a.png", "mime": "image/png" }]);
             let request = json!({ "messages": [{ "role": "user", "content": image }] });
             let most = kit.most(&request, Effect::AtLeastOnce);
@@ -88,7 +88,7 @@ async fn broken_attempts_are_counted_too() {
             json!({ "reply": { "text": text }, "usage": { "fresh": 100, "output": 10 }, "fault": { "endAfter": 10 } });
         let whole = json!({ "reply": { "text": text }, "usage": { "fresh": 100, "output": 10 } });
         let fake = playing(json!([broken, whole])).await;
-        let kit = Kit::before(&fake, dialect, json!({}));
+        let kit = Kit::with_fake(&fake, dialect, json!({}));
         let reply = kit.ask("hi").await.unwrap();
         assert_eq!(fake.billing().turns, 2, "{dialect}");
         let (input, output) = (reply["usage"]["input"].as_u64().unwrap(), reply["usage"]["output"].as_u64().unwrap());
@@ -98,7 +98,7 @@ async fn broken_attempts_are_counted_too() {
             assert_eq!(input, 200, "Messages says at once what it reads");
         }
         let fake = playing(json!([{ "reply": { "text": text }, "fault": { "endAfter": 10 }, "repeat": true }])).await;
-        let failure = Kit::before(&fake, dialect, prices()).ask("hi").await.unwrap_err();
+        let failure = Kit::with_fake(&fake, dialect, prices()).ask("hi").await.unwrap_err();
         let usage = detail(&failure, "usage");
         assert!(usage["costUsd"].as_f64().unwrap() > 0.0 && usage["estimated"] == true, "{dialect} {usage}");
     }
@@ -114,8 +114,8 @@ async fn w11_turns_that_were_lost_are_counted_too() {
         let whole = json!({ "reply": { "text": "x" }, "usage": { "fresh": 100, "output": 10 }, "repeat": true });
         for (profile, dollars) in [(prices(), Some(0.00045)), (json!({}), None)] {
             let fake = playing(json!([whole])).await;
-            let once = Kit::before(&fake, dialect, profile.clone()).generate(&request).await.unwrap();
-            let kit = Kit::before(&fake, dialect, profile).lost(2);
+            let once = Kit::with_fake(&fake, dialect, profile.clone()).generate(&request).await.unwrap();
+            let kit = Kit::with_fake(&fake, dialect, profile).lost(2);
             let usage = kit.generate(&request).await.unwrap()["usage"].clone();
             assert_eq!((&once["usage"]["input"], &usage["input"]), (&json!(100), &json!(100 + 2 * sent)), "{dialect}");
             assert_eq!((&usage["output"], &usage["estimated"]), (&json!(10), &json!(true)), "{dialect}");
@@ -127,7 +127,7 @@ async fn w11_turns_that_were_lost_are_counted_too() {
         }
     }
     let fake = playing(json!([{ "reply": { "text": "x" }, "usage": { "cost": 0.0125 } }])).await;
-    let usage = Kit::before(&fake, "chat", json!({})).lost(1).ask("hi").await.unwrap()["usage"].clone();
+    let usage = Kit::with_fake(&fake, "chat", json!({})).lost(1).ask("hi").await.unwrap()["usage"].clone();
     assert_eq!(usage["costUsd"], 0.0125, "the cost that is known is told: {usage}");
 }
 
@@ -135,6 +135,6 @@ async fn w11_turns_that_were_lost_are_counted_too() {
 async fn a_provider_that_says_what_it_cost_is_believed() {
     let usage = json!({ "cost": 0.0125 });
     let fake = playing(json!([{ "reply": { "text": "x" }, "usage": usage }])).await;
-    let reply = Kit::before(&fake, "chat", prices()).ask("hi").await.unwrap();
+    let reply = Kit::with_fake(&fake, "chat", prices()).ask("hi").await.unwrap();
     assert_eq!((&reply["usage"]["costUsd"], &reply["usage"]["costBasis"]), (&json!(0.0125), &json!("managed")));
 }

@@ -47,7 +47,7 @@ impl Clock for Still {
 }
 
 /// A fake image endpoint, and a caller.
-struct World {
+struct Setup {
     server: Server,
     kit: Kit,
     clock: Arc<Still>,
@@ -66,13 +66,13 @@ fn one() -> serde_json::Value {
     json!({ "b64_json": STANDARD.encode(sample([1, 2, 3])) })
 }
 
-impl World {
+impl Setup {
     /// Starts the endpoint. `react` receives a request, and the number of requests before it.
-    async fn new(react: impl Fn(&Seen, usize) -> Reaction + Send + Sync + 'static) -> World {
+    async fn new(react: impl Fn(&Seen, usize) -> Reaction + Send + Sync + 'static) -> Setup {
         let before = AtomicUsize::new(0);
         let server = Server::start(move |seen| react(seen, before.fetch_add(1, Ordering::SeqCst))).await;
         let (kit, clock) = (Kit::local(LOCAL), Arc::default());
-        World { server, kit, clock, effect: Effect::AtLeastOnce }
+        Setup { server, kit, clock, effect: Effect::AtLeastOnce }
     }
 
     async fn make(&self, args: serde_json::Value) -> Result<Value, Failure> {
@@ -104,16 +104,16 @@ impl World {
 
 #[tokio::test]
 async fn an_endpoint_that_is_busy_is_asked_again() {
-    let world = World::new(|_, before| match before {
+    let setup = Setup::new(|_, before| match before {
         0 => refused("429 Too Many Requests", &[("retry-after", "7")]),
         1 => refused("503 Service Unavailable", &[]),
         _ => images(&json!([one()])),
     });
-    let world = world.await;
-    assert!(world.make(json!([null, "a"])).await.is_ok());
-    assert_eq!(*world.clock.0.lock().unwrap(), [Duration::from_secs(7), Duration::from_secs(1)]);
+    let setup = setup.await;
+    assert!(setup.make(json!([null, "a"])).await.is_ok());
+    assert_eq!(*setup.clock.0.lock().unwrap(), [Duration::from_secs(7), Duration::from_secs(1)]);
     let keys: Vec<_> =
-        world.server.seen().iter().map(|seen| seen.header("idempotency-key").unwrap().to_owned()).collect();
+        setup.server.seen().iter().map(|seen| seen.header("idempotency-key").unwrap().to_owned()).collect();
     assert_eq!(keys, ["key-1"; 3]);
 }
 
@@ -124,9 +124,9 @@ async fn what_will_not_help_is_not_tried_again_and_keys_are_hidden() {
         ("401 Unauthorized", "model_auth", 1),
         ("500 Oops", "model_overloaded", 3),
     ] {
-        let world = World::new(move |_, _| refused(status, &[])).await;
-        let failure = world.make(json!([null, "a"])).await.unwrap_err();
-        assert_eq!((failure.code.as_str(), world.server.seen().len()), (expected, attempts), "{failure}");
+        let setup = Setup::new(move |_, _| refused(status, &[])).await;
+        let failure = setup.make(json!([null, "a"])).await.unwrap_err();
+        assert_eq!((failure.code.as_str(), setup.server.seen().len()), (expected, attempts), "{failure}");
         assert!(!failure.message.contains("test-key"), "{failure}");
     }
 }
@@ -134,17 +134,17 @@ async fn what_will_not_help_is_not_tried_again_and_keys_are_hidden() {
 #[tokio::test]
 async fn what_may_have_happened_once_is_ambiguous() {
     for (status, expected) in [("500 Oops", code::AMBIGUOUS), ("400 Bad Request", "model_invalid_request")] {
-        let world = World::new(move |_, _| refused(status, &[])).await;
-        let world = World { effect: Effect::Once, ..world };
-        let failure = world.make(json!([null, "a"])).await.unwrap_err();
-        assert_eq!((failure.code.as_str(), world.server.seen().len()), (expected, 1), "{failure}");
+        let setup = Setup::new(move |_, _| refused(status, &[])).await;
+        let setup = Setup { effect: Effect::Once, ..setup };
+        let failure = setup.make(json!([null, "a"])).await.unwrap_err();
+        assert_eq!((failure.code.as_str(), setup.server.seen().len()), (expected, 1), "{failure}");
     }
 }
 
 #[tokio::test]
 async fn several_images_are_a_list_of_files() {
-    let world = World::new(|_, _| images(&json!([one(), one()]))).await;
-    let made = world.make(json!([null, "a", { "n": 2 }])).await.unwrap();
+    let setup = Setup::new(|_, _| images(&json!([one(), one()]))).await;
+    let made = setup.make(json!([null, "a", { "n": 2 }])).await.unwrap();
     let files = made.json().as_array().unwrap();
     assert_eq!(files.len(), 2);
     let blob = Value::from(files[1].clone()).blob().unwrap();
@@ -165,18 +165,18 @@ async fn an_answer_that_is_none_is_a_failure_and_not_asked_for_again() {
         (json!([{ "b64_json": long }]), "larger than"),
     ];
     for (data, message) in cases {
-        let world = World::new(move |_, _| images(&data)).await;
-        let failure = world.make(json!([null, "a"])).await.unwrap_err();
+        let setup = Setup::new(move |_, _| images(&data)).await;
+        let failure = setup.make(json!([null, "a"])).await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), ("model_bad_response", false), "{failure}");
         assert!(failure.message.contains(message), "{message}: {failure}");
-        assert_eq!(world.server.seen().len(), 1, "{message}");
+        assert_eq!(setup.server.seen().len(), 1, "{message}");
     }
 }
 
 #[tokio::test]
 async fn an_image_behind_a_private_address_is_not_fetched() {
-    let world = World::new(|_, _| images(&json!([{ "url": "https://10.0.0.1/a.png" }]))).await;
-    assert_eq!(world.make(json!([null, "a"])).await.unwrap_err().code, code::DENIED);
+    let setup = Setup::new(|_, _| images(&json!([{ "url": "https://10.0.0.1/a.png" }]))).await;
+    assert_eq!(setup.make(json!([null, "a"])).await.unwrap_err().code, code::DENIED);
 }
 
 #[tokio::test]
@@ -192,12 +192,12 @@ async fn images_cost_what_the_operator_says_also_when_they_are_lost() {
         (Effect::AtLeastOnce, refused("400 Bad Request", &[]), 1, 0.0),
     ] {
         let answered = Mutex::new(Some(answered));
-        let world = World::new(move |_, _| answered.lock().unwrap().take().unwrap()).await;
-        let world = World { effect, ..world };
-        let made = world.make(json!([null, "a", { "n": n }])).await;
+        let setup = Setup::new(move |_, _| answered.lock().unwrap().take().unwrap()).await;
+        let setup = Setup { effect, ..setup };
+        let made = setup.make(json!([null, "a", { "n": n }])).await;
         assert_eq!(Images::cost(&made), cost, "{made:?}");
         let args = [Json::Null, Json::from("a"), Json::parse(&json!({ "n": n }).to_string()).unwrap()];
-        let most = |effect| world.images().most_it_costs(&args, effect).unwrap();
+        let most = |effect| setup.images().max_cost(&args, effect).unwrap();
         assert_eq!(most(Effect::Once), Some(0.25 * f64::from(n)));
         assert_eq!(most(Effect::AtLeastOnce), Some(3.0 * 0.25 * f64::from(n)), "with three attempts");
     }
@@ -215,8 +215,8 @@ async fn attempts_that_broke_off_are_paid_for() {
         (vec![refusal(), refusal(), refusal()], 0.0),
     ] {
         let reactions = Mutex::new(reactions.into_iter());
-        let world = World::new(move |_, _| reactions.lock().unwrap().next().unwrap()).await;
-        let made = world.make(json!([null, "a"])).await;
+        let setup = Setup::new(move |_, _| reactions.lock().unwrap().next().unwrap()).await;
+        let made = setup.make(json!([null, "a"])).await;
         assert_eq!(Images::cost(&made), cost, "{made:?}");
     }
 }

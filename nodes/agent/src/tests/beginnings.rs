@@ -14,7 +14,7 @@ fn one_turn() {
     let expected = json!({ "result": "Done", "usage": usage, "turns": 1, "stopReason": "end" });
     assert_eq!(output(&played), &expected);
     assert_eq!(closed(&played), json!({ "agentRunId": "agent-run-1", "result": expected }));
-    let names: Vec<_> = played.made.iter().map(|made| made.name.as_str()).collect();
+    let names: Vec<_> = played.calls.iter().map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["agent.open", "agent.tell", "model.start-generate", "queue.next-event", "agent.close"]);
     assert_eq!(states(&played), ["running"]);
     let expected = json!({ "messages": [{ "role": "user", "content": "Go" }], "agentRunId": "agent-run-1" });
@@ -66,7 +66,7 @@ fn what_cannot_be_answered_is_refused_before_anything_is_told() {
     for input in inputs {
         let played = play_type("agent.run", Script::new, input.clone(), &json!({}));
         assert_eq!(code(&played), "invalid_input", "{input}");
-        assert!(played.made.is_empty(), "{input}");
+        assert!(played.calls.is_empty(), "{input}");
     }
     let schema = play(Script::new, &json!({ "output": { "schema": { "type": 5 } } }));
     assert_eq!(code(&schema), "invalid_schema");

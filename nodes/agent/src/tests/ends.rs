@@ -107,7 +107,7 @@ fn another_model_is_asked_once() {
     ];
     for (script, config, expected) in rows {
         let played = play(script, config);
-        assert_eq!((code(&played), played.left), (expected, 0));
+        assert_eq!((code(&played), played.remaining_acts), (expected, 0));
         assert_eq!(closed(&played)["error"]["code"], expected);
     }
 }

@@ -72,7 +72,7 @@ fn waiting_ends_by_time_by_closing_and_if_nothing_can_come() {
     for (end, inbox, reason) in rows {
         let played = play(|| end(Script::new().says("Done")), &config(inbox.clone()));
         assert_eq!(output(&played)["stopReason"], reason, "{inbox}");
-        assert_eq!((&output(&played)["result"], played.left), (&json!("Done"), 0), "{inbox}");
+        assert_eq!((&output(&played)["result"], played.remaining_acts), (&json!("Done"), 0), "{inbox}");
     }
 }
 
@@ -81,7 +81,7 @@ fn closing_during_a_turn_lets_it_answer_and_applies_what_came_before() {
     let script = || Script::new().message("m1", "Faster").close().says("One").says("Two");
     let played = play(script, &config(json!({ "mode": "queue" })));
     assert_eq!((&output(&played)["result"], &output(&played)["stopReason"]), (&json!("Two"), &json!("closed")));
-    assert_eq!((&output(&played)["turns"], played.left), (&json!(2), 0));
+    assert_eq!((&output(&played)["turns"], played.remaining_acts), (&json!(2), 0));
     assert_eq!(states(&played), ["running"]);
 }
 

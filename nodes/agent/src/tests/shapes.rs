@@ -35,7 +35,7 @@ fn an_answer_that_does_not_fit_is_repaired() {
 #[test]
 fn a_model_that_does_not_manage_is_given_up() {
     let played = play(|| Script::new().says("1").says("2").says("3"), &config());
-    assert_eq!((code(&played), played.left), ("invalid_structured_output", 0));
+    assert_eq!((code(&played), played.remaining_acts), ("invalid_structured_output", 0));
     let Outcome::Failure(failure) = &played.outcome else { panic!("it fails") };
     assert_eq!(failure.details, Some(json!({ "errors": ["3 is not of type \"object\""] })));
     assert_eq!(closed(&played)["error"]["code"], "invalid_structured_output");

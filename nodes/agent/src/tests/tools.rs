@@ -45,7 +45,7 @@ fn calls_of_a_turn_are_under_way_at_once_and_answered_in_their_order() {
         assert_eq!(output(&played)["usage"]["input"], 20);
         assert_eq!(results(&played), expected);
         assert_eq!(last_messages(&played)[1], "assistant: tool_use | tool_use");
-        let names: Vec<_> = played.made.iter().map(|made| made.name.as_str()).collect();
+        let names: Vec<_> = played.calls.iter().map(|call| call.name.as_str()).collect();
         let calls = names.iter().position(|name| *name == "tools.start-call").unwrap();
         assert_eq!(
             names[calls..calls + 4],

@@ -137,7 +137,7 @@ fn calls_are_under_way_at_the_same_time_and_end_in_any_order() {
                   }";
     let played = play_on(|| host().backwards(), json!({ "source": source }));
     assert_eq!(output(&played)["result"], json!([3, 2, 1]));
-    let kinds: Vec<_> = played.made.iter().map(|made| made.name.as_str()).filter(|name| *name != "log.log").collect();
+    let kinds: Vec<_> = played.calls.iter().map(|call| call.name.as_str()).filter(|name| *name != "log.log").collect();
     assert_eq!(&kinds[..4], ["services.start-call", "services.start-call", "services.start-call", "queue.next-event"]);
 }
 
@@ -147,8 +147,8 @@ fn no_more_calls_are_made_at_a_time_than_the_host_takes() {
     let played = play(&format!("export async function run(services) {{ {body} }}"), json!({}));
     assert_eq!(output(&played)["result"], 199 * 100);
     let (mut under_way, mut most) = (0, 0);
-    for made in &played.made {
-        match made.name.as_str() {
+    for call in &played.calls {
+        match call.name.as_str() {
             "services.start-call" => under_way += 1,
             "queue.next-event" => under_way -= 1,
             _ => continue,

@@ -35,7 +35,7 @@ pub(super) fn expression(source: &str) -> Result<Binding, Vec<ExprError>> {
         None => (source.trim(), source.len() - source.trim_start().len()),
     };
     let compiled = Expression::compile(inside, at).map_err(|invalid| invalid.errors);
-    compiled.map(|expression| Binding(folded(expression)))
+    compiled.map(|expression| Binding(fold_constant(expression)))
 }
 
 #[derive(Default)]
@@ -83,7 +83,7 @@ impl Compiler {
         let single = matches!(pieces.as_slice(), [Piece::Expression(..)]);
         let parts: Vec<Part> = pieces.into_iter().filter_map(|piece| self.part(piece, pointer)).collect();
         match parts.as_slice() {
-            [Part::Expression(expression)] if single => Binding(folded(expression.clone())),
+            [Part::Expression(expression)] if single => Binding(fold_constant(expression.clone())),
             _ => Binding(Node::Text(parts.into())),
         }
     }
@@ -105,7 +105,7 @@ impl Compiler {
 
 /// Replaces an expression that reads no value with its result. An expression that fails is kept, so that it fails when
 /// rendered.
-fn folded(expression: Expression) -> Node {
+fn fold_constant(expression: Expression) -> Node {
     if !expression.reads().is_empty() {
         return Node::Whole(expression);
     }

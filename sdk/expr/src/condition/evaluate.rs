@@ -53,7 +53,7 @@ impl<'a> Evaluation<'a> {
     fn evaluate_test(&self, test: &Test) -> Result<bool, ExprError> {
         let (pointer, place) = &test.place;
         let placed = |error: ExprError| error.at(place.clone()).under(pointer);
-        if !allowance::take(limits::EVALUATION_WORK) {
+        if !allowance::spend(limits::EVALUATION_WORK) {
             return Err(placed(ExprError::new(allowance::EXHAUSTED)));
         }
         let value = match test.var.read(self.roots).map_err(placed)? {
@@ -68,12 +68,12 @@ impl<'a> Evaluation<'a> {
             Predicate::Exists => Ok(!value.is_null()),
             Predicate::Equals(operand) => with(operand, self.roots, |other| {
                 self.comparable(test, operand, &value, other)?;
-                compare(&value).and_then(|()| compare(other)).map_err(placed)?;
+                spend_on(&value).and_then(|()| spend_on(other)).map_err(placed)?;
                 Ok(value == *other)
             }),
             Predicate::In(operand) => with(operand, self.roots, |list| {
                 self.comparable(test, operand, &value, list)?;
-                compare(list).map_err(placed)?;
+                spend_on(list).map_err(placed)?;
                 if let Json::Array(items) = list {
                     for item in items.iter() {
                         self.comparable(test, operand, &value, item)?;
@@ -126,7 +126,7 @@ impl<'a> Evaluation<'a> {
         if self.searched.get() > limits::SEARCHES * limits::SEARCH_WORK {
             return Err("the condition searches too much text".to_owned());
         }
-        if !allowance::take((pattern.cost(text) / limits::SEARCH_PER_WORK) as u64) {
+        if !allowance::spend((pattern.cost(text) / limits::SEARCH_PER_WORK) as u64) {
             return Err(allowance::EXHAUSTED.to_owned());
         }
         pattern.search(text)
@@ -134,8 +134,8 @@ impl<'a> Evaluation<'a> {
 }
 
 /// Counts the work of comparing every part of a value. Returns an error if the limit of [`allowance`] is exceeded.
-fn compare(value: &Json) -> Result<(), ExprError> {
-    if allowance::take_for(value) { Ok(()) } else { Err(ExprError::new(allowance::EXHAUSTED)) }
+fn spend_on(value: &Json) -> Result<(), ExprError> {
+    if allowance::spend_for(value) { Ok(()) } else { Err(ExprError::new(allowance::EXHAUSTED)) }
 }
 
 /// Returns true if a text contains another text, or if an object has a key. Returns false for null, and for a list:

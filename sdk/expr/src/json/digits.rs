@@ -28,7 +28,8 @@ pub fn whole_number(digits: &str) -> Option<Number> {
 
 /// Returns an error if a valid JSON text contains a whole number that cannot be stored exactly.
 pub(super) fn check(text: &str) -> Result<(), Error> {
-    let Some(place) = long_run(text.as_bytes()).and_then(|_| first_lossy(text)) else { return Ok(()) };
+    let place = if has_long_digit_run(text.as_bytes()) { first_lossy(text) } else { None };
+    let Some(place) = place else { return Ok(()) };
     let before = &text[..place.start];
     let line = before.matches('\n').count() + 1;
     let column = before.len() - before.rfind('\n').map_or(0, |end| end + 1) + 1;
@@ -36,22 +37,22 @@ pub(super) fn check(text: &str) -> Result<(), Error> {
     Err(Error::custom(format!("the whole number {} {TOO_LONG} at line {line} column {column}", &text[place])))
 }
 
-/// Returns `Some` if a text has at least [`RUN`] digits in a row, inside or outside of quotes. Between digits, it
+/// Returns true if a text has at least [`RUN`] digits in a row, inside or outside of quotes. Between digits, it
 /// reads only every [`RUN`]-th byte.
-fn long_run(bytes: &[u8]) -> Option<()> {
+fn has_long_digit_run(bytes: &[u8]) -> bool {
     let mut at = RUN - 1;
     while at < bytes.len() {
         if bytes[at].is_ascii_digit() {
             let before = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
             let behind = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
             if before + behind >= RUN {
-                return Some(());
+                return true;
             }
             at += behind;
         }
         at += RUN;
     }
-    None
+    false
 }
 
 /// Finds the first whole number of a valid JSON text that cannot be stored exactly.

@@ -24,12 +24,21 @@ impl fmt::Display for SizeError {
     }
 }
 
+/// The limit that a value exceeds.
+enum Excess {
+    Depth,
+    Bytes,
+}
+
 impl Json {
     /// Returns the approximate size in bytes of the value's JSON text; escapes and digits are estimated. Stops as soon
     /// as the size exceeds `most`. The time grows with the number of values.
     pub fn measure(&self, most: u64) -> Result<u64, SizeError> {
         let mut left = most;
-        self.take(&mut left, 0).map_err(|depth| if depth { SizeError::Depth } else { SizeError::Bytes(most) })?;
+        self.subtract_size(&mut left, 0).map_err(|excess| match excess {
+            Excess::Depth => SizeError::Depth,
+            Excess::Bytes => SizeError::Bytes(most),
+        })?;
         Ok(most - left)
     }
 
@@ -47,11 +56,10 @@ impl Json {
         }
     }
 
-    /// Subtracts the size of this value from `left`. The error is true if the value is nested too deeply; false if it
-    /// is larger than `left`.
-    fn take(&self, left: &mut u64, depth: usize) -> Result<(), bool> {
+    /// Subtracts the size of this value from `left`.
+    fn subtract_size(&self, left: &mut u64, depth: usize) -> Result<(), Excess> {
         if depth > limits::JSON_DEPTH {
-            return Err(true);
+            return Err(Excess::Depth);
         }
         let own = match self {
             Json::Null | Json::Bool(_) => 4,
@@ -60,10 +68,10 @@ impl Json {
             Json::Array(items) => items.len() as u64 + 2,
             Json::Object(members) => members.keys().map(|key| key.len() as u64 + 4).sum::<u64>() + 2,
         };
-        *left = left.checked_sub(own).ok_or(false)?;
+        *left = left.checked_sub(own).ok_or(Excess::Bytes)?;
         match self {
-            Json::Array(items) => items.iter().try_for_each(|item| item.take(left, depth + 1)),
-            Json::Object(members) => members.values().try_for_each(|member| member.take(left, depth + 1)),
+            Json::Array(items) => items.iter().try_for_each(|item| item.subtract_size(left, depth + 1)),
+            Json::Object(members) => members.values().try_for_each(|member| member.subtract_size(left, depth + 1)),
             _ => Ok(()),
         }
     }

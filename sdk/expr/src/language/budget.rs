@@ -15,7 +15,7 @@ pub(super) fn charge(state: &mut State<'_, '_>, amount: usize) -> Result<(), Err
     if spent.0 > limits::WORK {
         return Err(Error::new(ErrorKind::OutOfFuel, "the expression does too much work"));
     }
-    match allowance::take(amount as u64) {
+    match allowance::spend(amount as u64) {
         true => Ok(()),
         false => Err(Error::new(ErrorKind::OutOfFuel, allowance::EXHAUSTED)),
     }

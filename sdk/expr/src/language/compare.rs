@@ -80,16 +80,16 @@ fn equal(left: &Value, right: &Value) -> Result<bool, Error> {
         (Some(left), Some(right)) => Ok(left == right),
         _ => {
             let (left, right) = (json(left)?, json(right)?);
-            look_at(&left)?;
-            look_at(&right)?;
+            spend_on(&left)?;
+            spend_on(&right)?;
             Ok(left == right)
         }
     }
 }
 
 /// Counts the work of reading every part of a value. Returns an error if the limit of [`allowance`] is exceeded.
-fn look_at(value: &Json) -> Result<(), Error> {
-    match allowance::take_for(value) {
+fn spend_on(value: &Json) -> Result<(), Error> {
+    match allowance::spend_for(value) {
         true => Ok(()),
         false => Err(Error::new(ErrorKind::OutOfFuel, allowance::EXHAUSTED)),
     }
@@ -113,7 +113,7 @@ fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
                     (Some(item), Some(other)) => item == other,
                     _ => {
                         let other = json(&other)?;
-                        look_at(&other)?;
+                        spend_on(&other)?;
                         other == wanted
                     }
                 };

@@ -17,7 +17,7 @@ const CHOOSING: [&str; 4] = ["first", "last", "max", "min"];
 const ANY: Segment = Segment::Index(0);
 
 /// A path, and the segments to append to it.
-type Way = (Path, Vec<Segment>);
+type ItemPath = (Path, Vec<Segment>);
 
 /// Returns the path of an expression's value, unless the expression computes a new value.
 pub(super) fn path_of(expr: &Expr<'_>) -> Option<Path> {
@@ -32,7 +32,7 @@ pub(super) fn attributes<'e, 'x>(filter: &'e Filter<'x>) -> Option<(Vec<Path>, &
     let is_tested = filter.args.iter().any(|argument| matches!(argument, CallArg::Kwarg("default", _)))
         || filter.name.ends_with("attr") && tests_missing(filter.args.get(1..).unwrap_or_default());
     let names = names_of(argument)?.split(',');
-    let path = |name: &str| joined((items.0.clone(), items.1.iter().cloned().chain(steps(name.trim())).collect()));
+    let path = |name: &str| joined((items.0.clone(), items.1.iter().cloned().chain(segments(name.trim())).collect()));
     Some((names.map(path).collect(), argument, is_tested))
 }
 
@@ -72,12 +72,12 @@ fn names_of<'e>(argument: &'e Expr<'_>) -> Option<&'e str> {
 }
 
 /// Splits the argument `attribute` of a filter at its dots: `a.0` is the key `a` and the index 0.
-fn steps(attribute: &str) -> impl Iterator<Item = Segment> {
+fn segments(attribute: &str) -> impl Iterator<Item = Segment> {
     attribute.split('.').map(|name| name.parse().map_or_else(|_| Segment::Key(name.into()), Segment::Index))
 }
 
 /// Returns true if a filter returns only items of its operand.
-fn keeps(filter: &Filter<'_>) -> bool {
+fn returns_only_items(filter: &Filter<'_>) -> bool {
     let is_empty = |argument: &CallArg<'_>| matches!(argument, CallArg::Pos(Expr::List(list)) if list.items.is_empty());
     match filter.name {
         "d" | "default" => filter.args.iter().all(is_empty),
@@ -85,7 +85,7 @@ fn keeps(filter: &Filter<'_>) -> bool {
     }
 }
 
-fn value(expr: &Expr<'_>) -> Option<Way> {
+fn value(expr: &Expr<'_>) -> Option<ItemPath> {
     if let Some((path, _)) = static_path(expr) {
         return Some((path, Vec::new()));
     }
@@ -93,31 +93,31 @@ fn value(expr: &Expr<'_>) -> Option<Way> {
         Expr::GetAttr(attribute) => then(value(&attribute.expr)?, Segment::Key(attribute.name.into())),
         Expr::GetItem(item) => then(value(&item.expr)?, static_segment(&item.subscript_expr).unwrap_or(ANY)),
         Expr::Slice(slice) => value(&slice.expr),
-        Expr::Filter(filter) if keeps(filter) => value(filter.expr.as_ref()?),
+        Expr::Filter(filter) if returns_only_items(filter) => value(filter.expr.as_ref()?),
         Expr::Filter(filter) if CHOOSING.contains(&filter.name) => item(filter.expr.as_ref()?),
         _ => None,
     }
 }
 
 /// Returns the path of an item of the list that an expression returns; `None` if the expression computes a new list.
-fn item(expr: &Expr<'_>) -> Option<Way> {
+fn item(expr: &Expr<'_>) -> Option<ItemPath> {
     match expr {
         Expr::Filter(filter) if filter.name == "map" => {
             let (path, mut way) = item(filter.expr.as_ref()?)?;
-            way.extend(steps(names_of(argument(filter)?)?));
+            way.extend(segments(names_of(argument(filter)?)?));
             Some((path, way))
         }
-        Expr::Filter(filter) if keeps(filter) => item(filter.expr.as_ref()?),
+        Expr::Filter(filter) if returns_only_items(filter) => item(filter.expr.as_ref()?),
         Expr::Slice(slice) => item(&slice.expr),
         _ => then(value(expr)?, ANY),
     }
 }
 
-fn then((path, mut way): Way, step: Segment) -> Option<Way> {
+fn then((path, mut way): ItemPath, step: Segment) -> Option<ItemPath> {
     way.push(step);
     Some((path, way))
 }
 
-fn joined((path, way): Way) -> Path {
+fn joined((path, way): ItemPath) -> Path {
     Path::new(path.root(), path.segments().iter().cloned().chain(way))
 }

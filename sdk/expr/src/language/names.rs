@@ -130,7 +130,7 @@ const BUILTIN_FILTERS: &[&str] = builtin_filters!(filter_names);
 const BUILTIN_TESTS: &[&str] = builtin_tests!(test_names);
 
 /// Names of functions, methods and filters in other languages, with the equivalent filters.
-const ELSEWHERE: [(&str, &str); 22] = [
+const FOREIGN_NAMES: [(&str, &str); 22] = [
     ("len", "length"),
     ("size", "length"),
     ("str", "string"),
@@ -158,7 +158,7 @@ const ELSEWHERE: [(&str, &str); 22] = [
 /// Returns the filter with this name, or the equivalent of a function with this name in another language.
 pub(super) fn find_filter(name: &str) -> Option<&'static str> {
     let plain = name.replace('_', "").to_ascii_lowercase();
-    let elsewhere = || ELSEWHERE.into_iter().find(|(other, _)| *other == plain).map(|(_, filter)| filter);
+    let elsewhere = || FOREIGN_NAMES.into_iter().find(|(other, _)| *other == plain).map(|(_, filter)| filter);
     filters().find(|filter| *filter == name).or_else(elsewhere)
 }
 

@@ -173,7 +173,7 @@ impl Read {
 
 impl Program {
     fn run(&self, roots: &dyn Roots) -> Result<Value, ExprError> {
-        if !allowance::take(limits::EVALUATION_WORK) {
+        if !allowance::spend(limits::EVALUATION_WORK) {
             return Err(ExprError::new(allowance::EXHAUSTED).at(self.place.clone()));
         }
         let named = self.roots.iter().filter_map(|name| Some((name.clone(), root_to_value(name, &roots.root(name)?))));

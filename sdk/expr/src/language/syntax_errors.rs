@@ -149,12 +149,12 @@ pub(super) fn not_parsed(source: &str, tokens: &[Lexeme<'_>], error: &Error) -> 
     // minijinja reports this error without a position (3.0.5, `src/compiler/parser.rs`); the table of bindings tests
     // the message.
     let is_behind = detail == "unexpected input after expression";
-    let behind = is_behind.then(|| behind(source, tokens)).flatten();
-    behind.unwrap_or_else(|| invalid(detail).at(0..source.len()))
+    let after = is_behind.then(|| after_expression(source, tokens)).flatten();
+    after.unwrap_or_else(|| invalid(detail).at(0..source.len()))
 }
 
 /// Creates the error about the token after a complete expression, if the source starts with one.
-fn behind(source: &str, tokens: &[Lexeme<'_>]) -> Option<ExprError> {
+fn after_expression(source: &str, tokens: &[Lexeme<'_>]) -> Option<ExprError> {
     // Each prefix is parsed again, so the search is limited to short sources.
     let mut ends = tokens.iter().enumerate().take(MOST_PREFIXES).skip(1).rev();
     let (at, (token, place)) =

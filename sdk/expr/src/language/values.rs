@@ -25,7 +25,7 @@ struct Members(Arc<json::Object>, Rank);
 impl Members {
     /// Returns the result for a missing key: an error if this is a file value that can never have the key, otherwise
     /// `None`.
-    fn nothing(&self, key: &Value) -> Option<Value> {
+    fn missing_member(&self, key: &Value) -> Option<Value> {
         let is_misused = file::lacks(&self.0, key.as_str(), self.1);
         is_misused.then(|| Value::from(file_misuse(file::no_part(short(&key.to_string())))))
     }
@@ -35,14 +35,14 @@ impl Object for Members {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         match key.as_str() {
             Some(key) => self.get_value_by_str(key),
-            None => self.nothing(key),
+            None => self.missing_member(key),
         }
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         match self.0.get(key) {
             Some(member) => Some(ranked(member, self.1.part_rank())),
-            None => self.nothing(&Value::from(key)),
+            None => self.missing_member(&Value::from(key)),
         }
     }
 

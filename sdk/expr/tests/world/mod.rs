@@ -99,7 +99,7 @@ pub(crate) fn condition() -> impl Strategy<Value = Json> {
 }
 
 /// Generates roots and local roots.
-pub(crate) fn world() -> impl Strategy<Value = (Json, Json)> {
+pub(crate) fn roots_and_locals() -> impl Strategy<Value = (Json, Json)> {
     let roots = prop::collection::vec((prop::sample::select(vec!["a", "b"]), value()), 0..4);
     (roots.prop_map(Json::object), value().prop_map(|item| Json::object([("item", item)])))
 }

@@ -40,7 +40,7 @@ pub fn read_text(path: &str) -> Result<String> {
         Content::Text(text) => Ok(text),
         _ => Err(odd()),
     };
-    super::made("files.read", || json!({ "path": path, "as": "text" }), read)
+    super::call("files.read", || json!({ "path": path, "as": "text" }), read)
 }
 
 /// Reads a file as bytes.
@@ -49,7 +49,7 @@ pub fn read_bytes(path: &str) -> Result<Vec<u8>> {
         Content::Bytes(bytes) => Ok(bytes),
         _ => Err(odd()),
     };
-    super::made("files.read", || json!({ "path": path, "as": "bytes" }), read)
+    super::call("files.read", || json!({ "path": path, "as": "bytes" }), read)
 }
 
 /// Copies a file to a file value `{ "kind": "file", "fileId": … }`. Use it for files that are too large for the
@@ -59,44 +59,44 @@ pub fn read_file(path: &str) -> Result<Value> {
         Content::File(file) => super::read(&file),
         _ => Err(odd()),
     };
-    super::made("files.read", || json!({ "path": path, "as": "file" }), read)
+    super::call("files.read", || json!({ "path": path, "as": "file" }), read)
 }
 
 /// Creates or replaces a file. Returns its size in bytes.
 pub fn write_text(path: &str, text: &str) -> Result<u64> {
     let write = || files::write(path, &Content::Text(text.to_owned())).map_err(Failure::of_call);
-    super::made("files.write", || json!({ "path": path, "text": text }), write)
+    super::call("files.write", || json!({ "path": path, "text": text }), write)
 }
 
 /// Creates or replaces a file. Returns its size in bytes.
 pub fn write_bytes(path: &str, bytes: &[u8]) -> Result<u64> {
     let write = || files::write(path, &Content::Bytes(bytes.to_vec())).map_err(Failure::of_call);
-    super::made("files.write", || json!({ "path": path, "size": bytes.len() }), write)
+    super::call("files.write", || json!({ "path": path, "size": bytes.len() }), write)
 }
 
 /// Creates or replaces a file with the content of a file value. Returns its size in bytes.
 pub fn write_file(path: &str, file: &Value) -> Result<u64> {
     let write = || files::write(path, &Content::File(file.to_string())).map_err(Failure::of_call);
-    super::made("files.write", || json!({ "path": path, "file": file }), write)
+    super::call("files.write", || json!({ "path": path, "file": file }), write)
 }
 
 /// Returns the entries of a folder, sorted by name, without those that the flow may not read. `""` is the tenant's
 /// folder.
 pub fn list(path: &str) -> Result<Vec<Entry>> {
     let list = || Ok(files::list(path).map_err(Failure::of_call)?.into_iter().map(Entry::from_wit).collect());
-    super::made("files.list", || json!({ "path": path }), list)
+    super::call("files.list", || json!({ "path": path }), list)
 }
 
 /// Returns the entry at a path; none if the path does not exist.
 pub fn stat(path: &str) -> Result<Option<Entry>> {
     let stat = || Ok(files::stat(path).map_err(Failure::of_call)?.map(Entry::from_wit));
-    super::made("files.stat", || json!({ "path": path }), stat)
+    super::call("files.stat", || json!({ "path": path }), stat)
 }
 
 /// Removes a file or an empty folder. Returns true if it existed; false if there was nothing to remove.
 pub fn remove(path: &str) -> Result<bool> {
     let remove = || files::remove(path).map_err(Failure::of_call);
-    super::made("files.remove", || json!({ "path": path }), remove)
+    super::call("files.remove", || json!({ "path": path }), remove)
 }
 
 impl Entry {

@@ -75,7 +75,7 @@ impl Request {
     }
 
     /// Converts the request to the arguments that a script records.
-    fn told(&self) -> Value {
+    fn recorded_args(&self) -> Value {
         let Request { method, url, headers, body, timeout_ms } = self;
         json!({ "method": method, "url": url, "headers": headers, "body": body, "timeoutMs": timeout_ms })
     }
@@ -116,9 +116,9 @@ impl Response {
 
 /// Sends a request and waits for the answer.
 pub fn send(request: Request) -> Result<Response> {
-    super::made(
+    super::call(
         "http.send",
-        || request.told(),
+        || request.recorded_args(),
         || Response::from_wit(http::send(&request.to_wit()).map_err(Failure::of_call)?),
     )
 }
@@ -138,6 +138,6 @@ pub fn take_response(call: CallId) -> Result<Response> {
 /// Stores bytes, such as the body of an answer, as a file with the media type `mime`. Returns its file value,
 /// `{ "kind": "file", "fileId": … }`.
 pub fn keep(bytes: Vec<u8>, mime: &str) -> Result<Value> {
-    let keep = || super::answered(http::keep(&bytes, mime));
-    super::made("http.keep", || json!({ "size": bytes.len(), "mime": mime }), keep)
+    let keep = || super::parse_answer(http::keep(&bytes, mime));
+    super::call("http.keep", || json!({ "size": bytes.len(), "mime": mime }), keep)
 }

@@ -10,7 +10,7 @@ pub fn write(level: Level, message: impl fmt::Display) {
     let message = message.to_string();
     let args = || serde_json::json!({ "level": format!("{level:?}").to_lowercase(), "message": message });
     // The host's function cannot fail, and neither can a script's.
-    let _ = super::made("log.log", args, || {
+    let _ = super::call("log.log", args, || {
         log::log(level, &message);
         Ok(())
     });

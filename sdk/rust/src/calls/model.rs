@@ -128,12 +128,12 @@ impl Request {
 
 /// Sends a request and blocks until the whole reply has arrived.
 pub fn generate(request: &Request) -> Result<Reply> {
-    super::made("model.generate", || json!(request), || super::answered(model::generate(&super::text(request)?)))
+    super::call("model.generate", || json!(request), || super::parse_answer(model::generate(&super::text(request)?)))
 }
 
 /// Sends a request without waiting for the reply. [`next_event`](crate::queue::next_event) returns the reply as a
 /// value, which [`Reply::read`] parses.
 pub fn start_generate(request: &Request) -> Result<CallId> {
     let start = || model::start_generate(&super::text(request)?).map_err(Failure::of_call);
-    super::made("model.start-generate", || json!(request), start).map(CallId)
+    super::call("model.start-generate", || json!(request), start).map(CallId)
 }

@@ -33,7 +33,7 @@ pub enum Event {
 /// arrive. Returns none if the time is up, or if no event can arrive.
 pub fn next_event(timeout_ms: Option<u32>) -> Result<Option<Event>> {
     #[cfg(not(target_family = "wasm"))]
-    if let Some(event) = crate::script::next(timeout_ms) {
+    if let Some(event) = crate::script::next_arrival(timeout_ms) {
         return Ok(event.map(Event::of_script));
     }
     let Some(event) = queue::next_event(timeout_ms) else { return Ok(None) };

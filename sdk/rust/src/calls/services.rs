@@ -47,7 +47,7 @@ pub struct ServiceError {
 }
 
 impl Call {
-    fn told(&self) -> Value {
+    fn recorded_args(&self) -> Value {
         let Call { id, service, args } = self;
         json!({ "kind": "flow-service-call", "callId": id, "service": service, "args": args })
     }
@@ -63,6 +63,6 @@ impl Answer {
 /// Calls a service without waiting. [`next_event`](crate::queue::next_event) returns the answer as a value, which
 /// [`Answer::read`] parses.
 pub fn start_call(call: &Call) -> Result<CallId> {
-    let start = || services::start_call(&call.told().to_string()).map_err(Failure::of_call);
-    super::made("services.start-call", || call.told(), start).map(CallId)
+    let start = || services::start_call(&call.recorded_args().to_string()).map_err(Failure::of_call);
+    super::call("services.start-call", || call.recorded_args(), start).map(CallId)
 }

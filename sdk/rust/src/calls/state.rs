@@ -20,7 +20,7 @@ pub struct Entry<T> {
 
 /// Returns the value of a key, including this attempt's own writes; none if the key was never written.
 pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<Entry<T>>> {
-    super::made(
+    super::call(
         "state.get",
         || json!({ "key": key }),
         || {
@@ -34,12 +34,12 @@ pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<Entry<T>>> {
 /// key before this task's outcome is recorded.
 pub fn set(key: &str, value: &impl Serialize) -> Result<u64> {
     let set = || state::set(key, &super::text(value)?).map_err(Failure::of_call);
-    super::made("state.set", || json!({ "key": key, "value": value }), set)
+    super::call("state.set", || json!({ "key": key, "value": value }), set)
 }
 
 /// Writes a value only if the key's version is `expected`. With `None`, it writes only if the key does not exist.
 /// Returns the new version; none if nothing was written because the version differs.
 pub fn set_if(key: &str, value: &impl Serialize, expected: Option<u64>) -> Result<Option<u64>> {
     let set = || state::set_if(key, &super::text(value)?, expected).map_err(Failure::of_call);
-    super::made("state.set-if", || json!({ "key": key, "value": value, "expected": expected }), set)
+    super::call("state.set-if", || json!({ "key": key, "value": value, "expected": expected }), set)
 }

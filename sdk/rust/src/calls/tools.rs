@@ -72,12 +72,12 @@ impl Answer {
 /// Returns the tools whose names match these patterns, that the flow grants, and that `permissions` does not deny. In
 /// a pattern, `*` matches any text.
 pub fn find(patterns: &[String]) -> Result<Vec<Tool>> {
-    super::made("tools.find", || json!({ "patterns": patterns }), || super::answered(tools::find(patterns)))
+    super::call("tools.find", || json!({ "patterns": patterns }), || super::parse_answer(tools::find(patterns)))
 }
 
 /// Calls a tool, blocks until the call ends, and returns the tool's output.
 pub fn call(call: &Call) -> Result<Value> {
-    let answer = super::made("tools.call", || json!(call), || super::answered(tools::call(&super::text(call)?)));
+    let answer = super::call("tools.call", || json!(call), || super::parse_answer(tools::call(&super::text(call)?)));
     answer.and_then(Answer::read).map(|answer| answer.output)
 }
 
@@ -85,5 +85,5 @@ pub fn call(call: &Call) -> Result<Value> {
 /// [`Answer::read`] parses.
 pub fn start_call(call: &Call) -> Result<CallId> {
     let start = || tools::start_call(&super::text(call)?).map_err(Failure::of_call);
-    super::made("tools.start-call", || json!(call), start).map(CallId)
+    super::call("tools.start-call", || json!(call), start).map(CallId)
 }

@@ -27,7 +27,7 @@ impl exports::flowcell::node::node::Guest for Hostile {
         match node_type.trim_start_matches("hostile.") {
             "echo" | "typed" | "costly" => Ok(Step::Done(Output::One(Source::Input(String::new())))),
             "copy" => json(context::get_json(Part::Input, "").unwrap_or_default()),
-            "rest" => rest(),
+            "rest" => pause_in_turn(),
             "spin" => spin(),
             "sleep" => {
                 std::thread::sleep(std::time::Duration::from_secs(1 << 30));
@@ -85,22 +85,22 @@ impl exports::flowcell::node::node::Guest for Hostile {
                 http::start_send(&request())?;
                 json("null".into())
             }
-            "cache-unasked" => told(cache::get("a")),
+            "cache-unasked" => null_or_failure(cache::get("a")),
             "metrics-unasked" => {
                 metrics::measure("a", 1.0, &[]);
                 json("null".into())
             }
-            "model-unasked" => told(model::generate("{}")),
-            "model-started" => told(model::start_generate("{}")),
-            "tools-unasked" => told(tools::find(&["*".into()])),
-            "tools-called" => told(tools::call("{}")),
-            "tools-started" => told(tools::start_call("{}")),
-            "services-unasked" | "services-odd" => told(services::start_call("{}")),
-            "agent-unasked" => told(agent::open("{}")),
-            "agent-told" => told(agent::tell("a", "state", "{}")),
-            "agent-closed" => told(agent::close("a", Ok("{}"))),
-            "wrap" => handed_on(&["a"]),
-            "double" => handed_on(&["a", "b"]),
+            "model-unasked" => null_or_failure(model::generate("{}")),
+            "model-started" => null_or_failure(model::start_generate("{}")),
+            "tools-unasked" => null_or_failure(tools::find(&["*".into()])),
+            "tools-called" => null_or_failure(tools::call("{}")),
+            "tools-started" => null_or_failure(tools::start_call("{}")),
+            "services-unasked" | "services-odd" => null_or_failure(services::start_call("{}")),
+            "agent-unasked" => null_or_failure(agent::open("{}")),
+            "agent-told" => null_or_failure(agent::tell("a", "state", "{}")),
+            "agent-closed" => null_or_failure(agent::close("a", Ok("{}"))),
+            "wrap" => input_under(&["a"]),
+            "double" => input_under(&["a", "b"]),
             "huge-list" => {
                 let headers = (0..400_000).map(|_| ("a".into(), "b".into())).collect();
                 http::start_send(&http::Request { headers, ..request() })?;
@@ -176,7 +176,7 @@ fn pause(until: Vec<Wake>, state: String) -> Result<Step, Failure> {
 
 /// Pauses four times, with different wakes. Then returns parts of the input, the wake, the state, the config and the
 /// task.
-fn rest() -> Result<Step, Failure> {
+fn pause_in_turn() -> Result<Step, Failure> {
     let given = context::get_json(Part::State, "/round");
     let round: u32 = given.and_then(|round| round.parse().ok()).unwrap_or(0);
     let state = format!(r#"{{"round":{}}}"#, round + 1);
@@ -219,20 +219,21 @@ fn forge() -> Result<Step, Failure> {
         "agentRunId": "a0", "tenant": "other", "ts": 0 }"#;
     let run = agent::open(words)?;
     agent::tell(&run, "state", words)?;
-    let refused = [agent::tell(&run, "agent:complete", "{}"), agent::tell("a0", "state", "{}"), agent::close("a0", Ok("{}"))];
+    let refused =
+        [agent::tell(&run, "agent:complete", "{}"), agent::tell("a0", "state", "{}"), agent::close("a0", Ok("{}"))];
     let codes: Vec<_> = refused.into_iter().map(|refused| refused.err().map(|failure| failure.code)).collect();
     agent::close(&run, Ok(words))?;
     json(format!("{codes:?}").replace("Some(", "").replace(')', ""))
 }
 
 /// Fails with the failure of a call. Returns null if the call succeeded.
-fn told<T>(answer: Result<T, Failure>) -> Result<Step, Failure> {
+fn null_or_failure<T>(answer: Result<T, Failure>) -> Result<Step, Failure> {
     answer?;
     json("null".into())
 }
 
 /// Returns an object in which each of these members is the whole input.
-fn handed_on(keys: &[&str]) -> Result<Step, Failure> {
+fn input_under(keys: &[&str]) -> Result<Step, Failure> {
     let members = keys.iter().map(|key| (key.to_string(), Source::Input(String::new())));
     Ok(Step::Done(Output::Object(members.collect())))
 }

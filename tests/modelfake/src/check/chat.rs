@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{format, list, only, tool};
+use super::{format, list, refuse_unknown, tool};
 use crate::fault::ErrorReply;
 
 const MEMBERS: [&str; 17] = [
@@ -28,7 +28,7 @@ const MEMBERS: [&str; 17] = [
 ];
 
 pub(super) fn check(body: &Map<String, Value>) -> Result<(), ErrorReply> {
-    only(body, &MEMBERS, "Unrecognized request argument supplied")?;
+    refuse_unknown(body, &MEMBERS, "Unrecognized request argument supplied")?;
     if body.contains_key("max_tokens") && body.contains_key("max_completion_tokens") {
         return Err(ErrorReply::invalid(
             "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use hyper::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::{is_closed, list, only, text, tool};
+use super::{is_closed, list, refuse_unknown, text, tool};
 use crate::{fault::ErrorReply, stream::signature};
 
 /// The accepted versions of the interface: the documented one, and the one that the official SDK sends.
@@ -32,7 +32,7 @@ pub(super) fn check(headers: &HeaderMap, body: &Map<String, Value>) -> Result<()
     if !VERSIONS.contains(&text(headers, "anthropic-version")) {
         return Err(ErrorReply::invalid("anthropic-version: header is required"));
     }
-    only(body, &MEMBERS, "Extra inputs are not permitted")?;
+    refuse_unknown(body, &MEMBERS, "Extra inputs are not permitted")?;
     if body.get("max_tokens").and_then(Value::as_u64).is_none_or(|limit| limit == 0) {
         return Err(ErrorReply::invalid("max_tokens: Field required"));
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{format, list, only, tool};
+use super::{format, list, refuse_unknown, tool};
 use crate::{fault::ErrorReply, stream::signature};
 
 const MEMBERS: [&str; 16] = [
@@ -27,7 +27,7 @@ const MEMBERS: [&str; 16] = [
 ];
 
 pub(super) fn check(body: &Map<String, Value>) -> Result<(), ErrorReply> {
-    only(body, &MEMBERS, "Unknown parameter")?;
+    refuse_unknown(body, &MEMBERS, "Unknown parameter")?;
     let tools = body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for one in tools {
         if one["type"] != "function" || one.get("function").is_some() {

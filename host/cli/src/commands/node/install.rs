@@ -79,12 +79,12 @@ fn one(
     terminal: Terminal,
 ) -> Result<Exit, CliError> {
     if args.registry.offline()
-        && let Some(id) = installer.here(source)?
+        && let Some(id) = installer.installed_from(source)?
     {
         terminal.say(&format!("{id} is already installed"));
         return Ok(Exit::Good);
     }
-    let arrival = block_on(args.registry.carrier()?.bring(source))??;
+    let arrival = block_on(args.registry.pack_client()?.bring(source))??;
     let candidate = installer.examine(arrival)?;
     put(&shown(&candidate))?;
     let id = candidate.id.clone();
@@ -96,7 +96,7 @@ fn one(
 
 /// Downloads every pack that the lock file names and that is not in the user's pack store yet.
 fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Result<Exit, CliError> {
-    let carrier = args.registry.carrier()?;
+    let client = args.registry.pack_client()?;
     let mut brought = 0;
     for (id, locked) in installer.lock.packs() {
         installer.trust.admit(id, &locked.digest, locked.signature.as_ref())?;
@@ -104,7 +104,7 @@ fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Res
             continue;
         }
         let source = Source::of_lock(&locked.source, installer.lock.file()).map_err(InstallError::Source)?;
-        let arrival = block_on(carrier.bring(&source))??;
+        let arrival = block_on(client.bring(&source))??;
         installer.restore(id, arrival)?;
         terminal.say(&format!("downloaded {id} from {source}"));
         brought += 1;

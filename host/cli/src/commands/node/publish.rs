@@ -51,8 +51,8 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, CliError> {
     let Source::Registry(reference) = args.registry.source(&args.reference)? else {
         return Err(no_registry(&args.reference));
     };
-    let carrier = args.registry.carrier()?;
-    let arrival = block_on(carrier.bring(&Source::File(args.file.clone())))??;
+    let client = args.registry.pack_client()?;
+    let arrival = block_on(client.bring(&Source::File(args.file.clone())))??;
     let inspection = arrival.inspect()?;
     let id = PackId::of(&inspection.manifest);
     let reference = match &reference.wanted {
@@ -70,7 +70,7 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, CliError> {
         Some(key) => Some(PackKey::read(key)?.sign(&id, &inspection.digest)),
         None => arrival.signature,
     };
-    if let Some(signature) = signature.filter(|signature| !signature.holds(&id, &inspection.digest)) {
+    if let Some(signature) = signature.filter(|signature| !signature.is_valid_for(&id, &inspection.digest)) {
         let why =
             format!("the signature {} by {} is for another pack", signature_file(&args.file).display(), signature.key);
         return Err(CliError::wrong(why).hint("sign this pack with `flowcell node sign`"));
@@ -81,7 +81,7 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, CliError> {
         imports: inspection.imports,
         exports: inspection.exports,
     };
-    block_on(carrier.push(&reference, artifact, signature))??;
+    block_on(client.push(&reference, artifact, signature))??;
     put_line(&reference.to_string())?;
     Ok(Exit::Good)
 }
@@ -90,7 +90,7 @@ pub(super) fn pull(args: &PullArgs) -> Result<Exit, CliError> {
     let source @ Source::Registry(_) = args.registry.source(&args.reference)? else {
         return Err(no_registry(&args.reference));
     };
-    let arrival = block_on(args.registry.carrier()?.bring(&source))??;
+    let arrival = block_on(args.registry.pack_client()?.bring(&source))??;
     let name = arrival.inspect()?.manifest.name;
     let out = args.out.clone().unwrap_or_else(|| format!("{name}.wasm").into());
     let write =

@@ -5,7 +5,7 @@ use std::env;
 use clap::{Args, builder::FalseyValueParser};
 use flowcell::{
     distribution::{Credentials, Realm},
-    packs::{Carrier, Source},
+    packs::{PackClient, Source},
 };
 
 use crate::cli_error::CliError;
@@ -32,14 +32,14 @@ pub(super) struct RegistryArgs {
 impl RegistryArgs {
     /// Returns the client that downloads and uploads packs. Fails if only one of the environment variables for user
     /// and password is set.
-    pub(super) fn carrier(&self) -> Result<Carrier, CliError> {
+    pub(super) fn pack_client(&self) -> Result<PackClient, CliError> {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let credentials = match (set(USER), set(PASSWORD)) {
             (Some(user), Some(password)) => Some(Credentials { user, password: password.into() }),
             (None, None) => None,
             _ => return Err(CliError::wrong(format!("set both {USER} and {PASSWORD}, or neither"))),
         };
-        Ok(Carrier::new(self.registry(), credentials, self.offline)?.trusting(self.registry_realm.clone()))
+        Ok(PackClient::new(self.registry(), credentials, self.offline)?.trusting(self.registry_realm.clone()))
     }
 
     /// Parses the source of a pack. A plain name refers to the default registry.

@@ -65,7 +65,7 @@ pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Cli
     let graph = runner.graph().clone();
     let (mut result, interrupted) = session.until_end(&plan, runner)?;
     plan.say_unused(&host, &result.run_id, terminal)?;
-    session::part(host);
+    session::release_store(host);
     result.outputs = result.outputs.get("output").cloned().unwrap_or_default();
     let exit = report::print(&plan, &graph, &result, interrupted, terminal)?;
     session.close();

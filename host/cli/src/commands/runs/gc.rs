@@ -11,7 +11,7 @@ use crate::{
     duration,
     options::{PackArgs, StoreArgs},
     output::{put_json, put_line},
-    owner::durable,
+    owner::require_durable,
     terminal::{Terminal, counted},
 };
 
@@ -41,7 +41,7 @@ struct Removed {
 }
 
 pub(super) fn execute(args: &GcArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    durable(&args.store)?;
+    require_durable(&args.store)?;
     let host = PackArgs::default().host_with(&args.store)?;
     let runs = host.collect(args.older_than, args.keep)?;
     let removed = Removed { runs, swept: host.sweep()? };

@@ -10,7 +10,7 @@ use crate::{
     duration,
     options::StoreArgs,
     output::{put, put_json},
-    owner::{local, unreadable},
+    owner::{local_tenant, unreadable},
     terminal::inert,
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct ListArgs {
 
 pub(super) fn execute(args: &ListArgs) -> Result<Exit, CliError> {
     let filter = Filter { flow: args.flow.clone(), status: args.status.clone(), limit: args.limit, after: None };
-    let rows = args.store.reader()?.runs(&local(), &filter).map_err(|error| unreadable(&error))?;
+    let rows = args.store.reader()?.runs(&local_tenant(), &filter).map_err(|error| unreadable(&error))?;
     if args.json {
         put_json(&rows)?;
     } else {

@@ -3,7 +3,7 @@
 use clap::Args;
 use flowcell::{
     Closed, FlowRunner, Host, HubError, Json, RunId, RunOptions, StartError,
-    control::{Ask, AskError},
+    control::{AskError, OwnerRequest},
 };
 
 use crate::{
@@ -55,9 +55,9 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliE
             recorded.check_open(&run, &given)?;
             recorded.check(&run, &given)?;
             let flow = reading.graph_of_run(&run)?.name.to_string();
-            let reply = |answer: &NamedAnswer| Ask::Command { run: run.clone(), command: answer.command() };
+            let reply = |answer: &NamedAnswer| OwnerRequest::Command { run: run.clone(), command: answer.command() };
             let before = args.answers.iter().map(reply).collect();
-            let handed = HandOver { before, ask: Ask::Resume { run, reach }, flow, prints: None };
+            let handed = HandOver { before, ask: OwnerRequest::Resume { run, reach }, flow, prints: None };
             let args = ResumeArgs { answers: Vec::new(), ..args };
             return follow::hand_over(&folder, &args.plan(), handed, terminal);
         }
@@ -83,7 +83,7 @@ fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec
             Err(AskError::Refused(HubError::AnswerRefused(why))) => {
                 return Err(CliError::wrong(format!("`{gate}` refused the answer `{value}`: {why}")));
             }
-            Err(AskError::Refused(HubError::RunEnded)) => return Err(answers::over(&args.run, gate)),
+            Err(AskError::Refused(HubError::RunEnded)) => return Err(answers::run_ended_error(&args.run, gate)),
             Err(AskError::Start(error)) => return Err(error.into()),
             Err(error) => return Err(refused(error.code(), &error.to_string(), &args.run)),
         }
@@ -113,12 +113,12 @@ pub(super) fn go_on(
     terminal: Terminal,
     prepare: impl FnOnce(&Host, RunOptions) -> Result<FlowRunner, StartError>,
 ) -> Result<Exit, CliError> {
-    let guests = listen_beside(&host, &args.store, &args.packs, terminal)?;
+    let handed_over = listen_beside(&host, &args.store, &args.packs, terminal)?;
     let _serving = host.serve()?;
     let name = args.run.clone();
     let args = args.plan();
     let flow = host.graph_of_run(&name)?.name.clone();
-    let session = session::Session::open(&args, &host, &flow, terminal)?.with_guests(guests);
+    let session = session::Session::open(&args, &host, &flow, terminal)?.with_handed_over(handed_over);
     let runner = prepare(&host, session.options(&args, Json::Null))?;
     answers::check(&args.answers, runner.graph())?;
     if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {

@@ -1,7 +1,7 @@
 //! `flowcell runs retry`: repeats a run as a new run.
 
 use clap::Args;
-use flowcell::{Repeat, RunId, RunOptions, contract::NodeId, control::Ask};
+use flowcell::{Repeat, RunId, RunOptions, contract::NodeId, control::OwnerRequest};
 
 use super::resume::{ResumeArgs, go_on};
 use crate::{
@@ -44,7 +44,7 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliEr
             let folder = folder.to_owned();
             let answers = args.resume.answers.iter();
             let answers = answers.map(|given| (given.gate.clone(), answers::answer(&given.value)));
-            let ask = Ask::Retry {
+            let ask = OwnerRequest::Retry {
                 run: run.clone(),
                 from: args.from.clone(),
                 keep_answers: args.keep_answers,

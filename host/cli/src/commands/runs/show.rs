@@ -15,7 +15,7 @@ use crate::{
     cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs},
     output::{put, put_json, put_line},
-    owner::{local, run_id, unreadable},
+    owner::{local_tenant, run_id, unreadable},
     terminal::{Terminal, inert},
 };
 
@@ -70,7 +70,7 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, CliEr
     if args.json {
         let tree = Tree::of(&host, &args.run)?;
         let (left_out, tasks) = (tree.left_out(), tree.tasks());
-        let found = args.store.reader()?.run(&local(), &args.run).map_err(|error| unreadable(&error))?;
+        let found = args.store.reader()?.run(&local_tenant(), &args.run).map_err(|error| unreadable(&error))?;
         let (run, _) = found.ok_or_else(|| CliError::wrong(format!("the run `{}` was removed", args.run)))?;
         let waiting = waiting::list(&host, &args.run)?;
         put_json(&Shown { run, tasks, left_out, waiting })?;
@@ -81,8 +81,8 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, CliEr
         tree.add(&event);
         ControlFlow::Continue(())
     })?;
-    if let Some((row, _)) = args.store.reader()?.run(&local(), &args.run).map_err(|error| unreadable(&error))? {
-        tree.stands(&row.status);
+    if let Some((row, _)) = args.store.reader()?.run(&local_tenant(), &args.run).map_err(|error| unreadable(&error))? {
+        tree.set_status(&row.status);
     }
     put(&tree.render(terminal.paint_of_output()))?;
     // The tree already shows the run's own questions.

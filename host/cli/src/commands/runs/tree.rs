@@ -83,7 +83,7 @@ impl Tree {
 
     /// Sets the run's present status. If the status is `active` although the last event parked the run, an answer has
     /// arrived since. The tree then shows how to continue the run.
-    pub(super) fn stands(&mut self, status: &str) {
+    pub(super) fn set_status(&mut self, status: &str) {
         if status == "active" && self.tail.starts_with("parked") {
             self.tail = "active: continue it with `flowcell drive` or `flowcell runs resume`".into();
         }

@@ -22,11 +22,12 @@ pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Termin
         }
         _ => args.packs.builder(),
     };
-    let host = args.watch.told(builder).build()?;
+    let host = args.watch.with_collector(builder).build()?;
     let library = FlowLibrary::open(&args.flows);
     let shown = args.flows.display();
     if !args.flows.is_dir() {
-        terminal.warn(&format!("the folder of flows `{shown}` does not exist; the server creates it with the first flow"));
+        terminal
+            .warn(&format!("the folder of flows `{shown}` does not exist; the server creates it with the first flow"));
         return Ok(Exit::Good);
     }
     let (names, mut wrong) = (library.names()?, 0_usize);

@@ -151,7 +151,7 @@ impl File {
             };
             let text = self.beside(arg, text);
             let tried = command.clone().try_get_matches_from(["serve".into(), argument(arg, &text)]);
-            tried.map_err(|error| wrong(&told(&error)))?;
+            tried.map_err(|error| wrong(&error_line(&error)))?;
             values.push(text);
         }
         Ok(SettingValues { values, place })
@@ -236,7 +236,7 @@ fn without_password(text: &str) -> String {
 }
 
 /// Returns clap's error message on one line.
-fn told(error: &clap::Error) -> String {
+fn error_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines = text.lines().take_while(|line| !line.is_empty()).map(|line| line.trim().trim_start_matches("error: "));
     lines.collect::<Vec<_>>().join(" ")

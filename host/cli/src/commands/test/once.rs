@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell::{Channel, Event, Fixtures, Host, Json, RunOptions, RunStatus, script, shape};
 
-use super::{TestArgs, cases, endless, run, waits};
+use super::{TestArgs, cases, endless, run, waiting_sentences};
 use crate::{
     cli_error::{CliError, Exit},
     output::put_json,
@@ -36,7 +36,7 @@ pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Resul
         } else if good {
             put_json(&result.outputs)?;
         } else {
-            let why = match (&result.error, waits(&result, &BTreeMap::new())) {
+            let why = match (&result.error, waiting_sentences(&result, &BTreeMap::new())) {
                 (Some(error), _) => error.failure.to_string(),
                 (None, waits) if waits.is_empty() => "it does not succeed".to_owned(),
                 (None, waits) => waits.join("; "),

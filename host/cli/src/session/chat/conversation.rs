@@ -14,7 +14,7 @@ use crate::session::{
 const SHOWN: usize = 160;
 
 /// An event of the run or of a child run, recorded or live.
-pub(crate) struct Heard<'a> {
+pub(crate) struct ChatEvent<'a> {
     pub(crate) kind: &'a str,
     pub(crate) run: &'a str,
     pub(crate) data: &'a Json,
@@ -90,57 +90,57 @@ impl Conversation {
     }
 
     /// Processes an event. Returns the pieces to show.
-    pub(crate) fn hear(&mut self, heard: &Heard<'_>) -> Vec<Shown> {
-        let prefix = callers(heard.run, &self.root);
-        let text = |name: &str| heard.data.get(name).and_then(Json::as_str).unwrap_or_default();
-        match heard.kind {
-            "agent:start" => self.opened(&prefix, heard.data),
-            "agent:state" => self.with_agent(heard.data, |agent| {
+    pub(crate) fn process(&mut self, event: &ChatEvent<'_>) -> Vec<Shown> {
+        let prefix = callers(event.run, &self.root);
+        let text = |name: &str| event.data.get(name).and_then(Json::as_str).unwrap_or_default();
+        match event.kind {
+            "agent:start" => self.opened(&prefix, event.data),
+            "agent:state" => self.with_agent(event.data, |agent| {
                 agent.idle = text("state") == "idle";
                 match agent.idle && agent.listens {
                     true => vec![Shown::Note(format!("{} listens", agent.name))],
                     false => Vec::new(),
                 }
             }),
-            "agent:text" => self.with_agent(heard.data, |agent| agent.says(text("delta"))),
-            "agent:retry" => self.with_agent(heard.data, |agent| {
+            "agent:text" => self.with_agent(event.data, |agent| agent.says(text("delta"))),
+            "agent:retry" => self.with_agent(event.data, |agent| {
                 agent.shown.clear();
                 vec![Shown::EndOfSpeech, Shown::Note(format!("{} begins again: {}", agent.name, text("reason")))]
             }),
-            "agent:message" => self.with_agent(heard.data, |agent| agent.said(heard.data)),
-            "agent:complete" => self.closed(heard.data, &format!("is done ({})", text("stopReason"))),
-            "agent:error" => self.closed(heard.data, &format!("failed: {}", failure(heard.data))),
+            "agent:message" => self.with_agent(event.data, |agent| agent.complete_message(event.data)),
+            "agent:complete" => self.closed(event.data, &format!("is done ({})", text("stopReason"))),
+            "agent:error" => self.closed(event.data, &format!("failed: {}", failure(event.data))),
             "agent:tool:start" => {
-                let input = heard.data.get("input");
+                let input = event.data.get("input");
                 let input = input.map(|input| input.as_str().map_or_else(|| input.to_text(), str::to_owned));
                 let input = input.unwrap_or_default();
-                self.about_tool(heard.data, &format!("calls {} {}", text("tool"), short(&input)))
+                self.about_tool(event.data, &format!("calls {} {}", text("tool"), short(&input)))
             }
             "agent:tool:result" => {
-                self.about_tool(heard.data, &format!("has {}: {}", text("tool"), short(text("summary"))))
+                self.about_tool(event.data, &format!("has {}: {}", text("tool"), short(text("summary"))))
             }
             "agent:tool:error" => {
-                self.about_tool(heard.data, &format!("has no {}: {}", text("tool"), failure(heard.data)))
+                self.about_tool(event.data, &format!("has no {}: {}", text("tool"), failure(event.data)))
             }
             "agent:tool:permission" => {
                 let choices = ["allow", "deny"].map(Json::from);
                 let named = ["attempt", "digest", "prompt"].into_iter();
-                let named = named.filter_map(|name| Some((name, heard.data.get(name)?.clone())));
+                let named = named.filter_map(|name| Some((name, event.data.get(name)?.clone())));
                 let question = Json::object(named.chain([("choices", Json::array(choices))]));
                 self.asked(format!("{prefix}{}", text("address")), &question)
             }
             "agent:tool:decision" => {
-                let call = heard.data.get("call").and_then(Json::as_u64).unwrap_or_default();
-                self.settled(&format!("{prefix}{}#{call}", place(heard.data)))
+                let call = event.data.get("call").and_then(Json::as_u64).unwrap_or_default();
+                self.remove_question(&format!("{prefix}{}#{call}", place(event.data)))
             }
-            "task:paused" => match heard.data.get("question") {
-                Some(question) => self.asked(format!("{prefix}{}", place(heard.data)), question),
+            "task:paused" => match event.data.get("question") {
+                Some(question) => self.asked(format!("{prefix}{}", place(event.data)), question),
                 None => Vec::new(),
             },
             "task:woken" | "task:failed" | "task:cancelled" | "session:reply" => {
-                self.settled(&format!("{prefix}{}", place(heard.data)))
+                self.remove_question(&format!("{prefix}{}", place(event.data)))
             }
-            "harness:complete" if heard.run == self.root => {
+            "harness:complete" if event.run == self.root => {
                 self.ended = true;
                 self.questions.clear();
                 vec![Shown::EndOfSpeech]
@@ -187,7 +187,7 @@ impl Conversation {
 
     /// Removes a question. If it was the first one, which the next line would have answered, returns the next question
     /// to show it again.
-    fn settled(&mut self, address: &str) -> Vec<Shown> {
+    fn remove_question(&mut self, address: &str) -> Vec<Shown> {
         let was_first = self.questions.first().is_some_and(|asked| asked.address == address);
         self.questions.retain(|asked| asked.address != address);
         if !was_first {
@@ -273,7 +273,7 @@ impl Agent {
     }
 
     /// Processes a complete message. Shows the part that was not shown while the agent wrote it.
-    fn said(&mut self, data: &Json) -> Vec<Shown> {
+    fn complete_message(&mut self, data: &Json) -> Vec<Shown> {
         let blocks = data.get("content").and_then(Json::as_array).unwrap_or_default();
         let texts = blocks.iter().filter(|block| block.get("type").and_then(Json::as_str) == Some("text"));
         let whole: String = texts.filter_map(|block| block.get("text")?.as_str()).collect();
@@ -310,12 +310,12 @@ mod tests {
 
     fn conversation(events: &[(&str, &str)]) -> (Conversation, Vec<Shown>) {
         let mut conversation = Conversation::with("r");
-        let shown = events.iter().flat_map(|(kind, data)| hear(&mut conversation, "r", kind, data)).collect();
+        let shown = events.iter().flat_map(|(kind, data)| process(&mut conversation, "r", kind, data)).collect();
         (conversation, shown)
     }
 
-    fn hear(conversation: &mut Conversation, run: &str, kind: &str, data: &str) -> Vec<Shown> {
-        conversation.hear(&Heard { kind, run, data: &Json::parse(data).unwrap() })
+    fn process(conversation: &mut Conversation, run: &str, kind: &str, data: &str) -> Vec<Shown> {
+        conversation.process(&ChatEvent { kind, run, data: &Json::parse(data).unwrap() })
     }
 
     fn text(events: &[(&str, &str)]) -> String {
@@ -356,24 +356,24 @@ mod tests {
         let (mut talking, shown) = conversation(&[START, asked]);
         assert!(talking.waits());
         assert_eq!(shown.last(), Some(&Shown::Question("bot#3 asks: May I? (allow|deny)".into())));
-        hear(&mut talking, "r", "agent:tool:decision", r#"{"taskId":"bot","call":3}"#);
+        process(&mut talking, "r", "agent:tool:decision", r#"{"taskId":"bot","call":3}"#);
         assert!(!talking.waits());
-        hear(&mut talking, "r.review.1", "task:paused", r#"{"taskId":"g","question":{"prompt":"?"}}"#);
+        process(&mut talking, "r.review.1", "task:paused", r#"{"taskId":"g","question":{"prompt":"?"}}"#);
         assert_eq!(talking.questions[0].address, "review/g");
-        hear(
+        process(
             &mut talking,
             "r",
             "task:paused",
             r#"{"taskId":"h","question":{"prompt":"And?","attempt":2,"digest":"d"}}"#,
         );
-        let shown = hear(&mut talking, "r.review.1", "task:woken", r#"{"taskId":"g"}"#);
+        let shown = process(&mut talking, "r.review.1", "task:woken", r#"{"taskId":"g"}"#);
         assert_eq!(shown.last(), Some(&Shown::Question("h asks: And? (text)".into())), "the next one is shown again");
         assert!(talking.is_late(Instant::now()), "a line was typed for the one that has closed");
         assert_eq!(talking.questions[0].asked, QuestionRef { attempt: Some(2), digest: Some("d".into()) });
-        hear(&mut talking, "r", "task:woken", r#"{"taskId":"h"}"#);
+        process(&mut talking, "r", "task:woken", r#"{"taskId":"h"}"#);
         assert!(!talking.waits());
-        hear(&mut talking, "r.review.1", "task:paused", r#"{"taskId":"g","question":{"prompt":"?"}}"#);
-        hear(&mut talking, "r.review.1", "task:woken", r#"{"taskId":"g"}"#);
+        process(&mut talking, "r.review.1", "task:paused", r#"{"taskId":"g","question":{"prompt":"?"}}"#);
+        process(&mut talking, "r.review.1", "task:woken", r#"{"taskId":"g"}"#);
         assert!(!talking.waits());
     }
 
@@ -388,7 +388,7 @@ mod tests {
         assert!(talking.choose("nobody").unwrap_err().contains("open: bot (works), other (works), mute (takes no"));
         assert_eq!(talking.choose("other"), Ok("other".into()));
         assert_eq!((talking.target(None), talking.target(Some("bot"))), (Ok("a2".into()), Ok("a1".into())));
-        hear(&mut talking, "r", "agent:complete", r#"{"agentRunId":"a2","stopReason":"end"}"#);
+        process(&mut talking, "r", "agent:complete", r#"{"agentRunId":"a2","stopReason":"end"}"#);
         assert_eq!(talking.target(None), Ok("a1".into()), "the one who was chosen has gone");
     }
 }

@@ -8,12 +8,12 @@ use std::{
 
 use flowcell::{
     Json, RunId,
-    control::{self, Ask, OwnerReply},
+    control::{self, OwnerReply, OwnerRequest},
 };
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::{Asking, Chat, End, conversation::Heard};
+use super::{Asking, Chat, End, conversation::ChatEvent};
 use crate::{
     cli_error::{CliError, Exit},
     owner::{block_on, refused},
@@ -34,7 +34,7 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
     let (ended, end) = oneshot::channel();
     let listener = chat.clone();
     let listen = move || {
-        let complete = events.by_ref().find_map(|event| listener.hears(&event));
+        let complete = events.by_ref().find_map(|event| listener.process_json(&event));
         // Sending fails only if the receiver has already left.
         let _ = ended.send(complete);
     };
@@ -42,7 +42,7 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
     started.map_err(|error| CliError::internal("cannot read the events").because(&error))?;
     let (folder, run) = (folder.to_owned(), run.clone());
     let ask = move |command| -> Asking {
-        let (folder, asked) = (folder.clone(), Ask::Command { run: run.clone(), command });
+        let (folder, asked) = (folder.clone(), OwnerRequest::Command { run: run.clone(), command });
         Box::pin(async move {
             let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
             match told.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
@@ -51,8 +51,8 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
             }
         })
     };
-    let nobody = || -> BoxFuture<'static, bool> { Box::pin(async { true }) };
-    let end = block_on(chat.converse(end, &ask, &nobody))??;
+    let on_input_end = || -> BoxFuture<'static, bool> { Box::pin(async { true }) };
+    let end = block_on(chat.converse(end, &ask, &on_input_end))??;
     chat.show(&super::Shown::EndOfSpeech);
     Ok(match end {
         End::Left => {
@@ -70,13 +70,13 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
 
 impl Chat {
     /// Processes an event. Returns the run's status if the run has ended.
-    fn hears(&self, event: &Json) -> Option<String> {
+    fn process_json(&self, event: &Json) -> Option<String> {
         let text = |name: &str| event.get(name).and_then(Json::as_str).unwrap_or_default();
         if text("type") == "watch:now" {
             self.present.store(true, Ordering::Release);
         }
-        let heard = Heard { kind: text("type"), run: text("runId"), data: event };
-        self.hear(&heard);
+        let event = ChatEvent { kind: text("type"), run: text("runId"), data: event };
+        self.process(&event);
         self.state.lock().conversation.ended.then(|| text("status").to_owned())
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{Answer, ask, connect, head, send},
-    kit::{done, said, told},
+    kit::{output_of, stderr, stdout},
     process::{memory, serve, stop},
     samples::{asks, hello},
     stream::Stream,
@@ -34,9 +34,9 @@ fn connections() -> u64 {
 /// Creates a tenant. Returns a token of it.
 fn token(folder: &Path, tenant: &str) -> String {
     let ask = |arguments: &[&str]| {
-        let output = done(folder, arguments);
-        assert!(output.status.success(), "{}", told(&output));
-        said(&output)
+        let output = output_of(folder, arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
     };
     ask(&["tenant", "create", tenant]);
     let token: Value = serde_json::from_str(&ask(&["token", "create", tenant])).unwrap();

@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    kit::{done, said, scale, told},
+    kit::{output_of, scale, stderr, stdout},
     process::{serve, stop},
     samples::{asks, hello},
 };
@@ -78,19 +78,19 @@ fn r23_a_server_that_is_stopped_under_load_loses_nothing_that_it_has_acknowledge
         });
         assert!(begun.len() >= moment, "{}", begun.len());
         known.extend(begun);
-        let listed = done(folder.path(), &["runs", "list", "--json", "--limit", "100000"]);
-        assert!(listed.status.success(), "{}", told(&listed));
-        let runs: Vec<Value> = serde_json::from_str(&said(&listed)).unwrap();
+        let listed = output_of(folder.path(), &["runs", "list", "--json", "--limit", "100000"]);
+        assert!(listed.status.success(), "{}", stderr(&listed));
+        let runs: Vec<Value> = serde_json::from_str(&stdout(&listed)).unwrap();
         let kept: BTreeSet<_> = runs.iter().map(|run| run["runId"].as_str().unwrap().to_owned()).collect();
         assert_eq!(known.difference(&kept).next(), None, "it was acknowledged and is not there");
         let failed = runs.iter().find(|run| ["failed", "cancelled"].iter().any(|bad| run["status"] == *bad));
         assert_eq!(failed, None);
     }
     // The next process resumes all of them.
-    let driven = done(folder.path(), &["drive", "--once"]);
-    assert!([Some(0), Some(3)].contains(&driven.status.code()), "{}", told(&driven));
-    let listed = done(folder.path(), &["runs", "list", "--json", "--limit", "100000"]);
-    for run in serde_json::from_str::<Vec<Value>>(&said(&listed)).unwrap() {
+    let driven = output_of(folder.path(), &["drive", "--once"]);
+    assert!([Some(0), Some(3)].contains(&driven.status.code()), "{}", stderr(&driven));
+    let listed = output_of(folder.path(), &["runs", "list", "--json", "--limit", "100000"]);
+    for run in serde_json::from_str::<Vec<Value>>(&stdout(&listed)).unwrap() {
         let expected = if run["flow"] == "asks" { "parked" } else { "succeeded" };
         assert_eq!(run["status"], expected, "{run}");
     }

@@ -44,7 +44,7 @@ impl HasData for Folders {
 }
 
 /// The target of a descriptor.
-enum Node {
+enum Target {
     /// A folder by its path. The tenant's own folder has the empty path.
     Folder(String),
     File(Opened),
@@ -71,26 +71,26 @@ impl Sandbox {
 }
 
 impl Folder<'_> {
-    fn push(&mut self, node: Node) -> FsResult<Resource<Descriptor>> {
-        Ok(Resource::new_own(self.0.table.push(node)?.rep()))
+    fn push(&mut self, target: Target) -> FsResult<Resource<Descriptor>> {
+        Ok(Resource::new_own(self.0.table.push(target)?.rep()))
     }
 
-    fn node(&self, descriptor: &Resource<Descriptor>) -> FsResult<&Node> {
-        Ok(self.0.table.get(&Resource::<Node>::new_borrow(descriptor.rep()))?)
+    fn target(&self, descriptor: &Resource<Descriptor>) -> FsResult<&Target> {
+        Ok(self.0.table.get(&Resource::<Target>::new_borrow(descriptor.rep()))?)
     }
 
     fn file(&self, descriptor: &Resource<Descriptor>) -> FsResult<Opened> {
-        match self.node(descriptor)? {
-            Node::File(file) => Ok(file.clone()),
-            Node::Folder(_) => Err(ErrorCode::IsDirectory.into()),
+        match self.target(descriptor)? {
+            Target::File(file) => Ok(file.clone()),
+            Target::Folder(_) => Err(ErrorCode::IsDirectory.into()),
         }
     }
 
     /// Returns the path of a name that is relative to a folder.
     fn path(&self, folder: &Resource<Descriptor>, path: &str) -> FsResult<String> {
-        match self.node(folder)? {
-            Node::Folder(folder) => Ok(joined(folder, path)?),
-            Node::File(_) => Err(ErrorCode::NotDirectory.into()),
+        match self.target(folder)? {
+            Target::Folder(folder) => Ok(joined(folder, path)?),
+            Target::File(_) => Err(ErrorCode::NotDirectory.into()),
         }
     }
 
@@ -137,7 +137,7 @@ impl Folder<'_> {
 
     /// Returns the properties of a path. A folder without a grant of its own is visible if the flow grants a part of
     /// it.
-    async fn look(&mut self, path: &str) -> FsResult<Option<DescriptorStat>> {
+    async fn stat_path(&mut self, path: &str) -> FsResult<Option<DescriptorStat>> {
         if path.is_empty() {
             return Ok(Some(stat_of_folder()));
         }
@@ -152,20 +152,20 @@ impl Folder<'_> {
     }
 
     /// Opens a file and reads its content. With `create`, a missing file is empty.
-    async fn open(&mut self, path: &str, create: bool) -> FsResult<Node> {
+    async fn open(&mut self, path: &str, create: bool) -> FsResult<Target> {
         let failure = match self.read_file(path).await? {
             Ok(reply) => {
                 let blob = reply.json().get("file").and_then(|file| Value::from(file.clone()).blob());
                 let bytes = self.0.calls.bytes(&blob.ok_or(ErrorCode::Io)?);
                 let bytes = bytes.map_err(|_| ErrorCode::Io)?;
-                return Ok(Node::File(Opened::read(path, &bytes, &self.0.folders.budget)?));
+                return Ok(Target::File(Opened::read(path, &bytes, &self.0.folders.budget)?));
             }
             Err(failure) => failure,
         };
         match &*failure.code {
-            code::FILE_NOT_FOUND if create => Ok(Node::File(Opened::empty(path, &self.0.folders.budget))),
-            code::DENIED | code::INVALID_INPUT => match self.look(path).await? {
-                Some(stat) if stat.type_ == DescriptorType::Directory => Ok(Node::Folder(path.to_owned())),
+            code::FILE_NOT_FOUND if create => Ok(Target::File(Opened::empty(path, &self.0.folders.budget))),
+            code::DENIED | code::INVALID_INPUT => match self.stat_path(path).await? {
+                Some(stat) if stat.type_ == DescriptorType::Directory => Ok(Target::Folder(path.to_owned())),
                 _ => Err(self.refused(failure).await),
             },
             _ => Err(self.refused(failure).await),
@@ -175,7 +175,7 @@ impl Folder<'_> {
 
 impl preopens::Host for Folder<'_> {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
-        let root = self.0.table.push(Node::Folder(String::new()))?;
+        let root = self.0.table.push(Target::Folder(String::new()))?;
         Ok(vec![(Resource::new_own(root.rep()), "/".to_owned())])
     }
 }
@@ -202,27 +202,27 @@ impl HostDescriptor for Folder<'_> {
         let path = self.path(&folder, &path)?;
         // The host checks that this is a folder only when the guest looks into it.
         if path.is_empty() || how.contains(OpenFlags::DIRECTORY) {
-            return self.push(Node::Folder(path));
+            return self.push(Target::Folder(path));
         }
         let create = how.contains(OpenFlags::CREATE);
-        if create && how.contains(OpenFlags::EXCLUSIVE) && self.look(&path).await?.is_some() {
+        if create && how.contains(OpenFlags::EXCLUSIVE) && self.stat_path(&path).await?.is_some() {
             return Err(ErrorCode::Exist.into());
         }
         let writes = flags.contains(DescriptorFlags::WRITE);
-        let node = if how.contains(OpenFlags::TRUNCATE) && create && writes {
-            Node::File(Opened::empty(&path, &self.0.folders.budget))
+        let target = if how.contains(OpenFlags::TRUNCATE) && create && writes {
+            Target::File(Opened::empty(&path, &self.0.folders.budget))
         } else {
             self.open(&path, create).await?
         };
-        if let (Node::File(file), true) = (&node, how.contains(OpenFlags::TRUNCATE)) {
+        if let (Target::File(file), true) = (&target, how.contains(OpenFlags::TRUNCATE)) {
             file.resize(0)?;
         }
-        self.push(node)
+        self.push(target)
     }
 
     fn drop(&mut self, descriptor: Resource<Descriptor>) -> wasmtime::Result<()> {
-        let node = self.0.table.delete(Resource::<Node>::new_own(descriptor.rep()))?;
-        if let Node::File(file) = node
+        let target = self.0.table.delete(Resource::<Target>::new_own(descriptor.rep()))?;
+        if let Target::File(file) = target
             && file.is_changed()
         {
             self.0.folders.unwritten.push(file);
@@ -262,7 +262,7 @@ impl HostDescriptor for Folder<'_> {
     }
 
     async fn sync(&mut self, descriptor: Resource<Descriptor>) -> FsResult<()> {
-        let Node::File(file) = self.node(&descriptor)? else { return Ok(()) };
+        let Target::File(file) = self.target(&descriptor)? else { return Ok(()) };
         let file = file.clone();
         match self.0.write_file(&file).await {
             Ok(()) => Ok(()),
@@ -275,15 +275,15 @@ impl HostDescriptor for Folder<'_> {
     }
 
     async fn stat(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorStat> {
-        Ok(match self.node(&descriptor)? {
-            Node::Folder(_) => stat_of_folder(),
-            Node::File(file) => stat(DescriptorType::RegularFile, file.len() as u64, None),
+        Ok(match self.target(&descriptor)? {
+            Target::Folder(_) => stat_of_folder(),
+            Target::File(file) => stat(DescriptorType::RegularFile, file.len() as u64, None),
         })
     }
 
     async fn stat_at(&mut self, folder: Resource<Descriptor>, _: PathFlags, path: String) -> FsResult<DescriptorStat> {
         let path = self.path(&folder, &path)?;
-        Ok(self.look(&path).await?.ok_or(ErrorCode::NoEntry)?)
+        Ok(self.stat_path(&path).await?.ok_or(ErrorCode::NoEntry)?)
     }
 
     async fn read_directory(&mut self, folder: Resource<Descriptor>) -> FsResult<Resource<DirectoryEntryStream>> {
@@ -336,9 +336,9 @@ impl HostDescriptor for Folder<'_> {
     }
 
     async fn get_flags(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
-        Ok(match self.node(&descriptor)? {
-            Node::Folder(_) => DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY,
-            Node::File(_) => DescriptorFlags::READ | DescriptorFlags::WRITE,
+        Ok(match self.target(&descriptor)? {
+            Target::Folder(_) => DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY,
+            Target::File(_) => DescriptorFlags::READ | DescriptorFlags::WRITE,
         })
     }
 
@@ -387,13 +387,13 @@ impl HostDescriptor for Folder<'_> {
     ) -> wasmtime::Result<bool> {
         let table = &self.0.table;
         let path = |descriptor: Resource<Descriptor>| {
-            Ok::<_, wasmtime::Error>(table.get(&Resource::<Node>::new_borrow(descriptor.rep()))?.path())
+            Ok::<_, wasmtime::Error>(table.get(&Resource::<Target>::new_borrow(descriptor.rep()))?.path())
         };
         Ok(path(one)? == path(other)?)
     }
 
     async fn metadata_hash(&mut self, descriptor: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
-        Ok(hash(self.node(&descriptor)?.path()))
+        Ok(hash(self.target(&descriptor)?.path()))
     }
 
     async fn metadata_hash_at(
@@ -420,11 +420,11 @@ impl HostDirectoryEntryStream for Folder<'_> {
     }
 }
 
-impl Node {
+impl Target {
     fn path(&self) -> &str {
         match self {
-            Node::Folder(path) => path,
-            Node::File(file) => file.path(),
+            Target::Folder(path) => path,
+            Target::File(file) => file.path(),
         }
     }
 }

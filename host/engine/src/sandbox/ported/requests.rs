@@ -33,7 +33,7 @@ pub(crate) struct Requests {
     /// The failure of every request, if the node type has not asked for `http`.
     denied: Option<Failure>,
     /// Resolves when the previous request has been handed to the runtime, or was dropped.
-    left: Option<oneshot::Receiver<()>>,
+    previous_sent: Option<oneshot::Receiver<()>>,
 }
 
 type Sending = Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send>;
@@ -41,7 +41,7 @@ type Rest = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 impl Requests {
     pub(in crate::sandbox) fn new(calls: Arc<dyn Calls>, clock: Clock) -> Requests {
-        Requests { calls, clock, denied: None, left: None }
+        Requests { calls, clock, denied: None, previous_sent: None }
     }
 }
 
@@ -57,8 +57,8 @@ impl WasiHttpHooks for Requests {
         if options.is_some_and(|options| options.first_byte_timeout.is_some_and(|time| time.is_zero())) {
             return Box::new(async { Err(Error::ConnectionTimeout) });
         }
-        let (leaves, left) = oneshot::channel();
-        let before = self.left.replace(left);
+        let (leaves, sent) = oneshot::channel();
+        let before = self.previous_sent.replace(sent);
         let (calls, clock) = (self.calls.clone(), self.clock.clone());
         Box::new(async move {
             let (head, body) = request.into_parts();
@@ -165,7 +165,7 @@ fn response(reply: &Value, calls: &dyn Calls) -> Result<Response<WasiBody>, Fail
         Body::File(blob, _) => Bytes::from_owner(calls.bytes(&blob)?),
     };
     let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
-    response.body(body).map_err(|_| reply::odd())
+    response.body(body).map_err(|_| reply::unexpected_reply())
 }
 
 /// Converts a failure to an error of `wasi:http`. Codes without an equivalent become internal errors with their text.

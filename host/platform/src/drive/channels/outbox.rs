@@ -48,7 +48,7 @@ impl Outbox {
         if state.closed {
             return;
         }
-        state.tell_missed();
+        state.push_missed_if_half_empty();
         if !state.missed.is_empty() || state.is_full() {
             let missed = state.missed.entry(event.run_id.clone()).or_insert((event.seq, event.seq));
             missed.1 = event.seq;
@@ -126,7 +126,7 @@ impl State {
     }
 
     /// Adds the lines about dropped events once the queue is less than half full.
-    fn tell_missed(&mut self) {
+    fn push_missed_if_half_empty(&mut self) {
         if self.lines.len() < MAX_LINES / 2 && self.bytes < MAX_BYTES / 2 {
             self.push_missed();
         }

@@ -79,7 +79,7 @@ impl ProgramChannel {
         let (tell_ended, ended) = watch::channel(false);
         let (told, shared) = (outbox.clone(), state.clone());
         let speaking = runtime.spawn(async move {
-            speak(program, told, shared).await;
+            serve_program(program, told, shared).await;
             tell_ended.send_replace(true);
         });
         Ok(ProgramChannel { outbox, state, speaking: Mutex::new(Some(speaking)), ended })
@@ -99,7 +99,7 @@ impl ProgramChannel {
     /// Closes the outbox, and waits until the program has ended or was killed.
     pub async fn close(&self) {
         // Earlier verbs are answered before the last line.
-        let _ = tokio::time::timeout(GRACE, self.state.quiet()).await;
+        let _ = tokio::time::timeout(GRACE, self.state.all_answered()).await;
         self.outbox.close();
         if let Some(speaking) = self.speaking.lock().await.take() {
             // The task ends by itself, at the latest after the grace period.
@@ -129,17 +129,17 @@ impl Channel for ProgramChannel {
         let last = json!({ "v": 1, "type": "channel:complete", "runId": run, "status": status });
         let mut ending = self.state.ending.lock();
         ending.last = Some(last);
-        ending.tell(&self.outbox);
+        ending.queue_last(&self.outbox);
     }
 }
 
-async fn speak(program: Program, outbox: Arc<Outbox>, state: Arc<ChannelState>) {
+async fn serve_program(program: Program, outbox: Arc<Outbox>, state: Arc<ChannelState>) {
     let Program { input, output, errors, mut life } = program;
     let logging = tokio::spawn(log(errors, state.clone()));
     let listening = tokio::spawn(listen(output, outbox.clone(), state.clone()));
     let (early, grace) = tokio::select! {
         biased;
-        told = tell(input, &outbox) => (told.is_err(), GRACE),
+        told = write_lines(input, &outbox) => (told.is_err(), GRACE),
         _ = life.ended() => (true, GRACE),
         // The program no longer reads its input.
         () = overdue(&outbox) => (false, Duration::ZERO),
@@ -165,7 +165,7 @@ async fn overdue(outbox: &Outbox) {
 }
 
 /// Writes the lines of the outbox to the program's input until the outbox is closed and empty.
-async fn tell(mut input: Input, outbox: &Outbox) -> io::Result<()> {
+async fn write_lines(mut input: Input, outbox: &Outbox) -> io::Result<()> {
     let (lines, bytes) = AT_ONCE;
     while let Some(lines) = outbox.take(lines, bytes).await {
         let mut text = Vec::new();
@@ -193,14 +193,14 @@ async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>,
         outbox.put(&answer);
         let mut ending = state.ending.lock();
         ending.asking = false;
-        ending.tell(&outbox);
+        ending.queue_last(&outbox);
         state.answered.notify_waiters();
     }
 }
 
 impl Ending {
     /// Queues the last line, unless a verb is still being handled.
-    fn tell(&mut self, outbox: &Outbox) {
+    fn queue_last(&mut self, outbox: &Outbox) {
         if self.asking {
             return;
         }
@@ -235,7 +235,7 @@ impl ChannelState {
     }
 
     /// Waits until all verbs are answered.
-    async fn quiet(&self) {
+    async fn all_answered(&self) {
         loop {
             let answered = self.answered.notified();
             if !self.ending.lock().asking {

@@ -84,7 +84,7 @@ impl AdmissionQueue {
     }
 
     /// Returns the number of waiting runs.
-    pub fn waits(&self) -> usize {
+    pub fn waiting_count(&self) -> usize {
         self.waiting.lock().len()
     }
 
@@ -106,12 +106,12 @@ impl AdmissionQueue {
     }
 
     /// Releases the permit of a waiting run that begins now.
-    pub(super) fn begins(&self, run: &Key) {
+    pub(super) fn release(&self, run: &Key) {
         self.waiting.lock().remove(run);
     }
 
     /// Returns the signal that a run that is not driven may have become ready.
-    pub fn moved(&self) -> &Arc<Notify> {
+    pub fn ready_signal(&self) -> &Arc<Notify> {
         &self.moved
     }
 
@@ -137,7 +137,7 @@ impl AdmissionQueue {
             Admitted::Waits(runner) | Admitted::Full(runner) => {
                 let accepted = runner.accept().await;
                 if accepted.is_err() {
-                    self.begins(&run);
+                    self.release(&run);
                 }
                 // The runs before it may all have ended meanwhile.
                 self.moved.notify_one();
@@ -159,7 +159,7 @@ impl Begun {
     /// Starts to wait for the first event of a run.
     pub(crate) fn watch(runner: &mut FlowRunner) -> Begun {
         let (teller, told) = oneshot::channel();
-        runner.attach(Arc::new(Teller(Mutex::new(Some(teller)))));
+        runner.attach(Arc::new(BegunChannel(Mutex::new(Some(teller)))));
         Begun { run: runner.run_id().clone(), told }
     }
 
@@ -175,23 +175,23 @@ impl Begun {
 }
 
 /// A channel that reports once whether its run has begun (`true`) or another process drives the run (`false`).
-struct Teller(Mutex<Option<oneshot::Sender<bool>>>);
+struct BegunChannel(Mutex<Option<oneshot::Sender<bool>>>);
 
-impl Teller {
-    fn tell(&self, begun: bool) {
+impl BegunChannel {
+    fn report(&self, begun: bool) {
         let teller = self.0.lock().take();
         // The caller may have gone.
         _ = teller.map(|teller| teller.send(begun));
     }
 }
 
-impl Channel for Teller {
+impl Channel for BegunChannel {
     fn on_event(&self, _event: &Event) {
         // A channel receives an event once the journal holds it.
-        self.tell(true);
+        self.report(true);
     }
 
     fn on_complete(&self, result: &RunResult) {
-        self.tell(result.status != RunStatus::Running);
+        self.report(result.status != RunStatus::Running);
     }
 }

@@ -111,7 +111,7 @@ impl Triggers {
             }
         }
         for waiting in waiting {
-            waiting.come(host, last, now)?;
+            waiting.advance_mark(host, last, now)?;
         }
         Ok(started)
     }
@@ -187,7 +187,7 @@ impl Waiting<'_> {
 
     /// Moves the mark to the last end that was read. If a start has to wait, moves it only to that run's end, so that
     /// the next scan reads the end again.
-    fn come(self, host: &Host, last: Option<u64>, now: u64) -> Result<(), LookError> {
+    fn advance_mark(self, host: &Host, last: Option<u64>, now: u64) -> Result<(), LookError> {
         let Some(last) = self.stuck.or(last).map(|last| last.min(now)) else { return Ok(()) };
         if last >= self.mark.up_to + STEP {
             let mark = Mark { up_to: last, ..self.mark };

@@ -67,7 +67,7 @@ pub(super) struct Lanes(HashMap<Tenant, Lane>);
 
 impl Lanes {
     /// Adds a lane for each new tenant, and removes the idle lanes of tenants that no longer exist.
-    pub(super) fn see(&mut self, tenants: Vec<Tenant>, now: Instant) {
+    pub(super) fn set_tenants(&mut self, tenants: Vec<Tenant>, now: Instant) {
         let known: HashSet<_> = tenants.iter().cloned().collect();
         self.0.retain(|tenant, lane| lane.busy || known.contains(tenant));
         for tenant in tenants {
@@ -133,7 +133,7 @@ mod tests {
     fn a_tenant_whose_work_does_not_end_holds_nobody_up() {
         let now = Instant::now();
         let mut lanes = Lanes::default();
-        lanes.see(vec!["a".into(), "b".into()], now);
+        lanes.set_tenants(vec!["a".into(), "b".into()], now);
         assert_eq!(names(&lanes.jobs(now, true)), ["a Look { sca", "b Look { sca"]);
         // `b` is done, and `a` is not.
         lanes.done(&"b".into(), Some(Duration::from_secs(1)), now);
@@ -158,7 +158,7 @@ mod tests {
     fn a_server_that_drains_looks_at_nothing_and_rests() {
         let now = Instant::now();
         let mut lanes = Lanes::default();
-        lanes.see(vec!["a".into()], now);
+        lanes.set_tenants(vec!["a".into()], now);
         assert!(lanes.jobs(now, false).is_empty());
         lanes.end("a".into(), end("1"), now);
         assert_eq!(names(&lanes.jobs(now, false)), ["a Ended(Ende"]);
@@ -170,7 +170,7 @@ mod tests {
         let mut lanes = Lanes::default();
         (0..ENDS * 2).for_each(|run| lanes.end("a".into(), end(&run.to_string()), now));
         assert_eq!(lanes.0[&Tenant::from("a")].ends.len(), ENDS);
-        lanes.see(vec!["b".into()], now);
+        lanes.set_tenants(vec!["b".into()], now);
         assert!(!lanes.0.contains_key(&Tenant::from("a")));
     }
 }

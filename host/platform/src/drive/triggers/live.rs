@@ -10,7 +10,7 @@ use flowcell_flow::{
 
 use super::{
     LookError,
-    record::{Records, Said, digest, key},
+    record::{Records, TriggerSettings, digest, key},
 };
 use crate::{FlowLibrary, Host, LibraryError, schedule};
 
@@ -48,14 +48,14 @@ impl Live {
 }
 
 /// The context in which a trigger is checked without its flow.
-struct Calendar<'a> {
+struct TriggerCheck<'a> {
     rules: CheckMode,
     /// The host and library that a new trigger is checked against. `None` for a stored trigger: the flows and secrets
     /// that it names are not checked again.
     binding: Option<(&'a Host, &'a FlowLibrary)>,
 }
 
-impl CheckContext for Calendar<'_> {
+impl CheckContext for TriggerCheck<'_> {
     fn mode(&self) -> CheckMode {
         self.rules
     }
@@ -85,7 +85,7 @@ impl CheckContext for Calendar<'_> {
     }
 }
 
-const KEPT: Calendar<'static> = Calendar { rules: CheckMode::Stored, binding: None };
+const KEPT: TriggerCheck<'static> = TriggerCheck { rules: CheckMode::Stored, binding: None };
 
 /// Reads a trigger that is bound to a flow.
 pub(super) fn read_bound(bound: &serde_json::Value) -> Result<Trigger, Vec<Diagnostic>> {
@@ -98,7 +98,7 @@ pub(super) fn read_new(
     host: &Host,
     library: &FlowLibrary,
 ) -> Result<Trigger, Vec<Diagnostic>> {
-    let asked = Calendar { rules: CheckMode::Adding, binding: Some((host, library)) };
+    let asked = TriggerCheck { rules: CheckMode::Adding, binding: Some((host, library)) };
     trigger(&Source { name: "trigger".into(), text: new.to_string() }, &asked)
 }
 
@@ -110,16 +110,16 @@ pub(super) fn declared(library: &FlowLibrary, flow: &str) -> Result<Vec<Trigger>
 
 /// Returns the triggers of a tenant, sorted by their keys.
 pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Vec<Live>, LookError> {
-    let mut said: BTreeMap<String, Said> = Records(host).said()?.into_iter().collect();
+    let mut settings: BTreeMap<String, TriggerSettings> = Records(host).settings()?.into_iter().collect();
     let mut all = Vec::new();
     for flow in library.names()? {
         // A flow that is deleted meanwhile has no triggers.
         for trigger in declared(library, &flow).unwrap_or_default() {
-            let Said { disabled, asked, .. } = said.remove(&key(&flow, &trigger.id)).unwrap_or_default();
+            let TriggerSettings { disabled, asked, .. } = settings.remove(&key(&flow, &trigger.id)).unwrap_or_default();
             all.push(Live { flow: flow.clone(), trigger, declared: true, enabled: !disabled, asked });
         }
     }
-    for (key, Said { bound, disabled, asked }) in said {
+    for (key, TriggerSettings { bound, disabled, asked }) in settings {
         let Some((flow, bound)) = key.split_once('/').map(|(flow, _)| flow).zip(bound) else { continue };
         match read_bound(&bound) {
             Ok(trigger) => {

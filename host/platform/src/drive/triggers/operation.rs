@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     LookError,
     live::{self, Live},
-    record::{Records, Said, key},
+    record::{Records, TriggerSettings, key},
     times::by_hand,
 };
 use crate::{FlowLibrary, Host, LibraryError, schedule, shape};
@@ -73,7 +73,7 @@ impl From<LookError> for TriggerError {
 /// An operation on a trigger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "camelCase")]
-pub enum Act {
+pub enum TriggerOperation {
     /// Binds a new trigger to the flow: `{ id, cron | webhook | event, … }`.
     Create {
         /// The definition, in the form of a flow's file.
@@ -89,15 +89,15 @@ pub enum Act {
     Fire,
 }
 
-impl Act {
+impl TriggerOperation {
     /// Returns the operation's name in audit logs.
     pub fn name(&self) -> &'static str {
         match self {
-            Act::Create { .. } => "trigger.create",
-            Act::Enable => "trigger.enable",
-            Act::Disable => "trigger.disable",
-            Act::Delete => "trigger.delete",
-            Act::Fire => "trigger.fire",
+            TriggerOperation::Create { .. } => "trigger.create",
+            TriggerOperation::Enable => "trigger.enable",
+            TriggerOperation::Disable => "trigger.disable",
+            TriggerOperation::Delete => "trigger.delete",
+            TriggerOperation::Fire => "trigger.fire",
         }
     }
 }
@@ -126,13 +126,13 @@ impl<'a> TriggerAdmin<'a> {
 
     /// Performs an operation on a flow's trigger, and returns the trigger's new state as JSON. A deletion returns the
     /// trigger's key, and a start by hand the id of its run.
-    pub fn act(&self, flow: &str, id: &str, act: &Act) -> Result<Value, TriggerError> {
+    pub fn act(&self, flow: &str, id: &str, act: &TriggerOperation) -> Result<Value, TriggerError> {
         match act {
-            Act::Create { trigger } => return self.create(flow, trigger),
-            Act::Enable => self.enable(flow, id, true)?,
-            Act::Disable => self.enable(flow, id, false)?,
-            Act::Delete => return self.delete(flow, id),
-            Act::Fire => return self.fire(flow, id),
+            TriggerOperation::Create { trigger } => return self.create(flow, trigger),
+            TriggerOperation::Enable => self.enable(flow, id, true)?,
+            TriggerOperation::Disable => self.enable(flow, id, false)?,
+            TriggerOperation::Delete => return self.delete(flow, id),
+            TriggerOperation::Fire => return self.fire(flow, id),
         }
         self.show(flow, id)
     }
@@ -145,15 +145,15 @@ impl<'a> TriggerAdmin<'a> {
         }
         live::read_new(trigger, self.host, &self.library).map_err(TriggerError::Invalid)?;
         let records = Records(self.host);
-        if records.said()?.iter().filter(|(_, said)| said.bound.is_some()).count() >= BOUND {
+        if records.settings()?.iter().filter(|(_, settings)| settings.bound.is_some()).count() >= BOUND {
             return Err(TriggerError::TooMany(format!("a tenant may bind at most {BOUND} triggers; delete some")));
         }
         // A new trigger does not inherit the progress of an earlier one with its id.
         records.forget(&key)?;
         let bound = serde_json::to_value(&read).unwrap_or_default();
-        let made = records.say(&key, |said| match said {
-            Some(Said { bound: Some(_), .. }) => None,
-            _ => Some(Some(Said { bound: Some(bound.clone()), ..Said::default() })),
+        let made = records.change_settings(&key, |settings| match settings {
+            Some(TriggerSettings { bound: Some(_), .. }) => None,
+            _ => Some(Some(TriggerSettings { bound: Some(bound.clone()), ..TriggerSettings::default() })),
         })?;
         if !made {
             return Err(TriggerError::Taken(key));
@@ -173,7 +173,9 @@ impl<'a> TriggerAdmin<'a> {
             records.forget(&live.key())?;
             records.mark(&live.key(), &live.cause(), self.host.now())?;
         }
-        records.say(&live.key(), |said| Some(Some(Said { disabled: !enabled, ..said.unwrap_or_default() })))?;
+        records.change_settings(&live.key(), |settings| {
+            Some(Some(TriggerSettings { disabled: !enabled, ..settings.unwrap_or_default() }))
+        })?;
         Ok(())
     }
 
@@ -183,7 +185,7 @@ impl<'a> TriggerAdmin<'a> {
             return Err(TriggerError::Declared(live.key()));
         }
         let records = Records(self.host);
-        records.say(&live.key(), |said| said.map(|_| None))?;
+        records.change_settings(&live.key(), |settings| settings.map(|_| None))?;
         records.forget(&live.key())?;
         Ok(json!({ "deleted": live.key() }))
     }
@@ -191,14 +193,14 @@ impl<'a> TriggerAdmin<'a> {
     fn fire(&self, flow: &str, id: &str) -> Result<Value, TriggerError> {
         let live = self.find(flow, id)?;
         let mut run: Option<RunId> = None;
-        Records(self.host).say(&live.key(), |said| {
-            let mut said = said.unwrap_or_default();
+        Records(self.host).change_settings(&live.key(), |settings| {
+            let mut settings = settings.unwrap_or_default();
             // Two starts in one millisecond stay separate.
-            let next = said.asked.last().map_or(0, |last| last + 1);
+            let next = settings.asked.last().map_or(0, |last| last + 1);
             let asked = self.host.now().max(next);
-            run = Some(by_hand(&live, asked)).filter(|_| said.asked.len() < ASKED);
-            said.asked.push(asked);
-            run.is_some().then_some(Some(said))
+            run = Some(by_hand(&live, asked)).filter(|_| settings.asked.len() < ASKED);
+            settings.asked.push(asked);
+            run.is_some().then_some(Some(settings))
         })?;
         match run {
             Some(run) => Ok(json!({ "runId": run.to_string() })),

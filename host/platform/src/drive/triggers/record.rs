@@ -7,15 +7,15 @@ use sha2::{Digest, Sha256};
 
 use crate::{Host, operate::documents::Documents};
 
-/// The document kind of [`Said`].
-const SAID: &str = "trigger";
+/// The document kind of [`TriggerSettings`].
+const SETTINGS: &str = "trigger";
 /// Maximum number of tries to write a document, in case of conflicts.
 const TRIES: usize = 16;
 
 /// Users' settings of a trigger.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Said {
+pub struct TriggerSettings {
     /// The definition, if the trigger is bound to the flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<serde_json::Value>,
@@ -49,23 +49,23 @@ pub(super) fn key(flow: &str, id: &str) -> String {
 
 impl Records<'_> {
     /// Returns the settings of each trigger, by its key.
-    pub(super) fn said(&self) -> Result<Vec<(String, Said)>, StoreError> {
-        Ok(self.documents().all(SAID)?)
+    pub(super) fn settings(&self) -> Result<Vec<(String, TriggerSettings)>, StoreError> {
+        Ok(self.documents().all(SETTINGS)?)
     }
 
     /// Changes the settings of a trigger, and retries after conflicts. `change` receives the present settings and
     /// returns the new ones. `Some(None)` removes the settings. With `None`, nothing is written and the result is
     /// `false`.
-    pub(super) fn say(
+    pub(super) fn change_settings(
         &self,
         key: &str,
-        mut change: impl FnMut(Option<Said>) -> Option<Option<Said>>,
+        mut change: impl FnMut(Option<TriggerSettings>) -> Option<Option<TriggerSettings>>,
     ) -> Result<bool, StoreError> {
         for _ in 0..TRIES {
-            let found: Option<(Said, u64)> = self.get(SAID, key)?;
-            let (said, version) = found.map_or((None, 0), |(said, version)| (Some(said), version));
-            let Some(next) = change(said) else { return Ok(false) };
-            if next.is_none() && version == 0 || self.put(SAID, key, next.as_ref(), version)? {
+            let found: Option<(TriggerSettings, u64)> = self.get(SETTINGS, key)?;
+            let (settings, version) = found.map_or((None, 0), |(settings, version)| (Some(settings), version));
+            let Some(next) = change(settings) else { return Ok(false) };
+            if next.is_none() && version == 0 || self.put(SETTINGS, key, next.as_ref(), version)? {
                 return Ok(true);
             }
         }

@@ -97,7 +97,7 @@ pub(super) async fn start(owners: &dyn TriggerTenants, host: &Host, live: &Live,
     };
     match owners.admit(host.tenant().clone(), runner).await {
         Ok(()) => Outcome::Started(run),
-        Err(AdmitError::Open(error)) => told(run, error.into()),
+        Err(AdmitError::Open(error)) => outcome_of(run, error.into()),
         Err(error) => Outcome::Later(error.into()),
     }
 }
@@ -115,13 +115,13 @@ fn prepare(host: &Host, library: &FlowLibrary, flow: &str, options: RunOptions) 
         LibraryError::Folder { .. } => Outcome::Later(error.into()),
         error => Outcome::Never(error.into()),
     })?;
-    let runner = host.runner(&flow, options).map_err(|error| told(run.clone(), error))?;
+    let runner = host.runner(&flow, options).map_err(|error| outcome_of(run.clone(), error))?;
     // Another process may have begun it since the check.
     if runner.is_new() { Ok(runner) } else { Err(Outcome::Known(run)) }
 }
 
 /// Converts a start error to an outcome.
-fn told(run: RunId, error: StartError) -> Outcome {
+fn outcome_of(run: RunId, error: StartError) -> Outcome {
     match error {
         // Another process has begun it meanwhile.
         StartError::Open(

@@ -78,10 +78,10 @@ impl Triggers {
                 None
             }
         };
-        Records(host).say(&live.key(), |said| {
-            let mut said = said?;
-            said.asked.retain(|other| *other != asked);
-            Some(Some(said))
+        Records(host).change_settings(&live.key(), |settings| {
+            let mut settings = settings?;
+            settings.asked.retain(|other| *other != asked);
+            Some(Some(settings))
         })?;
         Ok(started)
     }

@@ -30,7 +30,7 @@ pub const REFUSED_AT: Duration = Duration::from_millis(50);
 
 /// The result of an accepted post.
 #[derive(Debug)]
-pub enum Taken {
+pub enum PostResult {
     /// The new run is on stable storage.
     Started(RunId),
     /// The same post has come before.
@@ -68,11 +68,11 @@ impl Triggers {
         headers: &HeaderMap,
         body: &[u8],
         now: u64,
-    ) -> Result<Taken, HookError> {
+    ) -> Result<PostResult, HookError> {
         let came = Instant::now();
         let taken = self.check_and_take(place, headers, body, now).await;
         if matches!(taken, Err(HookError::Unsigned(_))) {
-            tokio::time::sleep_until(came + told_after(came.elapsed())).await;
+            tokio::time::sleep_until(came + refusal_time(came.elapsed())).await;
         }
         taken
     }
@@ -83,7 +83,7 @@ impl Triggers {
         headers: &HeaderMap,
         body: &[u8],
         now: u64,
-    ) -> Result<Taken, HookError> {
+    ) -> Result<PostResult, HookError> {
         let received = Received::read(headers, time(now))?;
         let known = self.known(tenant);
         let live = known.iter().find(|live| live.enabled && live.flow == flow && live.trigger.id == id);
@@ -101,7 +101,7 @@ impl Triggers {
         self.take(&host, live, &received, body).await
     }
 
-    async fn take(&self, host: &Host, live: &Live, received: &Received, body: &[u8]) -> Result<Taken, HookError> {
+    async fn take(&self, host: &Host, live: &Live, received: &Received, body: &[u8]) -> Result<PostResult, HookError> {
         let run = run_id("hook", live, &short(&received.id));
         let digest: Box<str> = hex::encode(Sha256::digest(body)).into();
         if let Some(taken) = before(host, &run, &digest)? {
@@ -117,9 +117,9 @@ impl Triggers {
         ];
         let begin = Start { run, about, request: Some(digest.clone()) };
         match start(&*self.owners, host, live, begin).await {
-            Outcome::Started(run) => Ok(Taken::Started(run)),
+            Outcome::Started(run) => Ok(PostResult::Started(run)),
             // The same post, or another one with the same id, came at the same time.
-            Outcome::Known(run) => Ok(before(host, &run, &digest)?.unwrap_or(Taken::Known(run))),
+            Outcome::Known(run) => Ok(before(host, &run, &digest)?.unwrap_or(PostResult::Known(run))),
             Outcome::Later(problem) => Err(HookError::Later(problem)),
             Outcome::Never(problem) => Err(HookError::Never(problem)),
         }
@@ -128,14 +128,14 @@ impl Triggers {
 
 /// Returns the time from a post's arrival to its refusal, if the decision took `known`: the next multiple of
 /// [`REFUSED_AT`].
-fn told_after(known: Duration) -> Duration {
+fn refusal_time(known: Duration) -> Duration {
     let steps = known.as_micros() / REFUSED_AT.as_micros() + 1;
     REFUSED_AT * u32::try_from(steps).unwrap_or(u32::MAX)
 }
 
 /// Returns the result of an earlier post with this id, or `None` if there was none. An earlier post whose run was
 /// removed counts as the same post, since its body is unknown.
-fn before(host: &Host, run: &RunId, digest: &str) -> Result<Option<Taken>, HookError> {
+fn before(host: &Host, run: &RunId, digest: &str) -> Result<Option<PostResult>, HookError> {
     let later =
         |error: flowcell_runtime::ports::StoreError| HookError::Later(TriggerStartError::Store(error.to_string()));
     if !host.knows(run).map_err(later)? {
@@ -143,7 +143,7 @@ fn before(host: &Host, run: &RunId, digest: &str) -> Result<Option<Taken>, HookE
     }
     match host.record(run) {
         Ok(Some(record)) if record.request.as_deref() != Some(digest) => Err(HookError::OtherBody),
-        _ => Ok(Some(Taken::Known(run.clone()))),
+        _ => Ok(Some(PostResult::Known(run.clone()))),
     }
 }
 
@@ -181,8 +181,8 @@ mod tests {
     fn h7_the_time_of_a_refusal_tells_nothing() {
         let ms = Duration::from_millis;
         for (known, told) in [(0, 50), (1, 50), (49, 50), (50, 100), (51, 100), (149, 150)] {
-            assert_eq!(told_after(ms(known)), ms(told), "{known}");
+            assert_eq!(refusal_time(ms(known)), ms(told), "{known}");
         }
-        assert_eq!(told_after(Duration::from_micros(159)), told_after(Duration::from_micros(264)));
+        assert_eq!(refusal_time(Duration::from_micros(159)), refusal_time(Duration::from_micros(264)));
     }
 }

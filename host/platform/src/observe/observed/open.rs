@@ -59,7 +59,7 @@ impl Open {
     }
 
     pub(super) fn take_in(&mut self, event: &Event, tell: Tell<'_>) {
-        self.turn_said(event, tell);
+        self.complete_turn(event, tell);
         match event.kind {
             "harness:start" => {
                 self.run(event).flow = name_in(&event.data, "name");
@@ -89,7 +89,7 @@ impl Open {
             _ => "failed",
         };
         let flow = self.runs.remove(&event.run_id).and_then(|run| run.flow).unwrap_or_else(unknown);
-        tell(ended(event, What::Run { flow }, lasted(event), outcome));
+        tell(ended(event, What::Run { flow }, start_time(event), outcome));
     }
 
     fn attempt_ended(&mut self, event: &Event, outcome: &'static str, tell: Tell<'_>) {
@@ -100,7 +100,7 @@ impl Open {
             return;
         }
         let node_type = known.and_then(|attempt| attempt.node_type).unwrap_or_else(unknown);
-        tell(ended(event, What::Attempt { task, node_type }, lasted(event), outcome));
+        tell(ended(event, What::Attempt { task, node_type }, start_time(event), outcome));
     }
 
     fn call_started(&mut self, event: &Event) {
@@ -133,7 +133,7 @@ impl Open {
     }
 
     /// Adds the model and the usage to the turn that has ended last, from the events that follow it.
-    fn turn_said(&mut self, event: &Event, tell: Tell<'_>) {
+    fn complete_turn(&mut self, event: &Event, tell: Tell<'_>) {
         let Some(mut turn) = self.turn.take() else { return };
         if let What::Call { call, .. } = &mut turn.what {
             match event.kind {
@@ -171,7 +171,7 @@ fn ended(event: &Event, what: What, began: u64, outcome: &'static str) -> Ended 
 }
 
 /// Returns the time at which the span began that this event ends: the time of the event less its `durationMs`.
-fn lasted(event: &Event) -> u64 {
+fn start_time(event: &Event) -> u64 {
     event.ts.saturating_sub(event.data.get("durationMs").and_then(Json::as_u64).unwrap_or(0))
 }
 

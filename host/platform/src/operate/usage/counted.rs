@@ -116,7 +116,7 @@ impl Capability for CountedModels {
             let (permits, within) = (profile.max_calls, profile.timeout());
             let server = Server { name: &name, permits, within, code: flowcell_services::code::MODEL_OVERLOADED };
             let _permit = usage.permit(&tenant, server).await?;
-            let most = || Ok(turn.most_it_costs(&outgoing));
+            let most = || Ok(turn.max_cost(&outgoing));
             let paid = Paid { reserved_before: turn.lost_usd(&outgoing), ..TURN };
             let reply = usage.pay(&tenant, &paid, most, models.perform(outgoing.clone())).await;
             usage.0.metrics.turn(&reply);
@@ -300,7 +300,7 @@ profiles:
         for tenant in ["limited", "free"] {
             let reply = models.perform(turn(tenant, 2)).await;
             told.insert(tenant, cost(&reply));
-            usage.settle().unwrap();
+            usage.flush().unwrap();
             paid.insert(tenant, usage.of_today(&tenant.into()).unwrap().model_usd);
         }
         assert!(told["limited"] > 40.0 && told["limited"] == told["free"], "the bill has all three turns: {told:?}");

@@ -133,7 +133,7 @@ pub fn exposed(folder: &Path) -> Option<String> {
 
 /// The place of the operator's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Keeping {
+pub(crate) enum KeyPlace {
     /// The operator's key sources. The first key encrypts.
     Given(Vec<KeySource>),
     /// A key file in this folder, which is created on first use.
@@ -144,31 +144,31 @@ pub(crate) enum Keeping {
     Missing,
 }
 
-impl Keeping {
+impl KeyPlace {
     /// Loads the existing keys. The first one encrypts.
     pub(super) fn load(&self) -> Result<Vec<Kek>, VaultError> {
         match self {
-            Keeping::Given(sources) => sources.iter().map(KeySource::key).collect(),
-            Keeping::Beside(folder) => {
+            KeyPlace::Given(sources) => sources.iter().map(KeySource::key).collect(),
+            KeyPlace::Beside(folder) => {
                 let files = [folder.join(FILE), folder.join(NEXT)];
                 files.into_iter().filter(|file| file.exists()).map(|file| KeySource::File(file).key()).collect()
             }
-            Keeping::Memory => Ok(vec![Kek::random()]),
-            Keeping::Missing => Ok(Vec::new()),
+            KeyPlace::Memory => Ok(vec![Kek::random()]),
+            KeyPlace::Missing => Ok(Vec::new()),
         }
     }
 
     /// Creates the first key.
     pub(super) fn make(&self) -> Result<Kek, VaultError> {
         match self {
-            Keeping::Beside(folder) => make_file(folder, FILE),
+            KeyPlace::Beside(folder) => make_file(folder, FILE),
             _ => Err(VaultError::NoKey),
         }
     }
 
     /// Creates the next key, or returns the one that an unfinished rotation created.
     pub(super) fn make_next(&self) -> Result<Kek, VaultError> {
-        let Keeping::Beside(folder) = self else {
+        let KeyPlace::Beside(folder) = self else {
             let why = "the new key is missing: pass `--new-secret-key env:NAME` or `file:PATH`";
             return Err(VaultError::Key(why.into()));
         };
@@ -180,7 +180,7 @@ impl Keeping {
 
     /// Replaces the key file by the file of the next key, if `key` is that next key. Otherwise it does nothing.
     pub(super) fn take_next(&self, key: &Kek) -> Result<(), VaultError> {
-        let Keeping::Beside(folder) = self else { return Ok(()) };
+        let KeyPlace::Beside(folder) = self else { return Ok(()) };
         let file = folder.join(NEXT);
         if !file.exists() || KeySource::File(file.clone()).key()?.name != key.name {
             return Ok(());

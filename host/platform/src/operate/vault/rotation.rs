@@ -35,7 +35,7 @@ impl Vault {
         self.with_keys(|_| ())?;
         given.iter().for_each(|new| self.add_key(new));
         tenants.iter().try_for_each(|tenant| self.check_keys(tenant).map_err(of(tenant)))?;
-        let new = given.map_or_else(|| self.keeping.make_next(), Ok)?;
+        let new = given.map_or_else(|| self.key_place.make_next(), Ok)?;
         self.add_key(&new);
         let mut rotated = Rotated { key: new.name.clone(), ..Rotated::default() };
         for tenant in tenants {
@@ -43,7 +43,7 @@ impl Vault {
                 self.note(tenant, actor, "secret.rotate", &new.name, Outcome::Done)?;
             }
         }
-        self.keeping.take_next(&new)?;
+        self.key_place.take_next(&new)?;
         self.make_first(&new);
         Ok(rotated)
     }

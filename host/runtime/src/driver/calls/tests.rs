@@ -50,7 +50,7 @@ fn outgoing(function: &str, effect: Effect) -> Outgoing {
 
 fn make(calls: &mut Calls, ordinal: u32, function: &str, effect: Effect) {
     let echo: Arc<dyn Capability> = Arc::new(Echo);
-    calls.wait(key(ordinal));
+    calls.set_leaving(key(ordinal));
     calls.make(key(ordinal), &echo, outgoing(function, effect));
 }
 
@@ -82,7 +82,7 @@ fn calls_have_no_end_after_the_end_of_the_run() {
 #[test]
 fn a_call_that_waits_for_the_journal_is_not_dispatched_again() {
     let mut calls = Calls::default();
-    calls.wait(key(1));
+    calls.set_leaving(key(1));
     assert!(calls.is_dispatched(key(1)) && !calls.is_quiet());
     calls.settle(key(1));
     assert!(calls.is_quiet());
@@ -93,11 +93,11 @@ fn a_call_that_needs_permission_is_given_out_once_and_not_after_its_end() {
     let mut calls = Calls::default();
     calls.ask(key(1), Box::new(outgoing("echo", Effect::Once)));
     assert!(calls.is_quiet(), "it has not left");
-    assert!(calls.decided(key(1)).is_some());
-    assert!(calls.decided(key(1)).is_none());
+    assert!(calls.take_asked(key(1)).is_some());
+    assert!(calls.take_asked(key(1)).is_none());
     calls.ask(key(2), Box::new(outgoing("echo", Effect::Once)));
     calls.settle(key(2));
-    assert!(calls.decided(key(2)).is_none(), "a call with a recorded end does not leave");
+    assert!(calls.take_asked(key(2)).is_none(), "a call with a recorded end does not leave");
 }
 
 #[test]

@@ -37,9 +37,9 @@ fn a_child_is_idle_until_it_gets_a_command() {
         let mut children = Children::default();
         assert!(children.all_idle() && children.due().is_none());
         let _dropped = (add(&mut children, 0), add(&mut children, 1));
-        children.told(task(0), idle(Some(7)));
+        children.set_child_idle(task(0), idle(Some(7)));
         assert!(!children.all_idle(), "the other one moves");
-        children.told(task(1), idle(Some(5)));
+        children.set_child_idle(task(1), idle(Some(5)));
         assert!(children.all_idle());
         assert_eq!(children.due(), Some(5));
         let waiting = children.waiting(|task| format!("n{}", task.node.0));
@@ -48,7 +48,7 @@ fn a_child_is_idle_until_it_gets_a_command() {
         assert_eq!(addresses, ["n0/wait", "n1/wait"]);
         assert!(children.wake(task(1)).is_some() && !children.all_idle());
         assert!(children.wake(task(2)).is_none());
-        children.told(task(1), None);
+        children.set_child_idle(task(1), None);
         assert_eq!(children.wake_all().len(), 2);
         assert_eq!((children.due(), children.waiting(|_| String::new()).len()), (None, 0));
     });
@@ -62,7 +62,7 @@ fn a_command_is_passed_on_to_its_child_or_refused() {
         let hub = Hub::new("child".into(), sender);
         hub.start_session();
         children.add(task(0), hub, tokio::spawn(pending()));
-        children.told(task(0), idle(None));
+        children.set_child_idle(task(0), idle(None));
         for message in [None, Some(7)] {
             let (answer, answered) = oneshot::channel();
             children.pass_on(Some(task(0)), RunCommand::Cancel, message, answer);
@@ -88,9 +88,9 @@ fn an_ended_child_publishes_its_events_and_others_end_with_the_run() {
     block(async {
         let mut children = Children::default();
         let (mut first, second) = (add(&mut children, 0), add(&mut children, 1));
-        let driving = children.ended(task(0)).unwrap();
+        let driving = children.remove(task(0)).unwrap();
         children.clear();
-        assert!(children.is_empty() && children.ended(task(1)).is_none());
+        assert!(children.is_empty() && children.remove(task(1)).is_none());
         assert!(second.await.is_err(), "its driver is dropped");
         assert!(!driving.is_finished() && first.try_recv() == Err(oneshot::error::TryRecvError::Empty));
         driving.abort();
@@ -98,7 +98,7 @@ fn an_ended_child_publishes_its_events_and_others_end_with_the_run() {
 }
 
 #[test]
-fn a_call_is_queued_until_there_is_a_place() {
+fn a_call_is_queued_until_there_is_a_permit() {
     block(async {
         let live = Arc::new(LiveRuns::default());
         live.bound(&Tenant::local(), Some(2));
@@ -106,13 +106,13 @@ fn a_call_is_queued_until_there_is_a_place() {
         let call = FlowCall { name: "child".into(), input: Value::null() };
         let (commands, mut received) = mpsc::channel(1);
         let mut children = Children::default();
-        let first = children.request_place((task(0), 1), &call, &"first".into(), enter, &commands);
-        assert!(matches!(first, Some(Ok(_))) && children.has_empty_queue() && children.has_place());
-        assert!(children.request_place((task(1), 1), &call, &"second".into(), enter, &commands).is_none());
+        let first = children.request_permit((task(0), 1), &call, &"first".into(), enter, &commands);
+        assert!(matches!(first, Some(Ok(_))) && children.has_empty_queue() && children.has_permit());
+        assert!(children.request_permit((task(1), 1), &call, &"second".into(), enter, &commands).is_none());
         assert!(children.leave_queue(task(1), Some(2)).is_none(), "it is of another attempt");
         drop(first);
-        let Some(Command::ChildPlaced { task: placed, attempt: 1, place: Ok(_) }) = received.recv().await else {
-            panic!("the second call gets the place of the first");
+        let Some(Command::ChildPermit { task: placed, attempt: 1, permit: Ok(_) }) = received.recv().await else {
+            panic!("the second call gets the permit of the first");
         };
         assert_eq!(placed, task(1));
         assert!(children.leave_queue(task(1), Some(1)).is_some() && children.has_empty_queue());
@@ -120,7 +120,7 @@ fn a_call_is_queued_until_there_is_a_place() {
 }
 
 #[test]
-fn a_call_that_leaves_the_queue_gives_up_its_place() {
+fn a_call_that_leaves_the_queue_gives_up_its_permit() {
     block(async {
         let live = Arc::new(LiveRuns::default());
         live.bound(&Tenant::local(), Some(2));
@@ -128,12 +128,12 @@ fn a_call_that_leaves_the_queue_gives_up_its_place() {
         let call = FlowCall { name: "child".into(), input: Value::null() };
         let commands = mpsc::channel(1).0;
         let mut children = Children::default();
-        let first = children.request_place((task(0), 1), &call, &"first".into(), enter, &commands);
-        assert!(children.request_place((task(1), 1), &call, &"second".into(), enter, &commands).is_none());
+        let first = children.request_permit((task(0), 1), &call, &"first".into(), enter, &commands);
+        assert!(children.request_permit((task(1), 1), &call, &"second".into(), enter, &commands).is_none());
         children.clear_queue();
         tokio::task::yield_now().await;
         drop(first);
-        let third = children.request_place((task(2), 1), &call, &"third".into(), enter, &commands);
-        assert!(matches!(third, Some(Ok(_))), "the dropped call does not have the place");
+        let third = children.request_permit((task(2), 1), &call, &"third".into(), enter, &commands);
+        assert!(matches!(third, Some(Ok(_))), "the dropped call does not have the permit");
     });
 }

@@ -51,13 +51,13 @@ fn append(driver: &mut Driver, fact: Fact) {
     let unit = unit(&driver.outbox, fact);
     let entry = driver.outbox.add(&unit, &driver.state, true);
     driver.world.journal.append(entry);
-    driver.outbox.hold(OnDurable::Tell(unit));
+    driver.outbox.hold(OnDurable::Publish(unit));
 }
 
 /// Publishes the durable units.
-fn tell(driver: &mut Driver) {
-    while let Some(OnDurable::Tell(unit)) = driver.outbox.next() {
-        driver.outbox.tell(&unit);
+fn publish_all(driver: &mut Driver) {
+    while let Some(OnDurable::Publish(unit)) = driver.outbox.next_effect() {
+        driver.outbox.publish(&unit);
     }
 }
 
@@ -90,12 +90,12 @@ fn a_write_that_came_too_late_is_not_staged() {
 #[test]
 fn anything_that_happens_to_a_parked_run_makes_it_active() {
     let Driver { mut outbox, state, .. } = begun(vec![Plan::Done]);
-    let mut standing = |fact| outbox.add(&unit(&outbox, fact), &state, true).standing;
-    assert_eq!(standing(started()), Some(StoredStatus::Active));
-    assert_eq!(standing(said()), None);
-    assert_eq!(standing(parked()), Some(StoredStatus::Parked { due: Some(7), needs_attention: false }));
-    assert_eq!(standing(said()), Some(StoredStatus::Active));
-    assert_eq!(standing(said()), None);
+    let mut status = |fact| outbox.add(&unit(&outbox, fact), &state, true).status;
+    assert_eq!(status(started()), Some(StoredStatus::Active));
+    assert_eq!(status(said()), None);
+    assert_eq!(status(parked()), Some(StoredStatus::Parked { due: Some(7), needs_attention: false }));
+    assert_eq!(status(said()), Some(StoredStatus::Active));
+    assert_eq!(status(said()), None);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_recovered_run_is_still_parked() {
     outbox.recover(&unit(&outbox, parked()));
     outbox.recovered();
     let entry = outbox.add(&unit(&outbox, said()), &state, true);
-    assert_eq!((entry.standing, entry.unit.first_seq), (Some(StoredStatus::Active), 2));
+    assert_eq!((entry.status, entry.unit.first_seq), (Some(StoredStatus::Active), 2));
     assert!(entry.record.is_none(), "the journal has the record");
 }
 
@@ -126,7 +126,7 @@ fn a_broken_channel_does_not_keep_events_from_others() {
     let channels = [true, false].map(|is_broken| Arc::new(Recorder { is_broken, ..Recorder::default() }));
     driver.outbox.set_channels(channels.iter().map(|channel| channel.clone() as Arc<dyn Channel>).collect());
     append(&mut driver, said());
-    tell(&mut driver);
+    publish_all(&mut driver);
     let [broken, other] = channels.map(|channel| channel.seen.lock().unwrap().clone());
     assert!(!other.is_empty() && broken == other);
 }
@@ -137,7 +137,7 @@ fn a_late_channel_gets_every_event_once() {
     let early = Arc::new(Recorder::default());
     driver.outbox.set_channels(vec![early.clone()]);
     append(&mut driver, said());
-    tell(&mut driver);
+    publish_all(&mut driver);
     append(&mut driver, said());
     let late = Arc::new(Recorder::default());
     let (tenant, run) = (driver.identity.tenant.clone(), driver.identity.run_id.clone());
@@ -145,7 +145,7 @@ fn a_late_channel_gets_every_event_once() {
     driver.outbox.attach(late.clone(), projector, &*driver.world.journal);
     let replayed = late.seen.lock().unwrap().len();
     assert_eq!(replayed, early.seen.lock().unwrap().len(), "the second unit is not told yet");
-    tell(&mut driver);
+    publish_all(&mut driver);
     assert!(late.seen.lock().unwrap().len() > replayed);
     assert_eq!(*late.seen.lock().unwrap(), *early.seen.lock().unwrap());
 }

@@ -38,7 +38,7 @@ struct Kept {
 struct Entry {
     frame: Frame,
     /// The number of listeners that have not received the event.
-    unheard: usize,
+    pending_listeners: usize,
     _permit: Permit,
 }
 
@@ -60,7 +60,7 @@ impl Ring {
 
     /// Adds an event to the ring, if it has listeners. Drops the oldest events if the ring would exceed its limits or
     /// the tenant's share.
-    pub(super) fn tell(&self, frame: Frame) {
+    pub(super) fn push(&self, frame: Frame) {
         let mut kept = self.kept.lock();
         if kept.listeners == 0 {
             return;
@@ -79,8 +79,8 @@ impl Ring {
         match permit {
             Some(permit) => {
                 kept.bytes += bytes;
-                let unheard = kept.listeners;
-                kept.events.push_back(Entry { frame, unheard, _permit: permit });
+                let pending_listeners = kept.listeners;
+                kept.events.push_back(Entry { frame, pending_listeners, _permit: permit });
             }
             // Even an empty ring has no bytes for this event. It is dropped, and every listener gets `Lagged`.
             None => kept.first += 1,
@@ -104,8 +104,8 @@ impl Kept {
     }
 
     /// Drops the oldest events that all listeners have received.
-    fn forget_heard(&mut self) {
-        while self.events.front().is_some_and(|entry| entry.unheard == 0) {
+    fn drop_received(&mut self) {
+        while self.events.front().is_some_and(|entry| entry.pending_listeners == 0) {
             self.drop_first();
         }
     }
@@ -120,15 +120,15 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Waits for the next event. Returns `Lagged` if the ring has dropped events before this listener received them.
-    pub(super) async fn hear(&mut self) -> Result<Frame, Lagged> {
+    pub(super) async fn receive(&mut self) -> Result<Frame, Lagged> {
         loop {
             let ring = self.ring.clone();
             let added = ring.added.notified();
             tokio::pin!(added);
             // From here on, a new event wakes this listener.
             added.as_mut().enable();
-            if let Some(heard) = self.next_frame() {
-                return heard;
+            if let Some(received) = self.next_frame() {
+                return received;
             }
             added.await;
         }
@@ -142,10 +142,10 @@ impl Listener {
         }
         let at = (self.next - kept.first) as usize;
         let entry = kept.events.get_mut(at)?;
-        entry.unheard -= 1;
+        entry.pending_listeners -= 1;
         let frame = entry.frame.clone();
         self.next += 1;
-        kept.forget_heard();
+        kept.drop_received();
         Some(Ok(frame))
     }
 }
@@ -154,9 +154,9 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let mut kept = self.ring.kept.lock();
         kept.listeners -= 1;
-        let heard = self.next.saturating_sub(kept.first) as usize;
-        kept.events.iter_mut().skip(heard).for_each(|entry| entry.unheard -= 1);
-        kept.forget_heard();
+        let received = self.next.saturating_sub(kept.first) as usize;
+        kept.events.iter_mut().skip(received).for_each(|entry| entry.pending_listeners -= 1);
+        kept.drop_received();
     }
 }
 
@@ -177,23 +177,23 @@ mod tests {
         Frame { text: vec![b'x'; bytes].into(), seq: Some(seq), kind: "log".into() }
     }
 
-    fn hear(listener: &mut Listener) -> Option<Result<Option<u64>, Lagged>> {
-        listener.hear().now_or_never().map(|heard| heard.map(|frame| frame.seq))
+    fn receive_now(listener: &mut Listener) -> Option<Result<Option<u64>, Lagged>> {
+        listener.receive().now_or_never().map(|received| received.map(|frame| frame.seq))
     }
 
     #[test]
     fn an_event_is_kept_until_everybody_has_heard_it() {
         let (ring, semaphore) = ring(1 << 30);
-        ring.tell(frame(0, 100));
+        ring.push(frame(0, 100));
         assert_eq!(semaphore.taken(), 0, "nobody listens");
         let (mut one, mut other) = (ring.listen(), ring.listen());
-        ring.tell(frame(1, 100));
-        assert_eq!((hear(&mut one), hear(&mut one)), (Some(Ok(Some(1))), None));
+        ring.push(frame(1, 100));
+        assert_eq!((receive_now(&mut one), receive_now(&mut one)), (Some(Ok(Some(1))), None));
         assert!(semaphore.taken() >= 100);
-        assert_eq!(hear(&mut other), Some(Ok(Some(1))));
+        assert_eq!(receive_now(&mut other), Some(Ok(Some(1))));
         assert_eq!(semaphore.taken(), 0);
-        ring.tell(frame(2, 100));
-        assert_eq!(hear(&mut one), Some(Ok(Some(2))));
+        ring.push(frame(2, 100));
+        assert_eq!(receive_now(&mut one), Some(Ok(Some(2))));
         drop(other);
         assert_eq!(semaphore.taken(), 0, "whoever has gone hears nothing");
     }
@@ -203,12 +203,12 @@ mod tests {
         for (events, bytes, left) in [(KEPT as u64 + 5, 1, KEPT as u64), (10, 1 << 20, 3)] {
             let (ring, semaphore) = ring(1 << 30);
             let mut slow = ring.listen();
-            (0..events).for_each(|seq| ring.tell(frame(seq, bytes)));
+            (0..events).for_each(|seq| ring.push(frame(seq, bytes)));
             assert!(semaphore.taken() <= KEPT_BYTES, "{}", semaphore.taken());
-            assert_eq!(hear(&mut slow), Some(Err(Lagged)));
-            let heard: Vec<_> = std::iter::from_fn(|| hear(&mut slow)).map(Result::unwrap).collect();
-            assert_eq!(heard.len() as u64, left);
-            assert_eq!(*heard.last().unwrap(), Some(events - 1));
+            assert_eq!(receive_now(&mut slow), Some(Err(Lagged)));
+            let received: Vec<_> = std::iter::from_fn(|| receive_now(&mut slow)).map(Result::unwrap).collect();
+            assert_eq!(received.len() as u64, left);
+            assert_eq!(*received.last().unwrap(), Some(events - 1));
         }
     }
 
@@ -217,13 +217,13 @@ mod tests {
         let (ring, semaphore) = ring(10_000);
         let other = Arc::new(Ring::new("b".into(), semaphore.clone()));
         let (mut slow, mut theirs) = (ring.listen(), other.listen());
-        (0..100).for_each(|seq| ring.tell(frame(seq, 1_000)));
-        other.tell(frame(0, 1_000));
-        assert_eq!(hear(&mut theirs), Some(Ok(Some(0))), "another tenant gets a permit");
-        assert_eq!(hear(&mut slow), Some(Err(Lagged)));
+        (0..100).for_each(|seq| ring.push(frame(seq, 1_000)));
+        other.push(frame(0, 1_000));
+        assert_eq!(receive_now(&mut theirs), Some(Ok(Some(0))), "another tenant gets a permit");
+        assert_eq!(receive_now(&mut slow), Some(Err(Lagged)));
         // An event that finds no free bytes is dropped, and the listener gets `Lagged`.
-        ring.tell(frame(100, 20_000));
-        assert_eq!(hear(&mut slow), Some(Err(Lagged)));
-        assert_eq!(hear(&mut slow), None);
+        ring.push(frame(100, 20_000));
+        assert_eq!(receive_now(&mut slow), Some(Err(Lagged)));
+        assert_eq!(receive_now(&mut slow), None);
     }
 }

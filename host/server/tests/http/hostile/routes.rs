@@ -54,7 +54,7 @@ fn h1_whoever_is_refused_has_done_nothing() {
 }
 
 /// Returns the parts of an answer that do not change from one request to the next.
-fn told(answer: &Answer, name: &str) -> (u16, Vec<(String, String)>, String) {
+fn stable_parts(answer: &Answer, name: &str) -> (u16, Vec<(String, String)>, String) {
     let headers =
         answer.headers.iter().filter(|(name, _)| !["date", "x-request-id"].contains(&name.as_str())).cloned().collect();
     (answer.status, headers, answer.body.replace(name, MINE))
@@ -73,7 +73,7 @@ fn h2_what_another_tenant_has_is_answered_like_what_nobody_has() {
     for route in routes().into_iter().filter(places) {
         let answers = [MINE, "nobo"].map(|name| {
             let (path, body) = request(&route, name);
-            told(&ask_with(&house.served, route.method.as_str(), &path, &headers, &body), name)
+            stable_parts(&ask_with(&house.served, route.method.as_str(), &path, &headers, &body), name)
         });
         assert_eq!(answers[0], answers[1], "{route:?}");
         assert!([401, 404].contains(&answers[0].0), "{route:?}: {answers:?}");

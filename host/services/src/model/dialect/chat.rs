@@ -6,7 +6,7 @@ mod reply;
 use flowcell_contract::Json;
 
 pub(super) use self::reply::ChatReply;
-use super::{Asked, Body, texts};
+use super::{Body, TurnRequest, texts};
 use crate::model::{
     reply::tool_object,
     request::{Block, Message, Role, Tool, ToolChoice},
@@ -14,12 +14,12 @@ use crate::model::{
 };
 
 /// Builds the request body.
-pub(super) fn body(asked: &Asked<'_>) -> Body {
-    let (request, profile) = (asked.request, asked.profile);
+pub(super) fn body(turn: &TurnRequest<'_>) -> Body {
+    let (request, profile) = (turn.request, turn.profile);
     let mut body = Body::default();
-    body.set("model", asked.model);
+    body.set("model", turn.model);
     let system = request.system.iter().map(|text| texts([("role", "system"), ("content", text)]));
-    body.set_list("messages", system.chain(request.messages.iter().flat_map(|one| messages(asked, one))).collect());
+    body.set_list("messages", system.chain(request.messages.iter().flat_map(|one| messages(turn, one))).collect());
     body.set_list("tools", request.tools.iter().map(tool).collect());
     body.set_some("tool_choice", choice(&request.tool_choice).filter(|_| !request.tools.is_empty()));
     body.set_some("response_format", request.output_schema.as_ref().map(format));
@@ -38,9 +38,9 @@ pub(super) fn body(asked: &Asked<'_>) -> Body {
 }
 
 /// Converts a message of a request to messages of the dialect: each tool result becomes a separate message.
-fn messages(asked: &Asked<'_>, message: &Message) -> Vec<Json> {
+fn messages(turn: &TurnRequest<'_>, message: &Message) -> Vec<Json> {
     match message.role {
-        Role::Assistant => assistant(asked, message).into_iter().collect(),
+        Role::Assistant => assistant(turn, message).into_iter().collect(),
         Role::User => {
             let mut parts = Vec::new();
             let mut all = Vec::new();
@@ -50,10 +50,10 @@ fn messages(asked: &Asked<'_>, message: &Message) -> Vec<Json> {
                         all.push(result(tool_use_id, content, *is_error));
                         // A tool result is text in this dialect; its images follow in a separate message.
                         parts.extend(
-                            content.iter().filter(|inner| inner.text().is_none()).filter_map(|one| part(asked, one)),
+                            content.iter().filter(|inner| inner.text().is_none()).filter_map(|one| part(turn, one)),
                         );
                     }
-                    other => parts.extend(part(asked, other)),
+                    other => parts.extend(part(turn, other)),
                 }
             }
             all.extend(user(parts));
@@ -71,14 +71,14 @@ fn user(parts: Vec<Json>) -> Option<Json> {
     Some(Json::object([("role", Json::from("user")), ("content", content)]))
 }
 
-fn part(asked: &Asked<'_>, block: &Block) -> Option<Json> {
+fn part(turn: &TurnRequest<'_>, block: &Block) -> Option<Json> {
     match block {
         Block::Text { text, .. } => Some(texts([("type", "text"), ("text", text)])),
         Block::Image(image) => {
-            let url = Json::object([("url", Json::from(asked.pictures.address(image)))]);
+            let url = Json::object([("url", Json::from(turn.pictures.address(image)))]);
             Some(Json::object([("type", Json::from("image_url")), ("image_url", url)]))
         }
-        Block::Raw(raw) => raw.for_provider(asked.provider).cloned(),
+        Block::Raw(raw) => raw.for_provider(turn.provider).cloned(),
         Block::ToolUse { .. } | Block::ToolResult { .. } => None,
     }
 }
@@ -90,7 +90,7 @@ fn result(id: &str, content: &[Block], is_error: bool) -> Json {
 }
 
 /// Converts a message of the model. Raw blocks become members of the message.
-fn assistant(asked: &Asked<'_>, message: &Message) -> Option<Json> {
+fn assistant(turn: &TurnRequest<'_>, message: &Message) -> Option<Json> {
     let mut body = Body::default();
     body.set("role", "assistant");
     let text = message.text();
@@ -100,7 +100,7 @@ fn assistant(asked: &Asked<'_>, message: &Message) -> Option<Json> {
         match block {
             Block::ToolUse { id, name, input, .. } => calls.push(call(id, name, input)),
             Block::Raw(raw) => {
-                let members = raw.for_provider(asked.provider).and_then(Json::as_object);
+                let members = raw.for_provider(turn.provider).and_then(Json::as_object);
                 members.into_iter().flatten().for_each(|(key, value)| body.set(key, value.clone()));
             }
             _ => {}

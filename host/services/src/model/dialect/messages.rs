@@ -5,7 +5,7 @@ mod reply;
 use flowcell_contract::Json;
 
 pub(super) use self::reply::MessagesReply;
-use super::{Asked, Body, Pictures, texts};
+use super::{Body, Pictures, TurnRequest, texts};
 use crate::model::{
     profile::DEFAULT_MAX_TOKENS,
     reply::tool_object,
@@ -14,16 +14,16 @@ use crate::model::{
 };
 
 /// Builds the request body.
-pub(super) fn body(asked: &Asked<'_>) -> Body {
-    let request = asked.request;
+pub(super) fn body(turn: &TurnRequest<'_>) -> Body {
+    let request = turn.request;
     let mut body = Body::default();
-    body.set("model", asked.model);
-    body.set("max_tokens", request.max_tokens.or(asked.profile.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS));
+    body.set("model", turn.model);
+    body.set("max_tokens", request.max_tokens.or(turn.profile.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS));
     body.set_some("system", request.system.clone());
-    body.set_list("messages", request.messages.iter().filter_map(|one| message(asked, one)).collect());
+    body.set_list("messages", request.messages.iter().filter_map(|one| message(turn, one)).collect());
     body.set_list("tools", request.tools.iter().map(tool).collect());
     body.set_some("tool_choice", choice(&request.tool_choice).filter(|_| !request.tools.is_empty()));
-    body.set_some("output_config", output(asked));
+    body.set_some("output_config", output(turn));
     body.set_some("temperature", request.temperature.clone());
     body.set_some("top_p", request.top_p.clone());
     body.set_list("stop_sequences", request.stop.iter().cloned().map(Json::from).collect());
@@ -32,11 +32,11 @@ pub(super) fn body(asked: &Asked<'_>) -> Body {
 }
 
 /// Converts a message; `None` if no block of it can be sent.
-fn message(asked: &Asked<'_>, message: &Message) -> Option<Json> {
+fn message(turn: &TurnRequest<'_>, message: &Message) -> Option<Json> {
     let mut blocks: Vec<&Block> = message.content.iter().collect();
     // The provider requires tool results before other blocks.
     blocks.sort_by_key(|block| !matches!(block, Block::ToolResult { .. }));
-    let content: Vec<Json> = blocks.into_iter().filter_map(|one| block(asked, one)).collect();
+    let content: Vec<Json> = blocks.into_iter().filter_map(|one| block(turn, one)).collect();
     let role = match message.role {
         Role::User => "user",
         Role::Assistant => "assistant",
@@ -44,31 +44,29 @@ fn message(asked: &Asked<'_>, message: &Message) -> Option<Json> {
     (!content.is_empty()).then(|| Json::object([("role", Json::from(role)), ("content", Json::array(content))]))
 }
 
-fn block(asked: &Asked<'_>, block: &Block) -> Option<Json> {
+fn block(turn: &TurnRequest<'_>, block: &Block) -> Option<Json> {
     Some(match block {
-        Block::Text { text, raw } => match raw.as_ref().and_then(|raw| raw.for_provider(asked.provider)) {
+        Block::Text { text, raw } => match raw.as_ref().and_then(|raw| raw.for_provider(turn.provider)) {
             Some(raw) => raw.clone(),
             None => texts([("type", "text"), ("text", text)]),
         },
-        Block::ToolUse { id, name, input, raw } => {
-            match raw.as_ref().and_then(|raw| raw.for_provider(asked.provider)) {
-                Some(raw) => raw.clone(),
-                None => Json::object([
-                    ("type", Json::from("tool_use")),
-                    ("id", Json::from(id.clone())),
-                    ("name", Json::from(name.clone())),
-                    ("input", tool_object(input)),
-                ]),
-            }
-        }
+        Block::ToolUse { id, name, input, raw } => match raw.as_ref().and_then(|raw| raw.for_provider(turn.provider)) {
+            Some(raw) => raw.clone(),
+            None => Json::object([
+                ("type", Json::from("tool_use")),
+                ("id", Json::from(id.clone())),
+                ("name", Json::from(name.clone())),
+                ("input", tool_object(input)),
+            ]),
+        },
         Block::ToolResult { tool_use_id, content, is_error } => Json::object([
             ("type", Json::from("tool_result")),
             ("tool_use_id", Json::from(tool_use_id.clone())),
-            ("content", Json::array(content.iter().filter_map(|inner| self::block(asked, inner)))),
+            ("content", Json::array(content.iter().filter_map(|inner| self::block(turn, inner)))),
             ("is_error", Json::from(*is_error)),
         ]),
-        Block::Image(image) => picture(image, asked.pictures),
-        Block::Raw(raw) => raw.for_provider(asked.provider)?.clone(),
+        Block::Image(image) => picture(image, turn.pictures),
+        Block::Raw(raw) => raw.for_provider(turn.provider)?.clone(),
     })
 }
 
@@ -99,13 +97,13 @@ fn choice(choice: &ToolChoice) -> Option<Json> {
     }
 }
 
-fn output(asked: &Asked<'_>) -> Option<Json> {
+fn output(turn: &TurnRequest<'_>) -> Option<Json> {
     let mut output = Body::default();
     let format =
-        asked.request.output_schema.as_ref().map(|schema| {
+        turn.request.output_schema.as_ref().map(|schema| {
             Json::object([("type", Json::from("json_schema")), ("schema", schema::for_anthropic(schema))])
         });
     output.set_some("format", format);
-    output.set_some("effort", asked.request.effort.clone());
+    output.set_some("effort", turn.request.effort.clone());
     (!output.0.is_empty()).then(|| output.done())
 }
