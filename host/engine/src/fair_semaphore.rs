@@ -54,7 +54,7 @@ impl FairSemaphore {
 
     /// Takes `amount` units now. Returns `None` if the tenant may not take them.
     pub fn try_take(&self, tenant: &Tenant, amount: u64) -> Option<Permit> {
-        self.0.lock().take(tenant, amount).then(|| self.held(tenant, amount))
+        self.0.lock().take(tenant, amount, fits).then(|| self.held(tenant, amount))
     }
 
     /// Returns the amount that all tenants hold together.
@@ -76,7 +76,7 @@ impl FairSemaphore {
         let waits = {
             let mut taken = self.0.lock();
             let has_waiting = taken.by.get(tenant).is_some_and(|share| !share.waiting.is_empty());
-            if !has_waiting && taken.take(tenant, amount) {
+            if !has_waiting && taken.take(tenant, amount, fits_later) {
                 return self.held(tenant, amount);
             }
             let (give, waits) = oneshot::channel();
@@ -111,7 +111,7 @@ impl FairSemaphore {
 impl Permit {
     /// Takes `by` more units if the tenant may have them. Returns false if it took none.
     pub(crate) fn grow(&mut self, by: u64) -> bool {
-        let grown = self.semaphore.0.lock().take(&self.tenant, by);
+        let grown = self.semaphore.0.lock().take(&self.tenant, by, fits);
         self.amount += if grown { by } else { 0 };
         grown
     }
@@ -151,7 +151,7 @@ impl Taken {
         self.by.get(tenant).map_or((0, None), |share| (share.held, share.bound))
     }
 
-    fn take(&mut self, tenant: &Tenant, amount: u64) -> bool {
+    fn take(&mut self, tenant: &Tenant, amount: u64, fits: impl Fn(u64, u64, Option<u64>, u64) -> bool) -> bool {
         let (held, bound) = self.held_and_bound(tenant);
         if !fits(self.free, held, bound, amount) {
             return false;
@@ -169,7 +169,7 @@ impl Taken {
     fn pop_waiting(&mut self) -> Option<(Tenant, u64, oneshot::Sender<Permit>)> {
         let free = self.free;
         let may = |share: &Share| {
-            share.waiting.front().is_some_and(|(amount, _)| fits(free, share.held, share.bound, *amount))
+            share.waiting.front().is_some_and(|(amount, _)| fits_later(free, share.held, share.bound, *amount))
         };
         let (tenant, share) = self.by.iter_mut().filter(|(_, share)| may(share)).min_by_key(|(_, share)| share.held)?;
         let (amount, give) = share.waiting.pop_front()?;
@@ -187,13 +187,19 @@ impl Taken {
     }
 }
 
-/// Returns whether a tenant may take this amount: at least as much as it then holds must stay free, and it must not
-/// exceed its maximum. A tenant that holds nothing may take all that is free, even beyond its maximum, so that a large
-/// amount is possible at all.
+/// Returns whether a tenant may take this amount at once: it stays within the tenant's maximum, and at least as much as
+/// the tenant then holds stays free. A tenant that holds nothing may take all that is free within its maximum, so that
+/// a large amount is possible at all.
 fn fits(free: u64, held: u64, bound: Option<u64>, amount: u64) -> bool {
     let Some(left) = free.checked_sub(amount) else { return false };
     let after = held + amount;
-    held == 0 || (bound.is_none_or(|bound| after <= bound) && after <= left)
+    bound.is_none_or(|bound| after <= bound) && (held == 0 || after <= left)
+}
+
+/// Returns whether a caller that can wait may take this amount. An amount above the tenant's maximum must not wait
+/// forever: the tenant takes it when it holds nothing else.
+fn fits_later(free: u64, held: u64, bound: Option<u64>, amount: u64) -> bool {
+    fits(free, held, bound, amount) || (held == 0 && amount <= free)
 }
 
 #[cfg(test)]
@@ -231,6 +237,13 @@ mod tests {
         let held = all(&semaphore, "a");
         assert_eq!((held.len(), all(&semaphore, "b").len()), (3, 48));
         drop(held);
+        assert!(semaphore.try_take(&"a".into(), 4).is_none(), "more than its maximum at once");
+        let mut held = semaphore.try_take(&"a".into(), 2).unwrap();
+        assert!(!held.grow(2) && held.grow(1));
+        drop(held);
+        let alone = semaphore.take(&"a".into(), 4).now_or_never().unwrap();
+        assert!(semaphore.take(&"a".into(), 1).now_or_never().is_none(), "an amount above the maximum stays alone");
+        drop(alone);
         semaphore.bound(&"a".into(), None);
         assert!(semaphore.0.lock().by.is_empty());
     }
