@@ -21,8 +21,7 @@ impl Observer for Seen {
 }
 
 fn watch(events: &[(u64, &'static str, &str)]) -> Vec<Ended> {
-    let seen = watched(events).0.lock().clone();
-    seen
+    watched(events).0.lock().clone()
 }
 
 fn watched(events: &[(u64, &'static str, &str)]) -> Arc<Seen> {
