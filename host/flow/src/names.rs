@@ -195,7 +195,7 @@ impl NameResolver<'_> {
                     let message = format!("`{name}` is not available here, because no edge leads to an output");
                     diagnostics.error("unknown_name", span, message, Some("use the id of a node".into()));
                 } else {
-                    self.check_inbound(path, span, diagnostics);
+                    self.check_inbound(path, is_tested, span, diagnostics);
                 }
                 Some(if name == "inbound" { Reference::Inbound } else { Reference::Inbounds })
             }
@@ -289,8 +289,12 @@ impl NameResolver<'_> {
     }
 
     /// Reports a member of `inbound` or `inbounds` that no edge to the node provides.
-    fn check_inbound(&self, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) {
+    fn check_inbound(&self, path: &Path, is_tested: bool, span: Span, diagnostics: &mut Diagnostics<'_>) {
         let (Visible::Before(node) | Visible::Through(node)) = self.visible else { return };
+        let is_edge = matches!(self.visible, Visible::Through(_));
+        if is_edge && self.shape.incoming[node].is_empty() && !is_tested {
+            return self.report_inbound_of_source(node, path.root(), span, diagnostics);
+        }
         let mut edges: Vec<_> = self.shape.incoming[node].iter().map(|edge| self.shape.edges[*edge]).collect();
         let mut start = 0;
         if path.root() == "inbounds" {
@@ -318,6 +322,14 @@ impl NameResolver<'_> {
             }
         }
         self.report(first, (path, start), span, diagnostics);
+    }
+
+    /// Reports `inbound` in the condition of an edge whose source has no incoming edge.
+    fn report_inbound_of_source(&self, source: usize, root: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
+        let id = for_message(self.flow.nodes[source].id.as_str());
+        let why = format!("`{root}` in the condition of an edge belongs to its source, and no edge leads to `{id}`");
+        let help = format!("use `{id}`, the output of the source, or `{id}.error` if it has failed");
+        diagnostics.new_rule("unknown_member", span, why, Some(help));
     }
 
     /// Resolves an owner's variables, or the alias of its item.
@@ -441,12 +453,10 @@ impl NameResolver<'_> {
                 true if FOREIGN_NULLS.contains(&id) => {
                     "write `is defined` or `is none` after a value to test it, or `null` for the null value".to_owned()
                 }
-                true => {
-                    format!(
-                        "write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node",
-                        for_message(id)
-                    )
-                }
+                true => format!(
+                    "write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node",
+                    for_message(id)
+                ),
                 false => "use `flow.input.…` or the id of an earlier node".into(),
             });
             diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(id)), Some(help));
