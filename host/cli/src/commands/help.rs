@@ -11,10 +11,13 @@ use crate::{
 
 /// The name under which the topics are listed.
 const TOPICS: &str = "topics";
+/// The maximum number of lines of a page that a search prints.
+const LINES: usize = 3;
 
 #[derive(Args)]
 pub(crate) struct HelpArgs {
-    /// A command, such as `runs show`; a topic of the manual; or `topics`, which lists the topics
+    /// A command, such as `runs show`; a topic of the manual; `topics`, which lists the topics; or any text, which is
+    /// searched in the manual
     name: Vec<String>,
 }
 
@@ -29,6 +32,11 @@ pub(crate) fn execute(args: &HelpArgs) -> Result<Exit, CliError> {
     let page = manual::page(&name).map(|page| page.text.to_owned());
     let texts: Vec<String> = command.into_iter().chain(page).collect();
     if texts.is_empty() {
+        let found = search(&name);
+        if !found.is_empty() {
+            put(&format!("`{name}` is neither a command nor a topic. These topics have it:\n{found}"))?;
+            return Ok(Exit::Good);
+        }
         return Err(CliError::wrong(format!("unknown command or topic `{name}`"))
             .hint("`flowcell help` lists the commands, `flowcell help topics` the topics of the manual"));
     }
@@ -45,6 +53,31 @@ fn command(names: &[String]) -> Option<String> {
         command = command.find_subcommand_mut(name)?;
     }
     Some(command.render_long_help().to_string())
+}
+
+/// Returns the lines of the manual that contain a text, at most [`LINES`] of each page. Letters and digits next to the
+/// text do not match, and capital letters match small ones.
+fn search(text: &str) -> String {
+    let text = text.to_lowercase();
+    let is_part = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    let has = |line: &str| {
+        let line = line.to_lowercase();
+        line.match_indices(&text)
+            .any(|(at, _)| !is_part(line[..at].chars().next_back()) && !is_part(line[at + text.len()..].chars().next()))
+    };
+    let mut found = String::new();
+    for page in manual::PAGES {
+        let mut lines = page.text.lines().filter(|line| has(line));
+        let shown: Vec<&str> = lines.by_ref().take(LINES).collect();
+        let more = lines.count();
+        for line in &shown {
+            found += &format!("\n{}: {}", page.topic, line.trim());
+        }
+        if more > 0 {
+            found += &format!("\n{}: … {more} more lines", page.topic);
+        }
+    }
+    if found.is_empty() { found } else { found + "\n\n`flowcell help TOPIC` prints a page.\n" }
 }
 
 /// Lists the pages of the manual by group.
@@ -67,6 +100,16 @@ mod tests {
     use crate::commands::Arguments;
 
     const CLI: &str = "cli";
+
+    #[test]
+    fn a_text_is_searched_in_the_manual() {
+        let found = search("Binding_Error");
+        assert!(found.contains("\nerrors: | `binding_error`"), "{found}");
+        assert_eq!(search("inding_error"), "");
+        let many = search("run");
+        assert!(many.lines().count() < manual::PAGES.len() * (LINES + 1) + 4 && many.contains(" more lines"), "{many}");
+        assert_eq!(search("no such text anywhere"), "");
+    }
 
     /// Calls `visit` with the name of every command that the help shows.
     fn commands(command: &clap::Command, name: &str, visit: &mut impl FnMut(&str, &clap::Command)) {
