@@ -23,7 +23,7 @@ const AT_ONCE: usize = 64;
 /// Additional time of a commit on the slower disk.
 const SLOWER: Duration = Duration::from_millis(1);
 
-/// The size of a step of the chain in the journal.
+/// The bytes that the bare store writes for each step: about as many as a step of the chain takes in the journal.
 const BODY_BYTES: usize = 1_200;
 /// The size at which SQLite begins its log anew.
 const LOG_BYTES: usize = 5 << 20;

@@ -81,7 +81,7 @@ pub struct PostponedRule {
     pub then: String,
     /// Condition over `args`. Without one, the rule always applies.
     pub when: Option<String>,
-    /// The original text of `if`.
+    /// The text of the rule's `if`, as the author wrote it. `when` is made from it.
     pub written: Option<String>,
 }
 

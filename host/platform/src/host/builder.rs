@@ -142,8 +142,9 @@ impl HostBuilder {
         self
     }
 
-    /// Compiles untrusted code in a separate process of this program, which must be `flowcell`. The process gets the
-    /// memory and time of the limits. By default this process compiles all code, which suits trusted packs.
+    /// Compiles untrusted code in a separate process of this program, which must be `flowcell`. That process may use
+    /// the memory and time of [`Limits::compile_memory`] and [`Limits::compile_seconds`]. By default this process
+    /// compiles all code, which suits trusted packs.
     pub fn compiler(mut self, program: impl Into<PathBuf>) -> HostBuilder {
         // The allocator would reserve a GiB of the compiler's memory at once.
         let environment = vec![("MIMALLOC_ARENA_RESERVE".into(), "65536".into())];

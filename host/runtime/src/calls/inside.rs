@@ -59,7 +59,7 @@ impl AttemptCalls {
         match (BuiltIn::named(&call.interface), &*call.function) {
             (Some(BuiltIn::State), "get") => self.state_get(&key(args)?),
             (Some(BuiltIn::State), "set") => self.state_set(args, None),
-            (Some(BuiltIn::State), "set-if") => self.state_set(args, Some(expected(args))),
+            (Some(BuiltIn::State), "set-if") => self.state_set(args, Some(expected_version(args))),
             (Some(BuiltIn::Cache), "get") => {
                 let found = self.site.cache.get(&self.site.tenant, &key(args)?, self.site.timers.now());
                 let entry = |value: Value| Json::object([("value", value.json().clone())]);
@@ -106,7 +106,7 @@ impl AttemptCalls {
         let args = call.args.json();
         let expected = match (BuiltIn::named(&call.interface), &*call.function) {
             (Some(BuiltIn::State), "set") => None,
-            (Some(BuiltIn::State), "set-if") => Some(expected(args)),
+            (Some(BuiltIn::State), "set-if") => Some(expected_version(args)),
             _ => return,
         };
         let accepted = reply.as_ref().is_ok_and(|version| !version.json().is_null());
@@ -118,7 +118,7 @@ impl AttemptCalls {
     }
 }
 
-fn expected(args: &Json) -> u64 {
+fn expected_version(args: &Json) -> u64 {
     args.get("expected").and_then(Json::as_u64).unwrap_or(0)
 }
 

@@ -49,7 +49,7 @@ pub enum AgentFact {
         /// The content of the message.
         value: Value,
     },
-    /// The agent run has applied a message.
+    /// The agent run has taken a message from its inbox.
     Applied {
         /// The id of the agent run.
         id: Arc<str>,

@@ -53,9 +53,9 @@ impl FlowRunner {
     /// Prepares a new run that repeats another one: the same flow, as it was pinned, with the same input. The present
     /// limits of the tenant apply to the flow.
     ///
-    /// If `repeat` names a node, only this node and the nodes after it run again, and nodes that did not succeed. If
-    /// such a node depends on the answer at a gate or an agent, the gate or agent also runs again, with everything
-    /// after it. `keep_answers` prevents this.
+    /// If `repeat` names a node, this node, the nodes after it and all nodes that did not succeed run again; the others
+    /// keep their outputs. If the named node or a node after it depends on a decision of a person, at a gate or an
+    /// agent, the node with the decision runs again, too, with everything after it. `keep_answers` prevents this.
     pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
         // A person above a called run may have allowed its actions. Repeated alone, the run would act without
         // permission.

@@ -44,7 +44,7 @@ fn key(entry: &Entry) -> Key {
 }
 
 /// The changes of a run's row.
-struct Change {
+struct RowChange {
     /// The end of the journal before the commit.
     before: u64,
     at: RunPosition,
@@ -263,7 +263,7 @@ impl Commit<'_> {
         items: &[Item],
         epochs: &BTreeMap<i64, i64>,
     ) -> Result<(), SqlError> {
-        let mut changes: BTreeMap<i64, Change> = BTreeMap::new();
+        let mut changes: BTreeMap<i64, RowChange> = BTreeMap::new();
         let mut ends: HashMap<Key, RunPosition> = HashMap::new();
         let (mut units, mut blobs) = (Vec::new(), CommitBlobs::of(items));
         for entry in entries {
@@ -282,7 +282,7 @@ impl Commit<'_> {
             let after = RunPosition { row: at.row, place: UnitPosition { next_seq: unit.next_seq(), checksum: sum } };
             ends.insert(run, after);
             let before = at.place.next_seq;
-            let change = changes.entry(at.row).or_insert(Change { before, at: after, standing: None });
+            let change = changes.entry(at.row).or_insert(RowChange { before, at: after, standing: None });
             change.at = after;
             if let Some((name, due, attention)) = entry.status.map(StoredStatus::columns) {
                 change.standing = Some((name, due, attention, unit.ts));
@@ -296,7 +296,11 @@ impl Commit<'_> {
     }
 
     /// Updates the ends of the journals and the statuses of the runs, if the trees have the given epochs.
-    async fn note_ends(&mut self, changes: BTreeMap<i64, Change>, epochs: &BTreeMap<i64, i64>) -> Result<(), SqlError> {
+    async fn note_ends(
+        &mut self,
+        changes: BTreeMap<i64, RowChange>,
+        epochs: &BTreeMap<i64, i64>,
+    ) -> Result<(), SqlError> {
         if changes.is_empty() {
             return Ok(());
         }

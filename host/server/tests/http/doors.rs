@@ -95,7 +95,8 @@ impl House {
         }
     }
 
-    /// Checks that a route is closed to the first tenant with this status and reason, and open to the second.
+    /// Checks that a route refuses the first tenant for this reason, with this status. A tool call has no status: it
+    /// reports an error.
     #[track_caller]
     fn is_refused(&self, route: StartRoute, status: u16, why: &str) {
         let refused = self.start(0, route, "refused");

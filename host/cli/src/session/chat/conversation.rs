@@ -76,7 +76,7 @@ pub(crate) struct Conversation {
 }
 
 /// The address that receives a typed line, or the reason why none does.
-pub(crate) type Target = Result<String, String>;
+pub(crate) type LineTarget = Result<String, String>;
 
 impl Conversation {
     /// Creates the conversation with a run.
@@ -224,7 +224,7 @@ impl Conversation {
 
     /// Returns the address that receives a line: the named agent, or else the agent selected by `/to`, or else the
     /// only agent with an inbox.
-    pub(crate) fn target(&mut self, name: Option<&str>) -> Target {
+    pub(crate) fn target(&mut self, name: Option<&str>) -> LineTarget {
         let name = name.map(str::to_owned).or_else(|| self.focus.clone());
         let address = match name {
             Some(name) => self.named(&name)?.address.clone(),
