@@ -8,7 +8,7 @@ const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Parses numbers with the units `ms`, `s`, `m`, `min`, `h` and `d`, in any order of the units. Fails on an unknown
 /// unit, for zero, and above [`MAX`].
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration; write for example `500ms`, `30s`, `2m` or `1h30m`");
+    let wrong = || format!("`{text}` is not a duration; write for example `500ms`, `30s`, `1h30m` or `30d`");
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
@@ -23,7 +23,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
     match total {
         Duration::ZERO => Err(wrong()),
-        total if total > MAX => Err("a run may take at most 365 days".into()),
+        total if total > MAX => Err("the longest duration is 365 days".into()),
         total => Ok(total),
     }
 }
