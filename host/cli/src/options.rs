@@ -5,6 +5,7 @@
 //! | packs | node types besides the catalog, and everything outside the sandbox that nodes may reach |
 //! | store_location | the store of runs |
 //! | channels | the front ends of a run |
+//! | tenant | a tenant, and the store with its data |
 //! | locked | the installed packs |
 //! | watch | the log and the OpenTelemetry collector |
 //! | program | commands that this program runs as a child of itself |
@@ -14,9 +15,11 @@ pub(crate) mod locked;
 mod packs;
 pub(crate) mod program;
 mod store_location;
+mod tenant;
 pub(crate) mod watch;
 
 pub(crate) use self::{
     packs::{BesideArgs, KeyArgs, PackArgs},
     store_location::{StoreArgs, StoreLocation},
+    tenant::TenantArgs,
 };

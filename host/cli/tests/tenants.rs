@@ -12,7 +12,7 @@ use std::{
 };
 
 use flowcell::{
-    Filter, Host, LoadError, Repeat, RunOptions, RunStatus, Source, StartError,
+    Filter, FlowRunner, Host, LoadError, Repeat, RunOptions, RunStatus, Source, StartError,
     contract::Tenant,
     identity::{AuthError, Identify, Scope},
     policy::Policy,
@@ -318,4 +318,84 @@ fn t10_a_log_that_was_changed_or_shortened_is_noticed() {
         assert_eq!(verified.status.code(), Some(1), "{sql}: {}", stderr(&verified));
         assert!(stdout(&verified).contains(found), "{sql}: {}", stdout(&verified));
     }
+}
+
+#[test]
+fn an_operator_sees_and_steers_the_runs_of_a_tenant() {
+    let folder = tempfile::tempdir().unwrap();
+    for tenant in ["a", "b"] {
+        let created = output_of(folder.path(), &["tenant", "create", tenant]);
+        assert!(created.status.success(), "{}", stderr(&created));
+    }
+    park(folder.path(), "a", "r");
+    park(folder.path(), "local", "r");
+    let list = |tenant: &str| ask(folder.path(), &["runs", "list", "--json", "--tenant", tenant]);
+    assert_eq!((list("a")[0]["runId"].as_str(), list("b").as_array().unwrap().len()), (Some("r"), 0));
+    let shown = ask(folder.path(), &["runs", "show", "r", "--json", "--tenant", "a"]);
+    assert_eq!((&shown["status"], &shown["waiting"][0]["prompt"]), (&"parked".into(), &"Go, a?".into()), "{shown}");
+    let question = ask(folder.path(), &["answer", "r", "ok", "--show", "--tenant", "a"]);
+    assert_eq!(question["prompt"], "Go, a?");
+    for command in [&["runs", "events", "r"][..], &["runs", "export", "r"]] {
+        let output = output_of(folder.path(), &[command, &["--tenant", "a"]].concat());
+        assert!(stdout(&output).contains("Go, a?"), "{command:?}: {}", stderr(&output));
+    }
+    for command in [&["runs", "show", "r"][..], &["runs", "cancel", "r"], &["runs", "events", "r"]] {
+        let output = output_of(folder.path(), &[command, &["--tenant", "b"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {}", stderr(&output));
+    }
+    for command in [&["runs", "list"][..], &["runs", "cancel", "r"], &["runs", "gc", "--keep", "0"]] {
+        let output = output_of(folder.path(), &[command, &["--tenant", "nobody"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("the tenant `nobody` does not exist"), "{}", stderr(&output));
+    }
+    let done = |arguments: &[&str]| {
+        let output = output_of(folder.path(), arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    done(&["answer", "r", "ok", "yes", "--tenant", "a"]);
+    {
+        // The same commands beside the owner of the store.
+        let _owner = kit::Owner::start(folder.path(), &["drive"], "driving the runs");
+        done(&["runs", "cancel", "r", "--tenant", "a"]);
+        let unknown = output_of(folder.path(), &["runs", "cancel", "r", "--tenant", "b"]);
+        assert_eq!(unknown.status.code(), Some(2), "{}", stderr(&unknown));
+    }
+    end(folder.path(), "a", "r");
+    let _owner = kit::Owner::start(folder.path(), &["drive"], "driving the runs");
+    assert_eq!(done(&["runs", "gc", "--keep", "0", "--tenant", "b"]), "");
+    assert_eq!(done(&["runs", "gc", "--keep", "0", "--tenant", "a"]), "r\n");
+    assert_eq!(list("a").as_array().unwrap().len(), 0);
+    assert_eq!(list("local")[0]["status"], "parked", "the run of the same name is another one");
+    let entries = ask(folder.path(), &["audit", "list", "a"]);
+    let entries: Vec<_> = entries.as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(entries, ["tenant.create", "run.reply", "run.cancel", "runs.collect"]);
+}
+
+fn host_of(folder: &Path, tenant: &str) -> Host {
+    let host = Host::builder().without_cache().instances(4).state_dir(folder.join(".flowcell")).build().unwrap();
+    host.for_tenant(Tenant::from(tenant))
+}
+
+/// Starts a run that waits at a gate.
+fn park(folder: &Path, tenant: &str, run: &str) {
+    let host = host_of(folder, tenant);
+    let text = format!(
+        "flow: {{ name: asks }}\n\
+         nodes: [{{ id: ok, type: control.gate, input: {{ prompt: 'Go, {tenant}?', choices: ['yes'] }} }}]\n"
+    );
+    let flow = host.load_source(Source { name: "asks.yaml".into(), text }).unwrap();
+    let runner = host.runner(&flow, RunOptions { run_id: Some(run.into()), ..RunOptions::default() }).unwrap();
+    assert_eq!(driven(runner), RunStatus::Parked);
+}
+
+/// Continues a run to its end.
+fn end(folder: &Path, tenant: &str, run: &str) {
+    let runner = host_of(folder, tenant).resume(&run.into(), RunOptions { by_hand: true, ..RunOptions::default() });
+    let status = driven(runner.unwrap());
+    assert!(!matches!(status, RunStatus::Parked), "{status:?}");
+}
+
+fn driven(runner: FlowRunner) -> RunStatus {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(runner.run()).status
 }

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Json, RunId};
+use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_runtime::{Closed, HubError, OpenError, QuestionRef, RunCommand, RunOptions, remote};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ pub use self::{
 use crate::{
     Host, StartError,
     runs::waiting,
-    tenants::{Tenants, operation::Operation},
+    tenants::{TenantError, Tenants, audit::Outcome, operation::Operation},
 };
 
 /// Maximum size of a request line in bytes: the largest input, and some room for the other members.
@@ -115,6 +115,13 @@ pub enum OwnerRequest {
         #[serde(default)]
         reach: Reach,
     },
+    /// Sends an operator's command to a run of a tenant.
+    OfTenant {
+        /// The tenant of the run.
+        tenant: String,
+        /// The command. Other requests are refused.
+        request: Box<OwnerRequest>,
+    },
     /// Performs an operation on tenants, tokens, secrets or the audit log.
     Operate {
         /// The operation to perform.
@@ -163,6 +170,7 @@ impl OwnerRequest {
             }
             OwnerRequest::Retry { new, .. } => new.as_ref(),
             OwnerRequest::Start { run, .. } => run.as_ref(),
+            OwnerRequest::OfTenant { request, .. } => request.run(),
             OwnerRequest::Flow { .. } | OwnerRequest::Operate { .. } => None,
         }
     }
@@ -240,12 +248,36 @@ async fn answer(host: &Host, owner: &dyn Driver, reach: &Reach, ask: OwnerReques
             Ok(()) => OwnerReply::Done { run },
             Err(error) => refused(error.code(), &error),
         },
+        OwnerRequest::OfTenant { tenant, request } => {
+            let OwnerRequest::Command { run, command } = *request else {
+                return refused("bad_request", &"a run of another tenant accepts only commands");
+            };
+            match command_as_operator(host, &tenant, &run, command).await {
+                Ok(()) => OwnerReply::Done { run },
+                Err(error) => refused(error.code(), &error),
+            }
+        }
         OwnerRequest::Operate { operation } => match Tenants::of(host).operate(&operation) {
             Ok(result) => OwnerReply::Operated { result },
             Err(error) => refused(error.code(), &error),
         },
         start => begin::begin(host, owner, reach, start).await,
     }
+}
+
+/// Sends an operator's command to a run of a tenant. For a tenant other than `local`, adds an audit entry.
+pub async fn command_as_operator(
+    host: &Host,
+    tenant: &str,
+    run: &RunId,
+    command: RunCommand,
+) -> Result<(), OperatorCommandError> {
+    if Tenant::from(tenant) == Tenant::local() {
+        return Ok(host.ask(run, command).await?);
+    }
+    let (tenants, action) = (Tenants::of(host), format!("run.{}", command.verb()));
+    tenants.host(&Tenant::from(tenant))?.ask(run, command).await?;
+    Ok(tenants.note(tenant, &action, run.as_str(), Outcome::Done)?)
 }
 
 fn refused(code: &str, why: &dyn std::fmt::Display) -> OwnerReply {
@@ -261,6 +293,27 @@ pub enum AskError {
     /// The run cannot be opened.
     #[error(transparent)]
     Start(#[from] StartError),
+}
+
+/// A failed command of an operator.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorCommandError {
+    /// The command failed.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// The tenant does not exist, or its audit log cannot be written.
+    #[error(transparent)]
+    Tenant(#[from] TenantError),
+}
+
+impl OperatorCommandError {
+    /// Returns a stable error code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            OperatorCommandError::Ask(error) => error.code(),
+            OperatorCommandError::Tenant(error) => error.code(),
+        }
+    }
 }
 
 impl AskError {

@@ -80,6 +80,19 @@ impl RunCommand {
         RunCommand::Reply { gate: gate.into(), answer: whole(answer), question }
     }
 
+    /// Returns the name of the command, as on the control socket.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            RunCommand::Send { .. } => "send",
+            RunCommand::Reply { .. } => "reply",
+            RunCommand::Emit { .. } => "emit",
+            RunCommand::Resolve { .. } => "resolve",
+            RunCommand::Write { .. } => "write",
+            RunCommand::CloseAgent { .. } => "closeAgent",
+            RunCommand::Cancel => "cancel",
+        }
+    }
+
     /// Returns true if the command exceeds a limit: that of its names and texts together, or that of a message id.
     pub(crate) fn is_too_large(&self) -> bool {
         if let RunCommand::Write { message: Some(id), .. } = self

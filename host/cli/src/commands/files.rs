@@ -12,7 +12,7 @@ use flowcell::{Json, files::operation::FileOperation, tenants::operation::Operat
 
 use crate::{
     cli_error::{CliError, Exit},
-    options::StoreArgs,
+    options::TenantArgs,
     output::put_json,
     owner::operate,
     session::inputs,
@@ -29,16 +29,6 @@ pub(crate) enum FilesCommand {
     List(TenantArgs),
     /// Remove a file; runs that use it keep it
     Rm(RemoveArgs),
-}
-
-/// The tenant that owns the files, and the store.
-#[derive(Args)]
-pub(crate) struct TenantArgs {
-    /// The tenant
-    #[arg(long, value_name = "NAME", default_value = "local")]
-    tenant: String,
-    #[command(flatten)]
-    store: StoreArgs,
 }
 
 /// Arguments of `flowcell files put`.
@@ -85,10 +75,8 @@ pub(crate) struct RemoveArgs {
     of: TenantArgs,
 }
 
-impl TenantArgs {
-    fn operate(&self, deed: FileOperation) -> Result<Json, CliError> {
-        operate(Operation::File { tenant: self.tenant.clone(), deed }, &self.store)
-    }
+fn operate_on(of: &TenantArgs, deed: FileOperation) -> Result<Json, CliError> {
+    operate(Operation::File { tenant: of.tenant.clone(), deed }, &of.store)
 }
 
 pub(super) fn execute(command: FilesCommand) -> Result<Exit, CliError> {
@@ -100,16 +88,16 @@ pub(super) fn execute(command: FilesCommand) -> Result<Exit, CliError> {
                 CliError::wrong("the name of the file is not valid UTF-8").hint("name it with `--name`")
             })?;
             let metadata = metadata.unwrap_or_default();
-            put_json(&of.operate(FileOperation::Put { name, mime, metadata, content })?)?;
+            put_json(&operate_on(&of, FileOperation::Put { name, mime, metadata, content })?)?;
         }
         FilesCommand::Get(GetArgs { id, out, of }) => {
-            let told = of.operate(FileOperation::Get { id })?;
+            let told = operate_on(&of, FileOperation::Get { id })?;
             let content = told.get("content").and_then(Json::as_str).unwrap_or_default();
             let damaged = |_| CliError::internal("the process that owns the store sent an unexpected reply");
             write(out.as_deref(), &STANDARD.decode(content).map_err(damaged)?)?;
         }
-        FilesCommand::List(of) => put_json(&of.operate(FileOperation::List)?)?,
-        FilesCommand::Rm(RemoveArgs { id, of }) => put_json(&of.operate(FileOperation::Remove { id })?)?,
+        FilesCommand::List(of) => put_json(&operate_on(&of, FileOperation::List)?)?,
+        FilesCommand::Rm(RemoveArgs { id, of }) => put_json(&operate_on(&of, FileOperation::Remove { id })?)?,
     }
     Ok(Exit::Good)
 }

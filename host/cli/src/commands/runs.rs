@@ -17,7 +17,11 @@ mod tree;
 use std::ops::ControlFlow;
 
 use clap::Subcommand;
-use flowcell::{Host, RunCommand, RunId, control::OwnerRequest};
+use flowcell::{
+    Host, RunCommand, RunId,
+    contract::Tenant,
+    control::{OwnerRequest, command_as_operator},
+};
 
 pub(super) use self::{
     answer::{AnswerArgs, answer},
@@ -25,7 +29,7 @@ pub(super) use self::{
 };
 use crate::{
     cli_error::{CliError, Exit},
-    options::{PackArgs, StoreArgs},
+    options::{PackArgs, TenantArgs},
     owner::{Owner, ask_owner, block_on, refused, require_durable},
     terminal::Terminal,
 };
@@ -78,17 +82,26 @@ fn each_event(
 
 /// Records a command for a run in the store. If another process owns the store, sends the command to that process.
 /// This process does not drive the run.
-fn record(store: &StoreArgs, run: RunId, command: RunCommand, terminal: Terminal) -> Result<Exit, CliError> {
-    let said = match Owner::of(require_durable(store)?, &PackArgs::default())? {
+fn record(of: &TenantArgs, run: RunId, command: RunCommand, terminal: Terminal) -> Result<Exit, CliError> {
+    let said = match Owner::of(require_durable(&of.store)?, &PackArgs::default())? {
         Owner::Here(host) => {
-            block_on(host.ask(&run, command))?.map_err(|error| refused(error.code(), &error.to_string(), &run))?;
-            format!(
-                "recorded; continue the run with `flowcell drive` or `flowcell runs resume {run}`, with the options \
-                 of its start"
-            )
+            block_on(command_as_operator(&host, &of.tenant, &run, command))?
+                .map_err(|error| refused(error.code(), &error.to_string(), &run))?;
+            match of.tenant() == Tenant::local() {
+                true => format!(
+                    "recorded; continue the run with `flowcell drive` or `flowcell runs resume {run}`, with the \
+                     options of its start"
+                ),
+                false => "recorded; `flowcell serve` continues the run".to_owned(),
+            }
         }
         Owner::Other(folder) => {
-            let run = ask_owner(folder, &OwnerRequest::Command { run, command })?;
+            let command = OwnerRequest::Command { run, command };
+            let request = match of.tenant() == Tenant::local() {
+                true => command,
+                false => OwnerRequest::OfTenant { tenant: of.tenant.clone(), request: Box::new(command) },
+            };
+            let run = ask_owner(folder, &request)?;
             format!("sent to the process that owns the store, for the run `{run}`")
         }
     };

@@ -1,13 +1,17 @@
 //! Operators' requests, which the owner of the store executes for any process.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use flowcell_contract::{Json, Tenant};
+use flowcell_contract::{Json, RunId, Tenant};
+use flowcell_runtime::ports::{StoreError, Swept};
 use serde::{Deserialize, Serialize};
 
 use super::{OPERATOR, TenantError, Tenants, audit::Outcome};
 use crate::{
-    FlowLibrary,
+    FlowLibrary, StartError,
     drive::triggers::operation::{TriggerAdmin, TriggerOperation},
     files::operation::FileOperation,
     operate::{documents::to_json, policy::Policy, vault::Hidden},
@@ -121,11 +125,30 @@ pub enum Operation {
         /// The operation on the files.
         deed: FileOperation,
     },
+    /// Removes ended runs, and the data that no run refers to.
+    CollectRuns {
+        /// The tenant of the runs.
+        tenant: String,
+        /// Removes the runs that ended longer ago than this, in milliseconds.
+        older_than_ms: Option<u64>,
+        /// Keeps only this many of the runs that ended last.
+        keep: Option<u64>,
+    },
     /// Encrypts all secrets with a new key.
     RotateSecretKey {
         /// The new key. `None` creates one beside the store.
         key: Option<Hidden>,
     },
+}
+
+/// The data that [`Operation::CollectRuns`] has removed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CollectedRuns {
+    /// The ids of the removed runs.
+    pub runs: Vec<RunId>,
+    /// The removed blobs.
+    #[serde(flatten)]
+    pub swept: Swept,
 }
 
 impl Tenants {
@@ -160,6 +183,14 @@ impl Tenants {
                 Ok(done)
             }
             Operation::File { tenant, deed } => Ok(self.host.for_tenant(self.known(tenant)?).files().operate(deed)?),
+            Operation::CollectRuns { tenant, older_than_ms, keep } => {
+                let host = self.host.for_tenant(self.known(tenant)?);
+                let failed = |error: StartError| TenantError::Store(StoreError(error.to_string().into()));
+                let runs = host.collect(older_than_ms.map(Duration::from_millis), *keep).map_err(failed)?;
+                let removed = CollectedRuns { runs, swept: host.sweep().map_err(failed)? };
+                self.note(tenant, "runs.collect", &removed.runs.len().to_string(), Outcome::Done)?;
+                Ok(to_json("runs", &removed)?)
+            }
             Operation::RotateSecretKey { key } => {
                 let rotated = self.vault().rotate(&self.owners()?, OPERATOR, key.as_ref().map(Hidden::text))?;
                 Ok(to_json("rotated", &rotated)?)

@@ -1,12 +1,12 @@
 //! The sweep: the removal of runs, and of blobs that nothing refers to.
 
 use flowcell_contract::{RunId, Tenant};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 
 /// The result of a sweep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Swept {
     /// The number of blobs that the sweep removed.
     pub blobs: u64,

@@ -6,7 +6,7 @@ use flowcell::{QuestionRef, RunCommand, RunId, waiting};
 use super::record;
 use crate::{
     cli_error::{CliError, Exit},
-    options::{PackArgs, StoreArgs},
+    options::{PackArgs, TenantArgs},
     output::put_json,
     owner::run_id,
     session::answers,
@@ -35,24 +35,24 @@ pub(crate) struct AnswerArgs {
     #[arg(long, conflicts_with_all = ["value", "attempt", "digest"])]
     show: bool,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
 }
 
 /// Answers a question. Without a value, prints the question as JSON.
 pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let (run, gate) = (args.run.clone(), args.gate.clone());
-    let Some(value) = &args.value else { return show_question(&args.store, &run, &gate) };
+    let Some(value) = &args.value else { return show_question(&args.of, &run, &gate) };
     let question = QuestionRef { attempt: args.attempt, digest: args.digest.as_deref().map(Into::into) };
     let reply = RunCommand::reply(gate, answers::answer(value), question);
-    record(&args.store, run, reply, terminal).map_err(|problem| match PackArgs::default().reading_host(&args.store) {
+    record(&args.of, run, reply, terminal).map_err(|problem| match args.of.reading_host(&PackArgs::default()) {
         Ok(host) => answers::with_open(problem, &host, &args.run),
         Err(_) => problem,
     })
 }
 
 /// Prints an open question with all its details.
-fn show_question(store: &StoreArgs, run: &RunId, gate: &str) -> Result<Exit, CliError> {
-    let host = PackArgs::default().reading_host(store)?;
+fn show_question(of: &TenantArgs, run: &RunId, gate: &str) -> Result<Exit, CliError> {
+    let host = of.reading_host(&PackArgs::default())?;
     let question = waiting::question(&host, run, gate)?;
     let question = question.ok_or_else(|| {
         CliError::wrong(format!("no question is open at `{gate}` in the run `{run}`"))

@@ -6,7 +6,7 @@ use flowcell::{RunCommand, RunId};
 use super::record;
 use crate::{
     cli_error::{CliError, Exit},
-    options::StoreArgs,
+    options::TenantArgs,
     owner::run_id,
     terminal::Terminal,
 };
@@ -18,9 +18,9 @@ pub(crate) struct CancelArgs {
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
 }
 
 pub(super) fn execute(args: CancelArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    record(&args.store, args.run, RunCommand::Cancel, terminal)
+    record(&args.of, args.run, RunCommand::Cancel, terminal)
 }

@@ -6,7 +6,7 @@ use flowcell::RunId;
 use super::each_event;
 use crate::{
     cli_error::{CliError, Exit},
-    options::{PackArgs, StoreArgs},
+    options::{PackArgs, TenantArgs},
     output::JsonLines,
     owner::run_id,
 };
@@ -21,13 +21,13 @@ pub(crate) struct EventsArgs {
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     from: u64,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
     #[command(flatten)]
     packs: PackArgs,
 }
 
 pub(super) fn execute(args: &EventsArgs) -> Result<Exit, CliError> {
-    let host = args.packs.reading_host(&args.store)?;
+    let host = args.of.reading_host(&args.packs)?;
     let mut lines = JsonLines::default();
     each_event(&host, &args.run, args.from, |event| lines.put(&event))?;
     lines.end()?;

@@ -11,7 +11,7 @@ use flowcell::{ExportError, RunId};
 
 use crate::{
     cli_error::{CliError, Exit},
-    options::{PackArgs, StoreArgs},
+    options::{PackArgs, TenantArgs},
     output::put,
     owner::run_id,
     terminal::inert_json,
@@ -36,7 +36,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
     #[command(flatten)]
     packs: PackArgs,
 }
@@ -54,8 +54,8 @@ pub(super) fn execute(args: &ExportArgs) -> Result<Exit, CliError> {
 }
 
 fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<(), CliError> {
-    let host = args.packs.reading_host(&args.store)?;
-    Ok(host.export(&*args.store.reader()?, &args.run, out)?)
+    let host = args.of.reading_host(&args.packs)?;
+    Ok(host.export(&*args.of.store.reader()?, &args.run, out)?)
 }
 
 /// Writes a temporary file next to the target, and renames it once it is complete.

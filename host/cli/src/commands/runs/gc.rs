@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use clap::Args;
-use flowcell::{RunId, Swept};
-use serde::Serialize;
+use flowcell::tenants::operation::{CollectedRuns, Operation};
 
 use crate::{
     cli_error::{CliError, Exit},
     duration,
-    options::{PackArgs, StoreArgs},
+    options::TenantArgs,
     output::{put_json, put_line},
-    owner::require_durable,
+    owner::operate,
     terminal::{Terminal, counted},
 };
 
@@ -22,43 +21,40 @@ pub(crate) struct GcArgs {
     /// Remove runs that ended longer ago than this, such as 12h or 30d
     #[arg(long, value_name = "DUR", value_parser = duration::parse)]
     older_than: Option<Duration>,
-    /// Keep only this many of the runs that ended last, regardless of their age
+    /// Remove all ended runs except the N that ended last; with `--older-than`, old runs among these N are removed, too
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
     /// Print the result as JSON: { "runs": [...], "blobs": N, "bytes": N }
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    store: StoreArgs,
-}
-
-/// The deleted data.
-#[derive(Serialize)]
-struct Removed {
-    runs: Vec<RunId>,
-    #[serde(flatten)]
-    swept: Swept,
+    of: TenantArgs,
 }
 
 pub(super) fn execute(args: &GcArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    require_durable(&args.store)?;
-    let host = PackArgs::default().host_with(&args.store)?;
-    let runs = host.collect(args.older_than, args.keep)?;
-    let removed = Removed { runs, swept: host.sweep()? };
+    let collect = Operation::CollectRuns {
+        tenant: args.of.tenant.clone(),
+        older_than_ms: args.older_than.map(|age| age.as_millis() as u64),
+        keep: args.keep,
+    };
+    let removed = operate(collect, &args.of.store)?;
     if args.json {
         put_json(&removed)?;
         return Ok(Exit::Good);
     }
+    let unexpected = |error| CliError::internal("the owner of the store sent an unexpected reply").because(&error);
+    let removed: CollectedRuns = serde_json::from_str(&removed.to_text()).map_err(unexpected)?;
     removed.runs.iter().try_for_each(|run| put_line(run.as_str()))?;
-    terminal.say(&terminal.paint().faint(&removed.line()));
+    terminal.say(&terminal.paint().faint(&summary(&removed, &args.of.tenant)));
     Ok(Exit::Good)
 }
 
-impl Removed {
-    fn line(&self) -> String {
-        let runs = counted(self.runs.len(), "run");
-        let blobs = counted(usize::try_from(self.swept.blobs).unwrap_or(usize::MAX), "blob");
-        let freed = self.swept.bytes;
-        format!("removed {runs} and {blobs}, which frees {freed} bytes; the store keeps its size and reuses the space")
-    }
+fn summary(removed: &CollectedRuns, tenant: &str) -> String {
+    let runs = counted(removed.runs.len(), "run");
+    let blobs = counted(usize::try_from(removed.swept.blobs).unwrap_or(usize::MAX), "blob");
+    let freed = removed.swept.bytes;
+    format!(
+        "removed {runs} and {blobs} of the tenant `{tenant}`, which frees {freed} bytes; the store keeps its size and \
+         reuses the space"
+    )
 }

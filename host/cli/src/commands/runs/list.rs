@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use flowcell::{Filter, RunRow};
+use flowcell::{Filter, RunRow, contract::Tenant};
 
 use crate::{
     cli_error::{CliError, Exit},
     duration,
-    options::StoreArgs,
+    options::{PackArgs, TenantArgs},
     output::{put, put_json},
-    owner::{local_tenant, unreadable},
+    owner::unreadable,
     terminal::inert,
 };
 
@@ -30,12 +30,16 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
 }
 
 pub(super) fn execute(args: &ListArgs) -> Result<Exit, CliError> {
     let filter = Filter { flow: args.flow.clone(), status: args.status.clone(), limit: args.limit, after: None };
-    let rows = args.store.reader()?.runs(&local_tenant(), &filter).map_err(|error| unreadable(&error))?;
+    if args.of.tenant() != Tenant::local() {
+        // Fails if the tenant does not exist.
+        args.of.reading_host(&PackArgs::default())?;
+    }
+    let rows = args.of.store.reader()?.runs(&args.of.tenant(), &filter).map_err(|error| unreadable(&error))?;
     if args.json {
         put_json(&rows)?;
     } else {

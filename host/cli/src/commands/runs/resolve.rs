@@ -6,7 +6,7 @@ use flowcell::{Json, Resolution, RunCommand, RunId, contract::Value};
 use super::record;
 use crate::{
     cli_error::{CliError, Exit},
-    options::StoreArgs,
+    options::TenantArgs,
     owner::run_id,
     terminal::Terminal,
 };
@@ -22,7 +22,7 @@ pub(crate) struct ResolveArgs {
     #[command(flatten)]
     decision: Decision,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
 }
 
 /// The decision.
@@ -61,5 +61,5 @@ impl Decision {
 
 pub(super) fn execute(args: ResolveArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let resolution = args.decision.resolution()?;
-    record(&args.store, args.run, RunCommand::Resolve { task: args.task, resolution }, terminal)
+    record(&args.of, args.run, RunCommand::Resolve { task: args.task, resolution }, terminal)
 }

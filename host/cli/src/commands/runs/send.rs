@@ -6,7 +6,7 @@ use flowcell::{Json, RunCommand, RunId};
 use super::record;
 use crate::{
     cli_error::{CliError, Exit},
-    options::StoreArgs,
+    options::TenantArgs,
     owner::run_id,
     terminal::Terminal,
 };
@@ -23,7 +23,7 @@ pub(crate) struct EmitArgs {
     #[arg(default_value = "null")]
     payload: String,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell send`.
@@ -45,12 +45,12 @@ pub(crate) struct SendArgs {
     #[arg(long, requires = "to", conflicts_with_all = ["content", "id"])]
     close: bool,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
 }
 
 pub(crate) fn emit(args: &EmitArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let emit = RunCommand::Emit { name: args.name.clone(), payload: json_or_text(&args.payload).into() };
-    record(&args.store, args.run.clone(), emit, terminal)
+    record(&args.of, args.run.clone(), emit, terminal)
 }
 
 pub(crate) fn send(args: &SendArgs, terminal: Terminal) -> Result<Exit, CliError> {
@@ -60,7 +60,7 @@ pub(crate) fn send(args: &SendArgs, terminal: Terminal) -> Result<Exit, CliError
         Some(to) => RunCommand::Write { to: to.clone(), message: args.id.clone(), value: content },
         None => RunCommand::Send { content },
     };
-    record(&args.store, args.run.clone(), command, terminal)
+    record(&args.of, args.run.clone(), command, terminal)
 }
 
 fn json_or_text(text: &str) -> Json {

@@ -13,9 +13,9 @@ use serde::Serialize;
 use super::{each_event, input, tree};
 use crate::{
     cli_error::{CliError, Exit},
-    options::{PackArgs, StoreArgs},
+    options::{PackArgs, TenantArgs},
     output::{put, put_json, put_line},
-    owner::{local_tenant, run_id, unreadable},
+    owner::{run_id, unreadable},
     terminal::{Terminal, inert},
 };
 
@@ -36,7 +36,7 @@ pub(crate) struct ShowArgs {
     #[arg(long, value_name = "N", default_value_t = 0, requires = "task")]
     from: u64,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
     #[command(flatten)]
     packs: PackArgs,
 }
@@ -56,9 +56,9 @@ struct Shown {
 }
 
 pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let host = args.packs.reading_host(&args.store)?;
+    let host = args.of.reading_host(&args.packs)?;
     if let Some(task) = &args.task {
-        let reader = args.store.reader()?;
+        let reader = args.of.store.reader()?;
         let inputs = input::read(&host, &*reader, (&args.run, task), args.from)?;
         input::require_attempt(&host, &*reader, (&args.run, task), args.from, &inputs)?;
         match args.json {
@@ -70,7 +70,7 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, CliEr
     if args.json {
         let tree = Tree::of(&host, &args.run)?;
         let (left_out, tasks) = (tree.left_out(), tree.tasks());
-        let found = args.store.reader()?.run(&local_tenant(), &args.run).map_err(|error| unreadable(&error))?;
+        let found = args.of.store.reader()?.run(&args.of.tenant(), &args.run).map_err(|error| unreadable(&error))?;
         let (run, _) = found.ok_or_else(|| CliError::wrong(format!("the run `{}` was removed", args.run)))?;
         let waiting = waiting::list(&host, &args.run)?;
         put_json(&Shown { run, tasks, left_out, waiting })?;
@@ -81,7 +81,9 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, CliEr
         tree.add(&event);
         ControlFlow::Continue(())
     })?;
-    if let Some((row, _)) = args.store.reader()?.run(&local_tenant(), &args.run).map_err(|error| unreadable(&error))? {
+    if let Some((row, _)) =
+        args.of.store.reader()?.run(&args.of.tenant(), &args.run).map_err(|error| unreadable(&error))?
+    {
         tree.set_status(&row.status);
     }
     put(&tree.render(terminal.paint_of_output()))?;
