@@ -9,7 +9,7 @@ use std::{
 
 use flowcell::{Diagnostic, LoadError, OpenStoreError, packs::InstallError};
 
-use crate::terminal::{Paint, inert};
+use crate::terminal::{Paint, Terminal, inert};
 
 /// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +132,11 @@ impl CliError {
     /// Returns the outcome of the command.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
+    }
+
+    /// Writes the error to standard error.
+    pub(crate) fn print(&self, terminal: Terminal) {
+        terminal.fail(&self.render(terminal.paint()));
     }
 
     /// Returns the text for standard error.

@@ -32,13 +32,13 @@ fn main() -> ExitCode {
             return Exit::Wrong.into();
         }
         Err(Misunderstood::Config(problem)) => {
-            terminal.fail(&problem);
+            problem.print(terminal);
             return problem.exit().into();
         }
     };
     log::start(arguments.log_format(), arguments.drives_others());
     let exit = commands::execute(arguments, &terminal).unwrap_or_else(|problem| {
-        terminal.fail(&problem);
+        problem.print(terminal);
         problem.exit()
     });
     exit.into()

@@ -7,7 +7,7 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
-use crate::{cli_error::CliError, log};
+use crate::log;
 use flowcell::{
     Diagnostic, Severity,
     contract::text::{has_deceptive, judged},
@@ -72,8 +72,8 @@ impl Terminal {
     }
 
     /// Writes an error to standard error.
-    pub(crate) fn fail(self, problem: &CliError) {
-        self.write("error", &problem.render(self.paint()));
+    pub(crate) fn fail(self, text: &str) {
+        self.write("error", text);
     }
 
     fn write(self, level: &str, text: &str) {

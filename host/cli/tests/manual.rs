@@ -115,7 +115,9 @@ fn help_prints_pages_and_lists_topics() {
     let run = text(&["help", "run"]);
     let (help, page) = (run.find("Usage: flowcell run").unwrap(), run.find("# Run a flow").unwrap());
     assert!(help < page, "the help of the command comes first");
-    let unknown = flowcell(folder.path(), &["help", "nothing"]);
+    let found = text(&["help", "binding_error"]);
+    assert!(found.contains("neither a command nor a topic") && found.contains("\nerrors: "), "{found}");
+    let unknown = flowcell(folder.path(), &["help", "no-such-text"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("flowcell help topics"));
 }

@@ -48,7 +48,7 @@ pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliErr
     loop {
         match args.begin(terminal) {
             Ok(child) => running = Some(child),
-            Err(problem) => terminal.fail(&problem),
+            Err(problem) => problem.print(terminal),
         }
         let changed = changes.wait_for_change()?;
         if let Some(mut child) = running.take() {

@@ -127,7 +127,7 @@ impl RunObserver for Watcher {
         let attached = match self.channels.of_a_run() {
             Ok(attached) => attached,
             Err(problem) => {
-                self.terminal.fail(&problem);
+                problem.print(self.terminal);
                 return None;
             }
         };
@@ -143,6 +143,6 @@ impl RunObserver for Watcher {
     }
 
     fn refused(&self, error: StartError) {
-        self.terminal.fail(&CliError::from(error));
+        CliError::from(error).print(self.terminal);
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, CliEr
             // Continue with the cases of the other flows.
             Err(problem) => {
                 if let Some(before) = unread.replace(problem) {
-                    terminal.fail(&before);
+                    before.print(terminal);
                 }
             }
         }

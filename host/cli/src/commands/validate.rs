@@ -61,7 +61,7 @@ fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> R
             let problem = CliError::from(error);
             let message = problem.plain();
             if !args.json {
-                terminal.fail(&problem);
+                problem.print(terminal);
             }
             Ok(json!({ "file": shown, "valid": false, "diagnostics": [], "error": message }))
         }

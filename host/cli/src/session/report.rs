@@ -67,7 +67,7 @@ pub(crate) fn print_as(
 /// Writes to standard error how the run has ended and what the person can do next. Returns the exit code.
 pub(crate) fn explain(plan: &Plan, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Exit {
     match explanation(plan, result, interrupted) {
-        Some(problem) => terminal.fail(&problem),
+        Some(problem) => problem.print(terminal),
         None if plan.quiet => {}
         None => terminal.say(&terminal.paint().faint(&format!("succeeded in {}", duration::show(result.duration)))),
     }

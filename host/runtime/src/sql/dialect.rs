@@ -5,7 +5,7 @@
 pub enum Dialect {
     /// MySQL or MariaDB.
     MySql,
-    /// PostgreSQL.
+    /// PostgreSQL, with its own types and locks.
     Postgres,
 }
 

@@ -36,7 +36,7 @@ pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Termin
             Ok(_) => {}
             Err(error) => {
                 wrong += 1;
-                terminal.fail(&CliError::from(error));
+                CliError::from(error).print(terminal);
             }
         }
     }
