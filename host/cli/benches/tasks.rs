@@ -1,7 +1,7 @@
 //! Measures a sandboxed task through the whole runtime, compared with a bare wasmtime call of the same component with
 //! the same settings. Each call has 1 KiB of JSON in and out, a fresh instance, and a result recorded in memory. Also
-//! measures a durable run, compared with the same chain in memory and two waits for the disk. Prints microseconds and
-//! ratios.
+//! measures a durable run of a chain of tasks, compared with the sum of the same run in memory and two waits for the
+//! disk. Prints microseconds and ratios.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 

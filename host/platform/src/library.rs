@@ -210,7 +210,7 @@ impl FlowLibrary {
         let size = self.size_with(&files, text)?;
         // A process that dies between the two writes leaves the newest version also as an older one.
         if !before.older.contains_key(&before.version) {
-            self.io(files.keep(name, before.version, before.ending, &before.text))?;
+            self.io(files.write_older(name, before.version, before.ending, &before.text))?;
             before.older.insert(before.version, before.ending);
         }
         self.io(files.write(name, ending, text))?;
@@ -220,7 +220,7 @@ impl FlowLibrary {
         self.io(files.write_size(size))?;
         let too_many = before.older.len().saturating_sub(OLDER_VERSIONS);
         for (version, ending) in before.older.iter().take(too_many) {
-            self.io(files.drop_kept(name, *version, *ending))?;
+            self.io(files.remove_older(name, *version, *ending))?;
         }
         Ok(self.stored(name, before.version + 1, ending, text.to_owned()))
     }
@@ -274,7 +274,7 @@ impl FlowLibrary {
         let missing =
             || LibraryError::UnknownVersion { name: name.to_owned(), version: wanted, newest: present.version };
         let ending = *present.older.get(&wanted).ok_or_else(missing)?;
-        let text = self.io(files.kept(name, wanted, ending))?.ok_or_else(missing)?;
+        let text = self.io(files.read_older(name, wanted, ending))?.ok_or_else(missing)?;
         Ok((self.stored(name, wanted, ending, text), ending))
     }
 
@@ -294,7 +294,7 @@ impl FlowLibrary {
             let Some((ending, text)) = self.io(files.newest(name))? else { return Ok(None) };
             let version = match older.last_key_value() {
                 None => 1,
-                Some((last, kept)) if self.io(files.kept(name, *last, *kept))?.as_ref() == Some(&text) => *last,
+                Some((last, kept)) if self.io(files.read_older(name, *last, *kept))?.as_ref() == Some(&text) => *last,
                 Some((last, _)) => last + 1,
             };
             if self.io(files.older(name))? == older {

@@ -43,7 +43,8 @@ fn forms() -> Vec<(String, String)> {
     plain.chain([(bearer.clone(), bearer[12..bearer.len() - 2].to_owned()), shifted]).collect()
 }
 
-/// Returns all received text in every form, as text, headers or bytes.
+/// Returns the answer of a server that leaks: the received `authorization` header, and the secret in every encoding.
+/// The path of the request selects where they are: in the body, in headers, or in bytes.
 fn echo(seen: &Seen) -> String {
     let told = seen.header("authorization").unwrap_or("nothing").to_owned();
     let sent: Vec<String> = forms().into_iter().map(|(sent, _)| sent).collect();

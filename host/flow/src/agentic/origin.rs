@@ -29,7 +29,8 @@ impl Origin {
         }
     }
 
-    /// Returns the expression of the preceding step's output as text; `None` for the first step.
+    /// Returns an expression that gives the output of the preceding step as a text, or the reason of its failure.
+    /// Returns `None` for the first step.
     pub(crate) fn previous(&self) -> Option<String> {
         let structured = "(inbound.structuredOutput | tojson)";
         let succeeded = format!("({structured} if inbound.structuredOutput != null else (inbound.result | string))");

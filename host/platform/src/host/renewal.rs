@@ -42,8 +42,9 @@ impl Renewals {
 }
 
 impl Host {
-    /// Returns the content and flow that the repetition of a run with this content pins. The flow must grant no more
-    /// than the tenant's current policy allows. A callee that grants more becomes unusable.
+    /// Checks the pinned content of an earlier run again, and returns the content and the flow for the run's
+    /// repetition. Fails if the flow grants more than the tenant's current policy allows. A callee that grants more
+    /// becomes [`Callee::Unusable`] instead.
     fn renewed(&self, mut content: Content, renewals: &mut Renewals) -> Result<(Content, Arc<Graph>), StartError> {
         if !self.policy.limits_flows() {
             return self.check_renewed(&content).map(|graph| (content, graph));

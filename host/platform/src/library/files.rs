@@ -177,23 +177,23 @@ impl LibraryFiles {
     }
 
     /// Returns the text of a stored older version, or `None` if it does not exist.
-    pub(super) fn kept(&self, name: &str, version: u32, ending: Ending) -> io::Result<Option<String>> {
-        let path = kept(name, version, ending);
+    pub(super) fn read_older(&self, name: &str, version: u32, ending: Ending) -> io::Result<Option<String>> {
+        let path = older_path(name, version, ending);
         self.check_own(&path)?;
         if_there(self.dir.open(path))?.map(limited).transpose()
     }
 
     /// Stores an older version.
-    pub(super) fn keep(&self, name: &str, version: u32, ending: Ending, text: &str) -> io::Result<()> {
+    pub(super) fn write_older(&self, name: &str, version: u32, ending: Ending, text: &str) -> io::Result<()> {
         self.check_own(&format!("{VERSIONS}/{name}"))?;
         self.dir.create_dir_all(format!("{VERSIONS}/{name}"))?;
-        self.replace(&kept(name, version, ending), text)?;
+        self.replace(&older_path(name, version, ending), text)?;
         self.settle(&format!("{VERSIONS}/{name}"))
     }
 
     /// Removes a stored older version.
-    pub(super) fn drop_kept(&self, name: &str, version: u32, ending: Ending) -> io::Result<()> {
-        if_there(self.dir.remove_file(kept(name, version, ending))).map(|_| ())
+    pub(super) fn remove_older(&self, name: &str, version: u32, ending: Ending) -> io::Result<()> {
+        if_there(self.dir.remove_file(older_path(name, version, ending))).map(|_| ())
     }
 
     /// Writes the newest version of a flow.
@@ -306,7 +306,7 @@ fn private() -> OpenOptions {
     options
 }
 
-fn kept(name: &str, version: u32, ending: Ending) -> String {
+fn older_path(name: &str, version: u32, ending: Ending) -> String {
     format!("{VERSIONS}/{name}/{version}.{}", ending.text())
 }
 

@@ -11,7 +11,7 @@ use crate::operate::documents::{DocumentError, Documents};
 
 pub(crate) const AUDIT: &str = "audit";
 /// Maximum number of tries to append an entry while other writers append to the same chain.
-const TRIES: usize = 100;
+const MAX_WRITE_TRIES: usize = 100;
 /// Maximum number of characters of a caller's text in an entry.
 const MAX_TEXT: usize = 256;
 
@@ -102,7 +102,7 @@ pub(crate) fn key(seq: u64) -> String {
 /// Appends an entry, and returns once it is on stable storage.
 pub(crate) fn append(documents: &dyn DocumentStore, tenant: &Tenant, ts: u64, act: &Act) -> Result<(), DocumentError> {
     let log = Documents { store: documents, tenant };
-    for _ in 0..TRIES {
+    for _ in 0..MAX_WRITE_TRIES {
         let entry = AuditEntry::after(log.last(AUDIT)?.as_ref(), ts, act);
         if log.put(AUDIT, &key(entry.seq), Some(&entry), 0)? {
             return Ok(());

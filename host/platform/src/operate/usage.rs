@@ -45,7 +45,7 @@ const USAGE: &str = "usage";
 /// Seconds of a day.
 const DAY: u64 = 24 * 60 * 60;
 /// Maximum number of tries to change a day's document while other processes change it.
-const TRIES: usize = 100;
+const MAX_WRITE_TRIES: usize = 100;
 /// Interval between calls of [`Usage::flush`].
 pub const SETTLES: Duration = Duration::from_secs(1);
 
@@ -202,7 +202,7 @@ impl Usage {
         day: u64,
         to: impl Fn(&Used) -> Result<Used, QuotaError>,
     ) -> Result<Used, QuotaError> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_WRITE_TRIES {
             let (used, version) = self.read(tenant, day)?;
             let sum = to(&used)?;
             if self.documents(tenant).put(USAGE, &key(day), Some(&sum), version).map_err(StoreError::from)? {

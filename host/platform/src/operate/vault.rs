@@ -60,7 +60,7 @@ const MAX_ORIGINS: usize = 32;
 /// Maximum number of characters of a secret's name.
 const MAX_NAME: usize = 64;
 /// Maximum number of tries of a write after conflicts.
-const TRIES: usize = 100;
+const MAX_WRITE_TRIES: usize = 100;
 /// Maximum number of secrets whose refusals this process logs. Each is logged once, so that no flow can fill the
 /// audit log.
 const MAX_NOTED: usize = 1_000;
@@ -165,7 +165,7 @@ impl Vault {
             return Err(VaultError::Value);
         }
         parse_origins(origins)?;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_WRITE_TRIES {
             let found = self.kept(tenant, name)?;
             if found.is_none() && self.list(tenant)?.len() >= MAX_SECRETS {
                 return Err(VaultError::TooMany);
@@ -253,7 +253,7 @@ impl Vault {
 
     /// Returns the data key that encrypts the tenant's new secrets.
     fn current_key(&self, tenant: &Tenant) -> Result<(String, KeyBytes), VaultError> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_WRITE_TRIES {
             let last = self.documents.last(tenant, DATA_KEY).map_err(doc)?.map(|last| last.key);
             let next = match &last {
                 None => 1,

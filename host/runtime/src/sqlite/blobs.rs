@@ -14,7 +14,8 @@ use crate::{
 /// The media type of values that are cut out of rows.
 pub(super) const MIME: &str = "application/json";
 
-/// Stores the values that were cut out of a row, before the row.
+/// Stores the values that were cut out of a row. Callers store the row afterwards, so that no row refers to a missing
+/// value.
 pub(super) fn keep_values(
     connection: &Connection,
     tenant: &Tenant,

@@ -40,8 +40,8 @@ impl Queued for Item {
         if let Item::Entry(entry) = self { entry.unit.facts.len() } else { 0 }
     }
 
-    /// Returns whether a caller waits for the item. For entries it is false: a driver forces them itself, because it
-    /// may write them on its own thread.
+    /// Returns whether the writer must write the item at once, because a caller waits for it. For entries it is false:
+    /// a driver that waits for an entry requests the write itself, and may do it on its own thread.
     fn is_awaited(&self) -> bool {
         matches!(self, Item::Sweep { .. } | Item::Settle(_))
     }

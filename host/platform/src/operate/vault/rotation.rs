@@ -7,7 +7,7 @@
 use flowcell_contract::Tenant;
 use serde::Serialize;
 
-use super::{DATA_KEY, DataKey, Kek, Kept, Outcome, SECRET, TRIES, Vault, VaultError, wrapped};
+use super::{DATA_KEY, DataKey, Kek, Kept, MAX_WRITE_TRIES, Outcome, SECRET, Vault, VaultError, wrapped};
 
 /// The result of a rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -80,7 +80,7 @@ impl Vault {
 
     /// Encrypts a data key with the new key.
     fn rewrap(&self, tenant: &Tenant, number: &str, new: &Kek) -> Result<(), VaultError> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_WRITE_TRIES {
             let Some((kept, seen)) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)? else { return Ok(()) };
             if kept.under == new.name {
                 return Ok(());
@@ -99,7 +99,7 @@ impl Vault {
 
     /// Encrypts a secret with the current data key. Returns true if another data key had encrypted it.
     fn rewrite(&self, tenant: &Tenant, name: &str, current: &str) -> Result<bool, VaultError> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_WRITE_TRIES {
             let Some((kept, seen)) = self.kept(tenant, name)? else { return Ok(false) };
             if *kept.key == *current {
                 return Ok(false);
