@@ -348,7 +348,11 @@ impl Host {
                 }
             }
             match self.resume(run, RunOptions::default()) {
-                Ok(runner) => return Ok(runner.ask(command).await?),
+                Ok(mut runner) => {
+                    // The command may end the run.
+                    self.watch(&mut runner);
+                    return Ok(runner.ask(command).await?);
+                }
                 Err(StartError::Open(OpenError::Driven(_))) if driven().is_some() => {}
                 // Another process drives the run.
                 Err(StartError::Open(OpenError::Driven(_))) if self.inbox().is_shared() => {

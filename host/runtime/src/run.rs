@@ -363,6 +363,7 @@ impl FlowRunner {
     /// Sends the command of a message in the store's inbox. `message` is its number.
     pub(crate) async fn send_message(mut self, command: RunCommand, message: Option<u64>) -> Result<(), HubError> {
         let Some((task, command)) = command.for_child() else {
+            self.driver.set_channels(self.channels.clone());
             let noted = in_turns(self.world.computing(), self.driver.record_command(command, message)).await;
             end(self.live_runs_below(), self.world.clone()).await;
             return noted;

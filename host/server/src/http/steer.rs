@@ -145,10 +145,17 @@ pub(crate) async fn send_command(request: &Request, run: &RunId, command: RunCom
         RunCommand::Reply { gate, .. } => Some(format!("{run}/{gate}")),
         _ => None,
     };
-    let (request, run) = (request.clone(), run.clone());
+    let (request, run, may_end) = (request.clone(), run.clone(), command == RunCommand::Cancel);
     finish(async move {
         request.host.ask(&run, command).await?;
         request.app.admission.ready_signal().notify_one();
+        // No driver reports the end of a run that was parked.
+        if may_end
+            && let Ok((row, _)) = request.row(&run)
+            && row.status == "cancelled"
+        {
+            request.app.triggers.report_end(request.tenant(), row.into());
+        }
         match decided {
             Some(subject) => request.write_audit_entry("gate.reply", subject).await,
             None => Ok(()),
