@@ -44,7 +44,6 @@ mod clock;
 mod durability;
 mod early;
 mod entropy;
-mod idle;
 mod journal;
 mod options;
 mod outbox;
@@ -53,6 +52,7 @@ mod perform;
 mod shutdown;
 #[cfg(test)]
 mod testing;
+mod waiting;
 
 use std::{
     collections::VecDeque,
@@ -224,7 +224,7 @@ impl Driver {
 
     /// Returns the people and events that the run and its children wait for.
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
-        idle::waiting(&self.state, &self.children)
+        waiting::waiting(&self.state, &self.children)
     }
 
     /// Folds the durable facts into the state. Returns the `begin` for [`Driver::drive`]. `None`: there are no facts.

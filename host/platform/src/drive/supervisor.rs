@@ -6,6 +6,8 @@
 //! resumption and before progress of the run. Such runs begin a few at a time, so that the next death makes few of
 //! them suspects.
 //!
+//! The recovery of a run after a crash, from its journal, is in the driver of the runtime (`driver.rs`, `recover`).
+//!
 //! A look is a search of the store for runs that are ready and not driven. A held run is one that a look has found,
 //! and that has a permit but has not begun.
 //!

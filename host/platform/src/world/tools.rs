@@ -5,11 +5,11 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `policy` | granted tools, and calls that need no approval |
+//! | `approval` | granted tools, and calls that a person must approve |
 //! | `tool_list` | all tools, with their names for models |
 //! | `shown` | the arguments of a call in a question to a person |
 
-mod policy;
+mod approval;
 mod shown;
 mod tool_list;
 
@@ -24,7 +24,7 @@ use flowcell_services::mcp::McpTools;
 use futures_util::future::BoxFuture;
 
 use crate::operate::usage::{Usage, shares::Server};
-use policy::Action;
+use approval::Action;
 use shown::Shown;
 use tool_list::{Kind, Named, Tool};
 
@@ -102,8 +102,8 @@ impl Tools {
             return Err(wrong("`input` must be an object"));
         }
         // Grants and rules apply to the tool that was found, not to the name in the call.
-        let tool = self.find(name).filter(|tool| policy::is_granted(caller, &tool.named));
-        let tool = tool.ok_or_else(|| policy::not_granted(caller, name))?;
+        let tool = self.find(name).filter(|tool| approval::is_granted(caller, &tool.named));
+        let tool = tool.ok_or_else(|| approval::not_granted(caller, name))?;
         Ok(ToolCall { tool, input })
     }
 
@@ -115,11 +115,12 @@ impl Tools {
         let patterns: Vec<&str> = patterns.iter().filter_map(Json::as_str).collect();
         let wanted = |tool: &Named| {
             patterns.iter().any(|pattern| tool.fits(pattern))
-                && policy::is_granted(&caller, tool)
-                && policy::may_be_called(&caller, tool)
+                && approval::is_granted(&caller, tool)
+                && approval::may_be_called(&caller, tool)
         };
         let near = |begin: &str| {
-            patterns.iter().any(|pattern| policy::may_begin(pattern, begin)) && policy::may_be_granted(&caller, begin)
+            patterns.iter().any(|pattern| approval::may_begin(pattern, begin))
+                && approval::may_be_granted(&caller, begin)
         };
         self.offers(&caller.tenant, wanted, near).await.map(Value::from)
     }
@@ -180,7 +181,7 @@ impl Tools {
 impl Capability for Tools {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
         if &*call.function == "find" {
-            policy::check_any(caller)?;
+            approval::check_any(caller)?;
             let about = Json::object([("patterns", call.args.json().get("patterns").cloned().unwrap_or_default())]);
             return Ok(Admission::new(Effect::Idempotent, about));
         }
@@ -189,7 +190,7 @@ impl Capability for Tools {
         }
         let ToolCall { tool, input } = self.parse_call(call, caller)?;
         let Shown { text: shown, cuts } = Shown::new(&input);
-        let ask = match policy::action(caller, &tool.named, &input) {
+        let ask = match approval::action(caller, &tool.named, &input) {
             Action::Allow => None,
             Action::Deny => {
                 let message = format!("the permissions of this node deny `{}` with this input", tool.asked);

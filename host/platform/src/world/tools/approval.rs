@@ -1,4 +1,5 @@
-//! Decides which tools are granted, and which calls need approval.
+//! Decides which tools are granted, and which calls a person must approve. `Tools` asks the question, and the runtime
+//! receives the answer (`decide/calls.rs`).
 
 use flowcell_contract::{Caller, Failure, Json, code};
 use flowcell_services::pattern;
