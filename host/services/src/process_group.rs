@@ -1,5 +1,9 @@
 //! Groups of processes that end together: an operator's program, and the processes that it starts.
 
+use std::io;
+
+use tokio::process::{Child, Command};
+
 /// The processes of a program that was started as the leader of its own process group. Dropping this value kills them.
 /// If the host process ends before, the [watchdog](crate::watchdog) kills them.
 pub(crate) struct ProcessGroup(
@@ -7,12 +11,19 @@ pub(crate) struct ProcessGroup(
 );
 
 impl ProcessGroup {
-    /// Wraps the process group whose leader has the id `first`. `None`: the process has already ended.
-    pub(crate) fn of(first: Option<u32>) -> ProcessGroup {
+    /// Starts a program as the leader of its own process group. The watchdog runs before the program does, so that
+    /// almost no time remains in which a killed host leaves the program behind.
+    pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, ProcessGroup)> {
+        #[cfg(unix)]
+        command.process_group(0);
+        crate::watchdog::prepare();
+        let child = command.spawn()?;
+        // Without an id, the program has already ended.
+        let first = child.id();
         if let Some(first) = first {
             crate::watchdog::begin(first);
         }
-        ProcessGroup(first)
+        Ok((child, ProcessGroup(first)))
     }
 }
 

@@ -49,10 +49,7 @@ impl Program {
         let mut command = Command::new(name);
         command.args(arguments).envs(environment.iter().copied()).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        #[cfg(unix)]
-        command.process_group(0);
-        let mut child = command.spawn()?;
-        let group = ProcessGroup::of(child.id());
+        let (mut child, group) = ProcessGroup::spawn(&mut command)?;
         let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
         let ((input, output), errors) = pipes.ok_or_else(|| io::Error::other("its pipes are missing"))?;
         Ok(Program {

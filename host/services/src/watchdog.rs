@@ -3,7 +3,8 @@
 //! A killed process cannot end the programs that it has started. So a host starts a second process of its own, the
 //! watchdog, and sends it the ids of the running programs over a pipe. When the host ends, the kernel closes the
 //! pipe. The watchdog then kills these programs, the processes that they started, and all other processes in their
-//! process groups. A process that left its group and whose parent has ended cannot be found, and survives.
+//! process groups. A process that left its group and whose parent has ended cannot be found, and survives. So does a
+//! program whose host is killed between the start of the program and the line that reports it, which follows at once.
 //!
 //! The pipe carries lines: `+ID` when a program begins, `-ID` when it was ended. Without [`arm`] no watchdog runs.
 
@@ -48,6 +49,11 @@ pub fn watch(input: impl BufRead) {
         }
     }
     kill(&running.into_iter().collect::<Vec<_>>());
+}
+
+/// Starts the watchdog, if none runs.
+pub(crate) fn prepare() {
+    tell("", true);
 }
 
 /// Reports a started program to the watchdog.

@@ -65,12 +65,10 @@ pub(super) async fn start(
             command.env(name, value);
         }
     }
-    #[cfg(unix)]
-    command.process_group(0);
-    let mut child = command.spawn().map_err(|error| cannot(&error.to_string()))?;
+    let spawned = ProcessGroup::spawn(&mut command);
+    let (mut child, group) = spawned.map_err(|error| cannot(&error.to_string()))?;
     let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
     let ((input, output), errors) = pipes.ok_or_else(|| cannot("its pipes are missing"))?;
-    let group = ProcessGroup::of(child.id());
     let (stop, stopped) = oneshot::channel();
     let (tell, exit) = watch::channel(None);
     tracing::debug!(server = %server.name, "started an MCP server");
