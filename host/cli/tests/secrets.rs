@@ -133,6 +133,41 @@ fn t9_another_key_opens_nothing_and_that_is_audited() {
 }
 
 #[test]
+fn after_a_reset_a_tenant_that_has_lost_its_key_can_have_secrets_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (key_file(folder.path(), "one"), key_file(folder.path(), "two"));
+    let first = host(folder.path(), &[&one]);
+    for (tenant, name) in [("a", "api-token"), ("a", "other"), ("b", "kept")] {
+        set(&first, tenant, name, VALUE);
+    }
+    drop(first);
+    let (a, b) = (Tenant::from("a"), Tenant::from("b"));
+    // With the key, nothing is lost and nothing is removed.
+    let right = host(folder.path(), &[&two, &one]);
+    assert!(right.vault().lost(&a).unwrap().is_empty() && right.vault().reset(&a, "test").unwrap().is_empty());
+    assert_eq!(opened(&right, "a", "other").unwrap(), VALUE);
+    drop(right);
+    let wrong = host(folder.path(), &[&two]);
+    let lost = wrong.vault().lost(&a).unwrap();
+    assert_eq!(
+        (&lost.secrets[..], lost.data_keys.len(), lost.removed),
+        (&["api-token".into(), "other".into()][..], 1, false)
+    );
+    assert_eq!(wrong.vault().list(&a).unwrap().len(), 2, "a list removes nothing");
+    assert_eq!(wrong.vault().reset(&a, "test").unwrap().secrets, lost.secrets);
+    set(&wrong, "a", "new", VALUE);
+    assert_eq!((opened(&wrong, "a", "new").unwrap(), wrong.vault().list(&a).unwrap().len()), (VALUE.to_owned(), 1));
+    // The other tenant keeps its rows for the day on which the key is found.
+    assert_eq!(
+        (wrong.vault().lost(&b).unwrap().secrets, wrong.vault().list(&b).unwrap().len()),
+        (vec!["kept".into()], 1)
+    );
+    drop(wrong);
+    let both = host(folder.path(), &[&two, &one]);
+    assert_eq!((opened(&both, "a", "new").unwrap(), opened(&both, "b", "kept").unwrap()), (VALUE.into(), VALUE.into()));
+}
+
+#[test]
 fn t9_a_row_that_was_changed_or_moved_does_not_open_and_that_is_audited() {
     let attacks: [(&str, &str, &str); 7] = [
         (

@@ -32,7 +32,7 @@ use crate::{
         identity::{AuthError, Caller, Identify},
         policy::{OPERATORS, Policy},
         record::{TENANT, TenantRecord},
-        vault::{Vault, VaultError},
+        vault::{LostSecrets, Vault, VaultError},
     },
 };
 use audit::{Act, Outcome};
@@ -226,6 +226,13 @@ impl Tenants {
     fn owners(&self) -> Result<Vec<Tenant>, TenantError> {
         let others = self.list()?.into_iter().map(|row| Tenant::from(row.name)).filter(|name| *name != Tenant::local());
         Ok(std::iter::once(Tenant::local()).chain(others).collect())
+    }
+
+    /// Returns the tenants with secrets that none of the given keys opens.
+    pub fn lost_secrets(&self) -> Result<Vec<(Tenant, LostSecrets)>, TenantError> {
+        let lost = |tenant: Tenant| Ok((tenant.clone(), self.vault().lost(&tenant)?));
+        let all: Vec<_> = self.owners()?.into_iter().map(lost).collect::<Result<_, TenantError>>()?;
+        Ok(all.into_iter().filter(|(_, lost)| !lost.is_empty()).collect())
     }
 
     fn vault(&self) -> &Vault {

@@ -11,7 +11,7 @@ use flowcell::{
 };
 use futures_util::future::BoxFuture;
 
-use super::secret::warn_if_exposed;
+use super::secret::{warn_if_exposed, warn_of_lost_secrets};
 use crate::{
     cli_error::{CliError, Exit},
     log::LogFormat,
@@ -56,6 +56,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     let place = require_durable(&args.store)?;
     let host = args.packs.watched_host(&args.store, &args.watch)?;
     warn_if_exposed(&args.store, terminal)?;
+    warn_of_lost_secrets(&host, terminal);
     let screen = Arc::new(Screen::new(terminal, true));
     let channels = Arc::new(args.channels.open(&host, session::notices(&screen))?);
     let console = args.channels.shows_console().then_some(screen);

@@ -99,6 +99,7 @@ const EXAMPLES: &[&str] = &[
     "secret set api-token --for https://api.example.com < token.txt",
     "secret list",
     "secret rm api-token",
+    "secret reset --tenant acme",
     "secret rotate-key",
     "files put photo.png",
     "files get 0f3a… --out photo.png",

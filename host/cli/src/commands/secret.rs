@@ -4,7 +4,8 @@ use std::{env, io::Read as _};
 
 use clap::{Args, Subcommand};
 use flowcell::{
-    tenants::operation::Operation,
+    Host,
+    tenants::{Tenants, operation::Operation},
     vault::{self, Hidden, KeySource, MAX_VALUE},
 };
 
@@ -13,7 +14,7 @@ use crate::{
     options::{KeyArgs, PackArgs, StoreArgs, StoreLocation},
     output::put_json,
     owner::operate_with,
-    terminal::Terminal,
+    terminal::{Terminal, counted},
 };
 
 /// Commands for secrets.
@@ -25,6 +26,8 @@ pub(crate) enum SecretCommand {
     List(ListArgs),
     /// Remove a secret; nodes with a grant for it then fail
     Rm(RemoveArgs),
+    /// List the secrets that no given key opens; with `--yes`, remove them, so that new ones can be set
+    Reset(ResetArgs),
     /// Encrypt the secrets of all tenants with a new key
     RotateKey(RotateArgs),
 }
@@ -73,6 +76,16 @@ pub(crate) struct RemoveArgs {
     of: TenantArgs,
 }
 
+/// Arguments of `flowcell secret reset`.
+#[derive(Args)]
+pub(crate) struct ResetArgs {
+    /// Remove the listed secrets; what was encrypted with a lost key can never be read again
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    of: TenantArgs,
+}
+
 /// Arguments of `flowcell secret rotate-key`.
 #[derive(Args)]
 pub(crate) struct RotateArgs {
@@ -95,6 +108,9 @@ pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit
         SecretCommand::Rm(RemoveArgs { name, of }) => {
             (Operation::RemoveSecret { tenant: of.tenant, name }, of.keys, of.store)
         }
+        SecretCommand::Reset(ResetArgs { yes, of }) => {
+            (Operation::ResetSecrets { tenant: of.tenant, remove: yes }, of.keys, of.store)
+        }
         SecretCommand::RotateKey(RotateArgs { new_secret_key, keys, store }) => {
             let key = new_secret_key.as_ref().map(KeySource::read).transpose();
             let key = key.map_err(|error| CliError::wrong(error.to_string()))?;
@@ -116,6 +132,22 @@ pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(
         terminal.warn(&why.to_string());
     }
     Ok(())
+}
+
+/// Warns of secrets that no given key opens.
+pub(super) fn warn_of_lost_secrets(host: &Host, terminal: Terminal) {
+    match Tenants::of(host).lost_secrets() {
+        Ok(all) => {
+            for (tenant, lost) in all {
+                let secrets = counted(lost.secrets.len(), "secret");
+                terminal.warn(&format!(
+                    "no given key opens {secrets} of the tenant `{tenant}`; pass the right key with `--secret-key`, or \
+                     list them with `flowcell secret reset --tenant {tenant}`"
+                ));
+            }
+        }
+        Err(error) => terminal.warn(&format!("cannot check the keys of the secrets: {error}")),
+    }
 }
 
 /// Reads a secret from an environment variable, or for `None` from standard input. Removes one line end, since editors

@@ -13,7 +13,7 @@ use flowcell::{
     tenants::callers::Callers,
 };
 
-use super::secret::warn_if_exposed;
+use super::secret::{warn_if_exposed, warn_of_lost_secrets};
 use crate::{
     cli_error::{CliError, Exit},
     log::LogFormat,
@@ -72,6 +72,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
     raise_descriptors();
     let host = args.packs.watched_host(&args.store, &args.watch)?;
     warn_if_exposed(&args.store, terminal)?;
+    warn_of_lost_secrets(&host, terminal);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
     let exit = runtime.block_on(async {

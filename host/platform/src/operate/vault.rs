@@ -8,7 +8,7 @@
 //! |---|---|
 //! | key | the operator's keys: their sources and their creation |
 //! | seal | encryption and decryption |
-//! | rotation | encrypting everything with a new key |
+//! | rotation | encrypting everything with a new key, and removing what no key opens |
 //! | serving | errors of secrets as failures of runs |
 //! | hidden | strings that are not printed |
 //! | error | errors of the vault |
@@ -42,7 +42,7 @@ pub use self::{
     error::VaultError,
     hidden::Hidden,
     key::{FILE as KEY_FILE, KeySource, exposed},
-    rotation::Rotated,
+    rotation::{LostSecrets, Rotated},
 };
 use self::{
     key::Kek,

@@ -118,6 +118,13 @@ pub enum Operation {
         /// The secret's name.
         name: String,
     },
+    /// Lists the secrets that none of the given keys opens, or removes them.
+    ResetSecrets {
+        /// The tenant of the secrets.
+        tenant: String,
+        /// True to remove them, false to list them.
+        remove: bool,
+    },
     /// Shows or changes the files of a tenant.
     File {
         /// The tenant of the files.
@@ -181,6 +188,14 @@ impl Tenants {
             Operation::RemoveSecret { tenant, name } => {
                 self.vault().remove(&self.known(tenant)?, OPERATOR, name)?;
                 Ok(done)
+            }
+            Operation::ResetSecrets { tenant, remove } => {
+                let tenant = self.known(tenant)?;
+                let lost = match remove {
+                    true => self.vault().reset(&tenant, OPERATOR)?,
+                    false => self.vault().lost(&tenant)?,
+                };
+                Ok(to_json("secrets", &lost)?)
             }
             Operation::File { tenant, deed } => Ok(self.host.for_tenant(self.known(tenant)?).files().operate(deed)?),
             Operation::CollectRuns { tenant, older_than_ms, keep } => {

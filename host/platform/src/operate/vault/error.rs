@@ -34,7 +34,7 @@ pub enum VaultError {
     /// The secret is encrypted with another key.
     #[error(
         "the secret is encrypted with the key {wanted}, but this process has {given}; pass the right key with \
-         `--secret-key`"
+         `--secret-key`, or remove what cannot be decrypted with `flowcell secret reset`"
     )]
     OtherKey {
         /// The name of the key that is needed.

@@ -3,9 +3,11 @@
 //! A rotation may stop anywhere, and can be repeated with the same key. Until it has ended, some rows need the old key
 //! and some the new one. The rotating process has both. A replaced data key stays until the next rotation, since
 //! another process may be writing a secret with it. The new key encrypts it too.
+//!
+//! A reset removes the secrets and data keys that no given key opens.
 
 use flowcell_contract::Tenant;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{DATA_KEY, DataKey, Kek, Kept, MAX_WRITE_TRIES, Outcome, SECRET, Vault, VaultError, wrapped};
 
@@ -19,6 +21,25 @@ pub struct Rotated {
     pub data_keys: usize,
     /// Number of secrets that were encrypted again.
     pub secrets: usize,
+}
+
+/// The secrets of a tenant that none of the given keys opens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LostSecrets {
+    /// The names of the lost secrets.
+    pub secrets: Vec<String>,
+    /// The numbers of the data keys that do not decrypt. A lost data key prevents new secrets.
+    pub data_keys: Vec<String>,
+    /// True if they were removed.
+    pub removed: bool,
+}
+
+impl LostSecrets {
+    /// Returns true if every secret and every data key opens.
+    pub fn is_empty(&self) -> bool {
+        self.secrets.is_empty() && self.data_keys.is_empty()
+    }
 }
 
 /// Adds the name of the tenant to an error.
@@ -46,6 +67,43 @@ impl Vault {
         self.key_place.take_next(&new)?;
         self.make_first(&new);
         Ok(rotated)
+    }
+
+    /// Returns the secrets and data keys of a tenant that none of the given keys opens. Fails if the store does not
+    /// answer, or if a shared store is used without any key.
+    pub fn lost(&self, tenant: &Tenant) -> Result<LostSecrets, VaultError> {
+        let mut lost = LostSecrets::default();
+        for (number, _) in self.documents(tenant).all::<DataKey>(DATA_KEY)? {
+            if is_lost(self.data_key(tenant, &number))? {
+                lost.data_keys.push(number);
+            }
+        }
+        for (name, kept) in self.documents(tenant).all::<Kept>(SECRET)? {
+            let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, &name, &key));
+            if is_lost(opened)? {
+                lost.secrets.push(name);
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Removes the secrets and data keys of a tenant that none of the given keys opens, so that the tenant can have
+    /// secrets again. The audit log records the actor and each secret.
+    pub fn reset(&self, tenant: &Tenant, actor: &str) -> Result<LostSecrets, VaultError> {
+        let lost = self.lost(tenant)?;
+        for name in &lost.secrets {
+            self.remove(tenant, actor, name)?;
+        }
+        for number in &lost.data_keys {
+            let Some((_, seen)) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)? else { continue };
+            if !self.documents(tenant).put::<DataKey>(DATA_KEY, number, None, seen)? {
+                return Err(VaultError::Changed(format!("the data key {number} of {tenant}")));
+            }
+        }
+        if !lost.is_empty() {
+            self.note(tenant, actor, "secret.reset", &lost.secrets.len().to_string(), Outcome::Done)?;
+        }
+        Ok(LostSecrets { removed: true, ..lost })
     }
 
     /// Checks that all data keys of a tenant can be decrypted, so that the rotation can finish.
@@ -143,5 +201,14 @@ impl Vault {
     fn make_first(&self, new: &Kek) {
         let mut keys = self.keys.write();
         keys.get_or_insert_default().sort_by_key(|key| key.name != new.name);
+    }
+}
+
+/// Returns whether something did not open because its key is missing or its row was changed.
+fn is_lost<T>(opened: Result<T, VaultError>) -> Result<bool, VaultError> {
+    match opened {
+        Ok(_) => Ok(false),
+        Err(error) if error.is_refusal() => Ok(true),
+        Err(error) => Err(error),
     }
 }
