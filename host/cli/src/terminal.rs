@@ -68,7 +68,11 @@ impl Terminal {
 
     /// Writes a warning to standard error.
     pub(crate) fn warn(self, text: &str) {
-        self.write("warn", &format!("{}: {text}", self.paint().odd("warning")));
+        if log::is_json() {
+            log::put_json("warn", &guarded(text));
+        } else {
+            self.write("warn", &format!("{}: {text}", self.paint().odd("warning")));
+        }
     }
 
     /// Writes an error to standard error.
