@@ -114,8 +114,8 @@ pub enum Trait {
     Body,
 }
 
-/// What a node type declares about its body. The nodes in the body read its variables as `<owner id>.<variable>`. Every
-/// body has the variable `last`, too.
+/// The declarations of a node type about its body. The nodes in the body read its variables as
+/// `<owner id>.<variable>`. Every body has the variable `last`, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BodyTrait {

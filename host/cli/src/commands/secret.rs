@@ -11,7 +11,7 @@ use flowcell::{
 
 use crate::{
     cli_error::{CliError, Exit},
-    options::{KeyArgs, PackArgs, StoreArgs, StoreLocation},
+    options::{KeyArgs, PackArgs, StoreArgs, StoreLocation, TenantArgs},
     output::put_json,
     owner::operate_with,
     terminal::{Terminal, counted},
@@ -32,16 +32,13 @@ pub(crate) enum SecretCommand {
     RotateKey(RotateArgs),
 }
 
-/// The tenant that owns the secrets, and the store.
+/// The tenant that owns the secrets, the key of the secrets, and the store.
 #[derive(Args)]
-pub(crate) struct TenantArgs {
-    /// The tenant
-    #[arg(long, value_name = "NAME", default_value = "local")]
-    tenant: String,
+pub(crate) struct SecretsArgs {
     #[command(flatten)]
     keys: KeyArgs,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell secret set`.
@@ -57,14 +54,14 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "VARIABLE")]
     from_env: Option<String>,
     #[command(flatten)]
-    of: TenantArgs,
+    secrets: SecretsArgs,
 }
 
 /// Arguments of `flowcell secret list`.
 #[derive(Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    of: TenantArgs,
+    secrets: SecretsArgs,
 }
 
 /// Arguments of `flowcell secret rm`.
@@ -73,17 +70,17 @@ pub(crate) struct RemoveArgs {
     /// The name of the secret
     name: String,
     #[command(flatten)]
-    of: TenantArgs,
+    secrets: SecretsArgs,
 }
 
 /// Arguments of `flowcell secret reset`.
 #[derive(Args)]
 pub(crate) struct ResetArgs {
-    /// Remove the listed secrets; what was encrypted with a lost key can never be read again
+    /// Remove the listed secrets; this cannot be undone
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    of: TenantArgs,
+    secrets: SecretsArgs,
 }
 
 /// Arguments of `flowcell secret rotate-key`.
@@ -100,16 +97,18 @@ pub(crate) struct RotateArgs {
 
 pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let (operation, keys, store) = match command {
-        SecretCommand::Set(SetArgs { name, origins, from_env, of }) => {
+        SecretCommand::Set(SetArgs { name, origins, from_env, secrets }) => {
             let value = value(from_env.as_deref())?;
-            (Operation::SetSecret { tenant: of.tenant, name, value, origins }, of.keys, of.store)
+            (Operation::SetSecret { tenant: secrets.of.tenant, name, value, origins }, secrets.keys, secrets.of.store)
         }
-        SecretCommand::List(ListArgs { of }) => (Operation::ListSecrets { tenant: of.tenant }, of.keys, of.store),
-        SecretCommand::Rm(RemoveArgs { name, of }) => {
-            (Operation::RemoveSecret { tenant: of.tenant, name }, of.keys, of.store)
+        SecretCommand::List(ListArgs { secrets }) => {
+            (Operation::ListSecrets { tenant: secrets.of.tenant }, secrets.keys, secrets.of.store)
         }
-        SecretCommand::Reset(ResetArgs { yes, of }) => {
-            (Operation::ResetSecrets { tenant: of.tenant, remove: yes }, of.keys, of.store)
+        SecretCommand::Rm(RemoveArgs { name, secrets }) => {
+            (Operation::RemoveSecret { tenant: secrets.of.tenant, name }, secrets.keys, secrets.of.store)
+        }
+        SecretCommand::Reset(ResetArgs { yes, secrets }) => {
+            (Operation::ResetSecrets { tenant: secrets.of.tenant, remove: yes }, secrets.keys, secrets.of.store)
         }
         SecretCommand::RotateKey(RotateArgs { new_secret_key, keys, store }) => {
             let key = new_secret_key.as_ref().map(KeySource::read).transpose();

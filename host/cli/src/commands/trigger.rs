@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli_error::{CliError, Exit},
-    options::StoreArgs,
+    options::TenantArgs,
     output::put_json,
     owner::operate,
     terminal::Terminal,
@@ -20,7 +20,7 @@ pub(crate) enum TriggerCommand {
     /// Bind a trigger to a flow of the library, without changing the flow's file
     Create(NewTrigger),
     /// List the triggers: those in the files of flows, and bound ones
-    List(TenantArgs),
+    List(TriggersArgs),
     /// Show a trigger, with its next start or its address for posts
     Show(OneTrigger),
     /// Enable a trigger: it starts its flow again
@@ -35,15 +35,12 @@ pub(crate) enum TriggerCommand {
 
 /// The tenant that owns the triggers, the folder of its flows, and the store.
 #[derive(Args)]
-pub(crate) struct TenantArgs {
-    /// The tenant that owns the flows
-    #[arg(long, value_name = "NAME", default_value = "local")]
-    tenant: String,
+pub(crate) struct TriggersArgs {
     /// The folder of the flows of the tenant `local`; the flows of other tenants are in `.tenants` below it
     #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
     flows: PathBuf,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
 }
 
 /// A trigger of a flow.
@@ -54,7 +51,7 @@ pub(crate) struct OneTrigger {
     /// The id of the trigger
     id: String,
     #[command(flatten)]
-    tenant_args: TenantArgs,
+    triggers: TriggersArgs,
 }
 
 /// Arguments of `flowcell trigger create`.
@@ -119,7 +116,7 @@ impl NewTrigger {
 
 pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let (trigger, act) = match command {
-        TriggerCommand::List(tenant_args) => return done(tenant_args, None, None),
+        TriggerCommand::List(triggers) => return done(triggers, None, None),
         TriggerCommand::Create(new) => (&new.trigger, Some(TriggerOperation::Create { trigger: new.written()? })),
         TriggerCommand::Show(trigger) => (trigger, None),
         TriggerCommand::Enable(trigger) => (trigger, Some(TriggerOperation::Enable)),
@@ -128,7 +125,7 @@ pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Ex
         TriggerCommand::Fire(trigger) => (trigger, Some(TriggerOperation::Fire)),
     };
     let fires = matches!(act, Some(TriggerOperation::Fire));
-    done(&trigger.tenant_args, Some((trigger.flow.clone(), trigger.id.clone())), act)?;
+    done(&trigger.triggers, Some((trigger.flow.clone(), trigger.id.clone())), act)?;
     if fires {
         terminal
             .say(&terminal.paint().faint("recorded; `flowcell serve` starts the run within 5 s, or when it starts"));
@@ -137,13 +134,13 @@ pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Ex
 }
 
 fn done(
-    tenant_args: &TenantArgs,
+    triggers: &TriggersArgs,
     trigger: Option<(String, String)>,
     act: Option<TriggerOperation>,
 ) -> Result<Exit, CliError> {
     // The process that owns the store may have another current folder, so the path has to be absolute.
-    let folder = std::path::absolute(&tenant_args.flows).unwrap_or_else(|_| Path::new(&tenant_args.flows).to_owned());
-    let operation = Operation::Trigger { tenant: tenant_args.tenant.clone(), folder, trigger, act };
-    put_json(&operate(operation, &tenant_args.store)?)?;
+    let folder = std::path::absolute(&triggers.flows).unwrap_or_else(|_| Path::new(&triggers.flows).to_owned());
+    let operation = Operation::Trigger { tenant: triggers.of.tenant.clone(), folder, trigger, act };
+    put_json(&operate(operation, &triggers.of.store)?)?;
     Ok(Exit::Good)
 }

@@ -421,7 +421,7 @@ mod tests {
         assert!(questions.handle(asked("b")) && questions.handle(asked("c")) && questions.handle(line("no", now)));
         assert_eq!(replies.try_iter().map(|(address, _)| address).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(shown(&questions), Some("c"), "the given answer was refused");
-        assert!(!questions.handle(Message::Line(None)), "nobody types any more");
+        assert!(!questions.handle(Message::Line(None)), "the input has ended");
     }
 
     #[test]

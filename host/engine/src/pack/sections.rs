@@ -10,7 +10,7 @@ use super::PackErrorKind;
 /// The custom section that holds a manifest, in the component or in one of its core modules.
 pub(super) const MANIFEST: &str = "flowcell:manifest";
 
-/// What [`Sections::read`] finds in a component.
+/// The custom sections of a component, as [`Sections::read`] finds them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sections {
     /// The byte ranges of the manifests.

@@ -1,5 +1,5 @@
-//! What a guest sees through WASI: no files, network, variables or arguments, and a time and random numbers that depend
-//! only on the attempt.
+//! The surroundings of a guest through WASI: no files, network, variables or arguments, and a time and random numbers
+//! that depend only on the attempt.
 
 use flowcell_contract::{Attempt, Json, Step};
 use flowcell_engine::{Config, Engine, Pack};

@@ -10,7 +10,7 @@ use crate::{
     diagnostic::{Diagnostic, Location, Severity},
 };
 
-/// Whether a folder belongs to a project or to the user. Files of the project take precedence.
+/// The kind of a folder: of a project, or in the user's settings. Files of the project take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The project's folder.

@@ -11,7 +11,7 @@ use crate::{
     yaml::Span,
 };
 
-/// What makes a link: a rule of the step, or the step's fallback.
+/// The origin of a link: a rule of the step, or the step's fallback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkKind {
     /// The rule with this index.
