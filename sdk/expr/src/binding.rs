@@ -4,19 +4,52 @@ mod compile;
 mod node;
 mod render;
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
-pub use self::node::Binding;
 pub(crate) use self::node::{CapturedField, Node};
+use self::node::{Part, within};
 use crate::{
     error::ExprError,
-    json::Json,
+    json::{self, Json},
     path::Path,
     path_use::{PathUse, Reads},
     roots::Roots,
 };
 
+/// A compiled JSON value with `{{ }}` in its strings.
+#[derive(Clone, Debug)]
+pub struct Binding(pub(crate) Node);
+
 impl Binding {
+    /// Creates a binding for a literal value; `{{` in it is not evaluated.
+    pub fn literal(value: Json) -> Binding {
+        match &value {
+            Json::Array(items) => {
+                let items = items.iter().cloned().map(Binding::literal).collect();
+                Binding(Node::Array(items, Some(value)))
+            }
+            Json::Object(members) => {
+                let members = members.iter().map(|(key, member)| (key.clone(), Binding::literal(member.clone())));
+                Binding(Node::Object(members.collect(), Some(value)))
+            }
+            _ => Binding(Node::Literal(value)),
+        }
+    }
+
+    /// Creates an object from compiled members. The last member with a key wins.
+    pub fn object(members: Vec<(Arc<str>, Binding)>) -> Binding {
+        let literals = members.iter().map(|(key, member)| Some((key.clone(), member.as_literal()?.clone())));
+        let literal = literals.collect::<Option<json::Object>>().map(|members| Json::Object(Arc::new(members)));
+        Binding(Node::Object(members.into(), literal))
+    }
+
+    /// Creates a list from compiled items.
+    pub fn array(items: Vec<Binding>) -> Binding {
+        let literals = items.iter().map(|item| item.as_literal().cloned());
+        let literal = literals.collect::<Option<Vec<Json>>>().map(|items| Json::Array(Arc::new(items)));
+        Binding(Node::Array(items.into(), literal))
+    }
+
     /// Compiles a value; every string in it, at any depth, may contain `{{ }}`. Reports all errors at once.
     pub fn compile(value: &Json) -> Result<Binding, Vec<ExprError>> {
         compile::compile(value)
@@ -64,6 +97,14 @@ impl Binding {
         compile::reads(value)
     }
 
+    /// Returns the value if no part of it is computed.
+    pub fn as_literal(&self) -> Option<&Json> {
+        match &self.0 {
+            Node::Literal(value) | Node::Array(_, Some(value)) | Node::Object(_, Some(value)) => Some(value),
+            _ => None,
+        }
+    }
+
     /// Returns true if no part of the value is computed.
     pub fn is_literal(&self) -> bool {
         self.as_literal().is_some()
@@ -91,6 +132,34 @@ impl Binding {
         match &self.0 {
             Node::Array(items, _) => items.get(index),
             _ => None,
+        }
+    }
+
+    /// Appends every path in the value. `pointer` is the JSON Pointer to this value.
+    pub(crate) fn collect(&self, pointer: &mut String, reads: &mut Reads) {
+        match &self.0 {
+            Node::Literal(_) | Node::Array(_, Some(_)) | Node::Object(_, Some(_)) => {}
+            Node::Whole(expression) => expression.collect(pointer, reads),
+            Node::Text(parts) => {
+                for part in parts.iter() {
+                    if let Part::Expression(expression) = part {
+                        expression.collect(pointer, reads);
+                    }
+                }
+            }
+            Node::Array(items, None) => {
+                for (index, item) in items.iter().enumerate() {
+                    within(pointer, &index.to_string(), |pointer| item.collect(pointer, reads));
+                }
+            }
+            Node::Object(members, None) => {
+                for (key, member) in members.iter() {
+                    within(pointer, key, |pointer| member.collect(pointer, reads));
+                }
+            }
+            Node::Captured(field) => {
+                reads.paths.extend(field.reads.iter().cloned().map(|read| read.below(pointer)));
+            }
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::node::{Binding, Node, Part, within};
+use super::{
+    Binding,
+    node::{Node, Part, within},
+};
 use crate::{
     error::ExprError,
     json::Json,

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::node::{Binding, CapturedField, Node, Part};
+use super::{
+    Binding,
+    node::{CapturedField, Node, Part},
+};
 use crate::{
     error::ExprError,
     json::{self, Json},
