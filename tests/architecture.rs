@@ -357,7 +357,6 @@ const SCATTERED: &[(&str, &[&str])] = &[
     ("host/runtime", &["AttemptCalls", "Decider", "RunState"]),
     ("host/server", &["Request"]),
     ("host/services", &["Search"]),
-    ("sdk/expr", &["Json"]),
 ];
 
 /// Returns the name of the type if a line opens an inherent `impl` block.

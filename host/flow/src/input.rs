@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Json, Mark, MarkKind, NodeType};
-use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, NoRoots, Path, Reads, paths_in_braces, statements};
+use flowcell_expr::{
+    Binding, CapturedKind, Condition, ExprError, NoRoots, Path, Reads, paths_in_braces, statements, without_ignored,
+};
 
 use crate::{
     CheckContext,
@@ -190,7 +192,7 @@ fn compiled<T>(
     let mut result = compile(&value);
     // Earlier versions also rejected values that do not compile without the ignored text.
     if result.is_err()
-        && let Some((blanked, ignored)) = value.without_ignored(kind)
+        && let Some((blanked, ignored)) = without_ignored(&value, kind)
         && let Ok(old) = compile(&blanked)
     {
         for error in ignored {

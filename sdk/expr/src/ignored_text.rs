@@ -9,20 +9,18 @@ use crate::{
     limits,
 };
 
-impl Json {
-    /// Replaces text that earlier versions ignored with spaces: invalid text after a quoted text, and everything after
-    /// it. The value then compiles to its former meaning, and positions stay the same.
-    ///
-    /// Returns the value with one error per expression; `None` if no text was ignored. Use it only for flows that an
-    /// earlier version accepted: in new flows such text is an error.
-    pub fn without_ignored(&self, kind: CapturedKind) -> Option<(Json, Vec<ExprError>)> {
-        let mut blanking = Blanking { errors: Vec::new() };
-        let value = match kind {
-            CapturedKind::Expr => blanking.condition(self, "", 0),
-            CapturedKind::Template => blanking.template(self, "", 0),
-        };
-        (!blanking.errors.is_empty()).then_some((value, blanking.errors))
-    }
+/// Replaces text that earlier versions ignored with spaces: invalid text after a quoted text, and everything after it.
+/// The value then compiles to its former meaning, and positions stay the same.
+///
+/// Returns the value with one error per expression; `None` if no text was ignored. Use it only for flows that an
+/// earlier version accepted: in new flows such text is an error.
+pub fn without_ignored(value: &Json, kind: CapturedKind) -> Option<(Json, Vec<ExprError>)> {
+    let mut blanking = Blanking { errors: Vec::new() };
+    let value = match kind {
+        CapturedKind::Expr => blanking.condition(value, "", 0),
+        CapturedKind::Template => blanking.template(value, "", 0),
+    };
+    (!blanking.errors.is_empty()).then_some((value, blanking.errors))
 }
 
 struct Blanking {
@@ -121,10 +119,10 @@ mod tests {
         for (written, meant) in cases {
             let value = Json::parse(written).unwrap();
             assert!(Binding::compile(&value).is_err(), "{written}");
-            let (blanked, errors) = value.without_ignored(CapturedKind::Template).unwrap();
+            let (blanked, errors) = without_ignored(&value, CapturedKind::Template).unwrap();
             assert!(!errors.is_empty(), "{written}");
             assert_eq!(Binding::compile(&blanked).unwrap().render(&NoRoots).unwrap().to_text(), meant, "{written}");
-            assert!(blanked.without_ignored(CapturedKind::Template).is_none(), "{written}");
+            assert!(without_ignored(&blanked, CapturedKind::Template).is_none(), "{written}");
         }
     }
 
@@ -140,7 +138,7 @@ mod tests {
         for (written, holds) in cases {
             let value = Json::parse(written).unwrap();
             assert!(Condition::compile(&value).is_err(), "{written}");
-            let (blanked, _) = value.without_ignored(CapturedKind::Expr).unwrap();
+            let (blanked, _) = without_ignored(&value, CapturedKind::Expr).unwrap();
             assert_eq!(Condition::compile(&blanked).unwrap().evaluate(&NoRoots).unwrap(), holds, "{written}");
         }
     }
@@ -149,7 +147,7 @@ mod tests {
     #[test]
     fn text_that_was_always_invalid_stays_unchanged() {
         for written in ["{{ a && b }}", "{{ 'a\\n' & b }}", "{{ ['a'] & b }}", "{{ 'a'", "{{ 'a' 'b' }}", "a"] {
-            assert!(Json::from(written).without_ignored(CapturedKind::Template).is_none(), "{written}");
+            assert!(without_ignored(&Json::from(written), CapturedKind::Template).is_none(), "{written}");
         }
     }
 }

@@ -94,6 +94,13 @@ impl Json {
         digits::check(text)
     }
 
+    /// Returns a JSON text without white space around its values; `None` if the result has more than `most` bytes.
+    /// Checks the text like [`Json::parse`], with two exceptions: the number of values is not limited, and of several
+    /// equal keys the last one wins.
+    pub fn compact(text: &str, most: usize) -> Result<Option<String>, serde_json::Error> {
+        compact::compact(text, most)
+    }
+
     /// Creates an object with members in the given order.
     pub fn object<K: Into<Arc<str>>>(members: impl IntoIterator<Item = (K, Json)>) -> Json {
         Json::Object(Arc::new(members.into_iter().map(|(key, value)| (key.into(), value)).collect()))

@@ -35,6 +35,7 @@ pub use binding::Binding;
 pub use captured::{Captured, CapturedKind};
 pub use condition::Condition;
 pub use error::ExprError;
+pub use ignored_text::without_ignored;
 pub use json::Json;
 pub use path::{Path, Segment};
 pub use path_use::{PathUse, Reads};

@@ -5,23 +5,19 @@ use std::{borrow::Cow, collections::HashSet, fmt};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Error;
 
-use super::{Json, digits};
+use super::digits;
 
-impl Json {
-    /// Returns a JSON text without white space around its values; `None` if the result has more than `most` bytes.
-    /// Checks the text like [`Json::parse`], with two exceptions: the number of values is not limited, and of several
-    /// equal keys the last one wins.
-    pub fn compact(text: &str, most: usize) -> Result<Option<String>, Error> {
-        let mut out = String::new();
-        if !push_compact(&mut out, text, most) {
-            return Ok(None);
-        }
-        let Checked { has_key_twice } = serde_json::from_str(text)?;
-        digits::check(text)?;
-        match has_key_twice {
-            true => serde_json::from_str::<serde_json::Value>(text).map(|value| Some(value.to_string())),
-            false => Ok(Some(out)),
-        }
+/// Performs [`Json::compact`](super::Json::compact).
+pub(super) fn compact(text: &str, most: usize) -> Result<Option<String>, Error> {
+    let mut out = String::new();
+    if !push_compact(&mut out, text, most) {
+        return Ok(None);
+    }
+    let Checked { has_key_twice } = serde_json::from_str(text)?;
+    digits::check(text)?;
+    match has_key_twice {
+        true => serde_json::from_str::<serde_json::Value>(text).map(|value| Some(value.to_string())),
+        false => Ok(Some(out)),
     }
 }
 
@@ -146,7 +142,7 @@ impl<'de> Visitor<'de> for KeyVisitor {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-    use super::*;
+    use super::super::Json;
 
     #[test]
     fn compact_checks_a_text_and_removes_white_space() {
