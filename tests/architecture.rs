@@ -356,7 +356,6 @@ const SCATTERED: &[(&str, &[&str])] = &[
     ("host/platform", &["Host", "Tenants", "Triggers", "Usage"]),
     ("host/runtime", &["AttemptCalls", "Decider", "RunState"]),
     ("host/server", &["Request"]),
-    ("host/services", &["Search"]),
 ];
 
 /// Returns the name of the type if a line opens an inherent `impl` block.

@@ -15,10 +15,8 @@
 //! the number of bytes. If a search would take longer, `[key]` replaces all bytes that it searches. A search
 //! decompresses at most 64 MiB. The host does not search the rest of the compressed data, and logs a warning.
 
-mod blocks;
 mod escapes;
 mod lists;
-mod packed;
 mod search;
 mod stream_redactor;
 #[cfg(test)]

@@ -4,6 +4,9 @@
 //! view. A block is a part of a view that encodes bytes: hexadecimal, base64, gzip or zlib. A span is the range of a
 //! key in a view.
 
+mod blocks;
+mod packed;
+
 use std::{cell::Cell, ops::Range};
 
 use super::escapes::{Few, Reader, is_introducer};
@@ -18,7 +21,7 @@ const DEPTH: u8 = 4;
 const STEPS_PER_BYTE: u64 = 24;
 
 /// Bytes of a view that count as one step.
-pub(super) const BYTES_PER_STEP: u64 = 16;
+const BYTES_PER_STEP: u64 = 16;
 
 /// Steps that every search may take, even for few bytes.
 const LEAST_STEPS: u64 = 1 << 20;
@@ -74,9 +77,9 @@ pub(super) struct Search<'a> {
     /// True for each byte that may begin a key, plain or escaped.
     begins: [bool; 256],
     /// Number of characters of the shortest key.
-    pub(super) shortest: usize,
+    shortest: usize,
     /// Number of characters of the longest key.
-    pub(super) longest: usize,
+    longest: usize,
     steps: Cell<u64>,
     unpacked: Cell<u64>,
 }
@@ -118,13 +121,13 @@ impl<'a> Search<'a> {
 
     /// Searches a view and the blocks in it, up to `depth` levels deep. If the budget is used up, the whole view
     /// becomes one span.
-    pub(super) fn view(&self, view: &[u8], depth: u8) -> Found {
+    fn view(&self, view: &[u8], depth: u8) -> Found {
         let mut found = Found::nothing(view.len());
         self.spend(view.len() as u64 / BYTES_PER_STEP + 1);
         self.spelled(view, &mut found);
         if let Some(depth) = depth.checked_sub(1) {
-            self.blocks(view, depth, &mut found);
-            self.packed(view, depth, &mut found);
+            blocks::find(self, view, depth, &mut found);
+            packed::find(self, view, depth, &mut found);
         }
         if self.is_spent() && !view.is_empty() {
             return Found { spans: std::iter::once(0..view.len()).collect(), open: view.len() };
@@ -133,21 +136,21 @@ impl<'a> Search<'a> {
     }
 
     /// Creates a reader of a view whose work counts against the budget.
-    pub(super) fn reader<'v>(&'v self, view: &'v [u8]) -> Reader<'v> {
+    fn reader<'v>(&'v self, view: &'v [u8]) -> Reader<'v> {
         Reader::new(view, &self.steps)
     }
 
     /// Subtracts steps from the budget.
-    pub(super) fn spend(&self, steps: u64) {
+    fn spend(&self, steps: u64) {
         self.steps.set(self.steps.get().saturating_sub(steps));
     }
 
-    pub(super) fn is_spent(&self) -> bool {
+    fn is_spent(&self) -> bool {
         self.steps.get() == 0
     }
 
     /// Reserves bytes to decompress, and adds the steps to search them. Returns false if too few bytes are left.
-    pub(super) fn may_unpack(&self, bytes: usize) -> bool {
+    fn may_unpack(&self, bytes: usize) -> bool {
         let Some(left) = self.unpacked.get().checked_sub(bytes as u64) else { return false };
         self.unpacked.set(left);
         self.steps.set(self.steps.get() + bytes as u64 * STEPS_PER_BYTE);
@@ -155,7 +158,7 @@ impl<'a> Search<'a> {
     }
 
     /// Adds reserved bytes that were not decompressed to the budget again, and subtracts their steps.
-    pub(super) fn give_back(&self, bytes: usize) {
+    fn give_back(&self, bytes: usize) {
         self.unpacked.set(self.unpacked.get() + bytes as u64);
         self.spend(bytes as u64 * STEPS_PER_BYTE);
     }

@@ -1,0 +1,90 @@
+//! Finds keys in streams of gzip and zlib inside other bytes.
+
+use std::io::Read;
+
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+
+use super::{BYTES_PER_STEP, Found, Search};
+
+/// Number of bytes that are decompressed and searched together.
+const WINDOW: usize = 1 << 20;
+
+/// Number of bytes, for each character of the longest key, that are searched again with the next window. So a key
+/// that extends over two windows is found.
+const OVERLAP: usize = 12;
+
+/// The first bytes of a gzip stream.
+const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
+
+/// Cost in steps of starting a stream.
+const STEPS_PER_STREAM: u64 = 1 << 12;
+
+/// The result of searching a stream.
+#[derive(PartialEq)]
+enum Outcome {
+    /// The content has a key.
+    HasKey,
+    /// The stream was read to its end and has no key.
+    HasNone,
+    /// The stream is damaged, or exceeds the limit of decompressed bytes. The part that was read has no key.
+    Broken,
+}
+
+/// Finds streams whose content has a key. For such a stream, the span starts at the stream and ends at the end of
+/// the view.
+pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Found) {
+    let mut at = 0;
+    while let Some(start) = next_stream(view, at) {
+        search.spend(STEPS_PER_STREAM);
+        if search.is_spent() {
+            return;
+        }
+        let mut rest = &view[start..];
+        let outcome = match rest.starts_with(&GZIP) {
+            true => unpack(search, MultiGzDecoder::new(&mut rest), depth),
+            false => unpack(search, ZlibDecoder::new(&mut rest), depth),
+        };
+        let read = view.len() - start - rest.len();
+        search.spend(read as u64 / BYTES_PER_STEP);
+        at = start
+            + match outcome {
+                Outcome::HasKey => {
+                    found.spans.push(start..view.len());
+                    return;
+                }
+                Outcome::HasNone => read.max(1),
+                Outcome::Broken => 1,
+            };
+    }
+}
+
+/// Searches the content of a stream, as far as it can be decompressed.
+fn unpack(search: &Search<'_>, mut stream: impl Read, depth: u8) -> Outcome {
+    let overlap = search.longest * OVERLAP;
+    let mut window = Vec::new();
+    while search.may_unpack(WINDOW) {
+        let before = window.len();
+        let read = stream.by_ref().take(WINDOW as u64).read_to_end(&mut window);
+        search.give_back(WINDOW - (window.len() - before));
+        if window.len() > before && !search.view(&window, depth).spans.is_empty() {
+            return Outcome::HasKey;
+        }
+        match read {
+            Ok(0) => return Outcome::HasNone,
+            Ok(_) => drop(window.drain(..window.len().saturating_sub(overlap))),
+            Err(_) => return Outcome::Broken,
+        }
+    }
+    tracing::warn!("an answer has packed data that is too large to be searched for keys");
+    Outcome::Broken
+}
+
+/// Returns the next place at or after `from` where a stream of gzip or zlib may begin.
+fn next_stream(view: &[u8], from: usize) -> Option<usize> {
+    let rest = view.get(from..)?;
+    let begins =
+        |two: &[u8]| two == &GZIP[..2] || (two[0] == 0x78 && u16::from_be_bytes([two[0], two[1]]).is_multiple_of(31));
+    let is_stream = |at: &usize| rest[*at] == 0x78 || rest[*at..].starts_with(&GZIP);
+    let places = rest.windows(2).enumerate().filter(|(_, two)| begins(two)).map(|(at, _)| at);
+    places.filter(is_stream).map(|at| from + at).next()
+}
