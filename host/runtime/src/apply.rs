@@ -13,7 +13,7 @@ use crate::{
     fact::{
         AgentFact, BlockReason, Fact, ParkReason, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write,
     },
-    outcome,
+    outcome, outstanding,
     state::{Deaths, Each, EdgeState, LastQuestion, Phase, RunState, Scope, Task},
 };
 
@@ -158,7 +158,7 @@ impl RunState {
     /// the run does not count as their running time. Calls in progress count a lost process.
     fn run_resumed(&mut self, by_hand: bool, alone: bool, ts: u64) {
         self.restored &= !by_hand;
-        let busy = self.is_busy(ts);
+        let busy = outstanding::is_busy(self, ts);
         if by_hand {
             self.deaths = Deaths::default();
         } else if busy {

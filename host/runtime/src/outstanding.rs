@@ -1,6 +1,6 @@
 //! What a run waits for: attempts, timers, child runs, calls, questions and events that have no answer yet.
 //!
-//! Recovery applies all facts and then calls [`RunState::outstanding`]. A property test checks after every fact that
+//! Recovery applies all facts and then calls [`outstanding`]. A property test checks after every fact that
 //! the result equals what was begun and has not ended.
 
 use std::sync::Arc;
@@ -151,154 +151,143 @@ pub enum Outstanding {
     },
 }
 
-impl RunState {
-    /// Returns the time at which a timer is due (milliseconds since 1970). `None`: the timer no longer applies.
-    pub fn due(&self, timer: &Timer) -> Option<u64> {
-        match *timer {
-            Timer::Attempt { task: key, attempt, resumes } => {
-                let task = self.find(key)?;
-                let meant = task.phase == Phase::Running && (task.attempt, task.resumes) == (attempt, resumes);
-                let meant = meant && !task.idle;
-                let left = self.graph.node(key.node).policy.timeout_ms.saturating_sub(task.ran_ms);
-                meant.then(|| task.since.saturating_add(left))
+/// Returns the time at which a timer is due (milliseconds since 1970). `None`: the timer no longer applies.
+pub fn due(state: &RunState, timer: &Timer) -> Option<u64> {
+    match *timer {
+        Timer::Attempt { task: key, attempt, resumes } => {
+            let task = state.find(key)?;
+            let meant = task.phase == Phase::Running && (task.attempt, task.resumes) == (attempt, resumes);
+            let meant = meant && !task.idle;
+            let left = state.graph.node(key.node).policy.timeout_ms.saturating_sub(task.ran_ms);
+            meant.then(|| task.since.saturating_add(left))
+        }
+        Timer::Retry { task: key, attempt } => {
+            let task = state.find(key)?;
+            // A call that must not be made twice ends before another attempt begins.
+            let meant = task.phase == Phase::Delayed && task.attempt == attempt && !task.has_calls_in_progress();
+            task.details.as_ref().filter(|_| meant).map(|details| details.retry_due)
+        }
+        Timer::After { task: key, attempt, resumes, index } => {
+            let task = state.find(key)?;
+            let meant = task.phase == Phase::Paused && (task.attempt, task.resumes) == (attempt, resumes);
+            let pause = task.details.as_ref().filter(|_| meant)?.pause.as_ref()?;
+            match pause.until.get(index as usize)? {
+                Wake::After(ms) => Some(task.since.saturating_add(*ms)),
+                _ => None,
             }
-            Timer::Retry { task: key, attempt } => {
-                let task = self.find(key)?;
-                // A call that must not be made twice ends before another attempt begins.
-                let meant = task.phase == Phase::Delayed && task.attempt == attempt && !task.has_calls_in_progress();
-                task.details.as_ref().filter(|_| meant).map(|details| details.retry_due)
+        }
+        Timer::Total { task } => {
+            let task = state.find(task)?;
+            let meant = !task.phase.is_end() && !matches!(task.phase, Phase::Waiting | Phase::Closing);
+            task.deadline.filter(|_| meant)
+        }
+        Timer::Grace { task } => {
+            let task = state.find(task)?;
+            let meant = task.phase == Phase::Closing && task.has_calls_in_progress();
+            meant.then(|| task.since.saturating_add(CALL_GRACE_MS))
+        }
+        Timer::Idle { task, attempt, resumes } => {
+            let task = state.find(task)?;
+            task.wait_until.filter(|_| task.idle && (task.attempt, task.resumes) == (attempt, resumes))
+        }
+        Timer::Ask { task, attempt, ordinal } => {
+            let calls = state.find(task)?.calls.as_ref()?;
+            calls
+                .asked()
+                .find(|(call, ..)| *call == (attempt, ordinal))
+                .map(|(.., expires)| expires)
+                .filter(|due| *due < u64::MAX)
+        }
+        Timer::Flow => state.deadline.filter(|_| state.end.is_none() && state.cancel.is_none()),
+    }
+}
+
+/// Returns the timers that a task may have in its present phase.
+pub(crate) fn timers_of(state: &RunState, key: TaskKey) -> Vec<Timer> {
+    let Some(task) = state.find(key) else { return Vec::new() };
+    let (attempt, resumes) = (task.attempt, task.resumes);
+    let mut timers = vec![Timer::Total { task: key }];
+    match task.phase {
+        Phase::Running => {
+            timers.push(Timer::Attempt { task: key, attempt, resumes });
+            timers.push(Timer::Idle { task: key, attempt, resumes });
+            let asked = task.calls.iter().flat_map(|calls| calls.asked());
+            timers.extend(asked.map(|((attempt, ordinal), ..)| Timer::Ask { task: key, attempt, ordinal }));
+        }
+        Phase::Closing => timers.push(Timer::Grace { task: key }),
+        Phase::Delayed => timers.push(Timer::Retry { task: key, attempt }),
+        Phase::Paused => {
+            let wakes =
+                task.details.as_ref().and_then(|details| details.pause.as_ref()).map_or(0, |pause| pause.until.len());
+            timers.extend((0..wakes as u32).map(|index| Timer::After { task: key, attempt, resumes, index }));
+        }
+        _ => {}
+    }
+    timers
+}
+
+/// Returns all outstanding items of a run, in no particular order.
+pub fn outstanding(state: &RunState) -> Vec<Outstanding> {
+    let mut found = Vec::new();
+    found.extend(due(state, &Timer::Flow).map(|due| Outstanding::Timer(Timer::Flow, due)));
+    for (id, scope) in &state.scopes {
+        for (slot, task) in scope.tasks.iter().enumerate() {
+            if !task.phase.is_end() && task.phase != Phase::Waiting {
+                let node = state.graph.body(scope.body).nodes[slot];
+                add_outstanding_of(state, TaskKey { scope: *id, node }, &mut found);
             }
-            Timer::After { task: key, attempt, resumes, index } => {
-                let task = self.find(key)?;
-                let meant = task.phase == Phase::Paused && (task.attempt, task.resumes) == (attempt, resumes);
-                let pause = task.details.as_ref().filter(|_| meant)?.pause.as_ref()?;
-                match pause.until.get(index as usize)? {
-                    Wake::After(ms) => Some(task.since.saturating_add(*ms)),
-                    _ => None,
-                }
-            }
-            Timer::Total { task } => {
-                let task = self.find(task)?;
-                let meant = !task.phase.is_end() && !matches!(task.phase, Phase::Waiting | Phase::Closing);
-                task.deadline.filter(|_| meant)
-            }
-            Timer::Grace { task } => {
-                let task = self.find(task)?;
-                let meant = task.phase == Phase::Closing && task.has_calls_in_progress();
-                meant.then(|| task.since.saturating_add(CALL_GRACE_MS))
-            }
-            Timer::Idle { task, attempt, resumes } => {
-                let task = self.find(task)?;
-                task.wait_until.filter(|_| task.idle && (task.attempt, task.resumes) == (attempt, resumes))
-            }
-            Timer::Ask { task, attempt, ordinal } => {
-                let calls = self.find(task)?.calls.as_ref()?;
-                calls
-                    .asked()
-                    .find(|(call, ..)| *call == (attempt, ordinal))
-                    .map(|(.., expires)| expires)
-                    .filter(|due| *due < u64::MAX)
-            }
-            Timer::Flow => self.deadline.filter(|_| self.end.is_none() && self.cancel.is_none()),
         }
     }
+    found
+}
 
-    /// Returns true if the task has called a child that has not ended.
-    pub(crate) fn waits_for_child(&self, key: TaskKey) -> bool {
-        let pause = self.find(key).and_then(|task| task.details.as_ref()).and_then(|details| details.pause.as_ref());
-        pause.is_some_and(|pause| matches!(pause.until.as_slice(), [Wake::Flow(_)]))
+/// Returns true if work of the run is in progress or due: attempts, calls, child runs or due timers. Returns
+/// false if the run only waits for people, events or later timers.
+pub(crate) fn is_busy(state: &RunState, now: u64) -> bool {
+    let due = |owed: &Outstanding| match owed {
+        Outstanding::Timer(_, due) => *due <= now,
+        Outstanding::Call { .. } | Outstanding::Child { .. } => true,
+        _ => false,
+    };
+    state.running > 0 || !state.queue.is_empty() || outstanding(state).iter().any(due)
+}
+
+fn add_outstanding_of(state: &RunState, key: TaskKey, found: &mut Vec<Outstanding>) {
+    let task = state.task(key);
+    for timer in timers_of(state, key) {
+        found.extend(due(state, &timer).map(|due| Outstanding::Timer(timer, due)));
     }
-
-    /// Returns the timers that a task may have in its present phase.
-    pub(crate) fn timers_of(&self, key: TaskKey) -> Vec<Timer> {
-        let Some(task) = self.find(key) else { return Vec::new() };
-        let (attempt, resumes) = (task.attempt, task.resumes);
-        let mut timers = vec![Timer::Total { task: key }];
-        match task.phase {
-            Phase::Running => {
-                timers.push(Timer::Attempt { task: key, attempt, resumes });
-                timers.push(Timer::Idle { task: key, attempt, resumes });
-                let asked = task.calls.iter().flat_map(|calls| calls.asked());
-                timers.extend(asked.map(|((attempt, ordinal), ..)| Timer::Ask { task: key, attempt, ordinal }));
+    if task.phase == Phase::Running {
+        found.push(Outstanding::Attempt { task: key, attempt: task.attempt, resumes: task.resumes });
+    }
+    let under_way = task.calls.iter().flat_map(|calls| calls.under_way());
+    found.extend(under_way.map(|((attempt, ordinal), _)| Outstanding::Call { task: key, attempt, ordinal }));
+    for (call, prompt, _) in task.calls.iter().flat_map(|calls| calls.asked()) {
+        let question = permission(prompt.to_owned());
+        found.push(Outstanding::Permission { task: key, ordinal: call.1, question });
+    }
+    let agents = task.agents.iter().filter(|_| task.idle).flat_map(|agents| &agents.runs);
+    let open = agents.filter(|run| run.is_open() && run.capacity.is_some());
+    found.extend(open.map(|run| Outstanding::Messages { task: key, agent_run: run.id.clone() }));
+    if let Some(blocked) = task.blocked.as_ref().filter(|_| task.phase == Phase::Blocked) {
+        found.push(Outstanding::Decision { task: key, reason: blocked.0.clone() });
+    }
+    let pause = task.details.as_ref().and_then(|details| details.pause.as_ref());
+    let closing = task.phase == Phase::Closing;
+    for wake in pause.iter().flat_map(|pause| &pause.until) {
+        match wake {
+            Wake::Flow(call) => found.push(Outstanding::Child {
+                task: key,
+                attempt: task.attempt,
+                name: call.name.clone(),
+                input: call.input.clone(),
+                cancelled: closing,
+            }),
+            Wake::Answer(question) if !closing => {
+                found.push(Outstanding::Question { task: key, question: question.clone() });
             }
-            Phase::Closing => timers.push(Timer::Grace { task: key }),
-            Phase::Delayed => timers.push(Timer::Retry { task: key, attempt }),
-            Phase::Paused => {
-                let wakes = task
-                    .details
-                    .as_ref()
-                    .and_then(|details| details.pause.as_ref())
-                    .map_or(0, |pause| pause.until.len());
-                timers.extend((0..wakes as u32).map(|index| Timer::After { task: key, attempt, resumes, index }));
-            }
+            Wake::Event(name) if !closing => found.push(Outstanding::Event { task: key, name: name.clone() }),
             _ => {}
-        }
-        timers
-    }
-
-    /// Returns all outstanding items, in no particular order.
-    pub fn outstanding(&self) -> Vec<Outstanding> {
-        let mut found = Vec::new();
-        found.extend(self.due(&Timer::Flow).map(|due| Outstanding::Timer(Timer::Flow, due)));
-        for (id, scope) in &self.scopes {
-            for (slot, task) in scope.tasks.iter().enumerate() {
-                if !task.phase.is_end() && task.phase != Phase::Waiting {
-                    let node = self.graph.body(scope.body).nodes[slot];
-                    self.add_outstanding_of(TaskKey { scope: *id, node }, &mut found);
-                }
-            }
-        }
-        found
-    }
-
-    /// Returns true if work of the run is in progress or due: attempts, calls, child runs or due timers. Returns
-    /// false if the run only waits for people, events or later timers.
-    pub(crate) fn is_busy(&self, now: u64) -> bool {
-        let due = |owed: &Outstanding| match owed {
-            Outstanding::Timer(_, due) => *due <= now,
-            Outstanding::Call { .. } | Outstanding::Child { .. } => true,
-            _ => false,
-        };
-        self.running > 0 || !self.queue.is_empty() || self.outstanding().iter().any(due)
-    }
-
-    fn add_outstanding_of(&self, key: TaskKey, found: &mut Vec<Outstanding>) {
-        let task = self.task(key);
-        for timer in self.timers_of(key) {
-            found.extend(self.due(&timer).map(|due| Outstanding::Timer(timer, due)));
-        }
-        if task.phase == Phase::Running {
-            found.push(Outstanding::Attempt { task: key, attempt: task.attempt, resumes: task.resumes });
-        }
-        let under_way = task.calls.iter().flat_map(|calls| calls.under_way());
-        found.extend(under_way.map(|((attempt, ordinal), _)| Outstanding::Call { task: key, attempt, ordinal }));
-        for (call, prompt, _) in task.calls.iter().flat_map(|calls| calls.asked()) {
-            let question = permission(prompt.to_owned());
-            found.push(Outstanding::Permission { task: key, ordinal: call.1, question });
-        }
-        let agents = task.agents.iter().filter(|_| task.idle).flat_map(|agents| &agents.runs);
-        let open = agents.filter(|run| run.is_open() && run.capacity.is_some());
-        found.extend(open.map(|run| Outstanding::Messages { task: key, agent_run: run.id.clone() }));
-        if let Some(blocked) = task.blocked.as_ref().filter(|_| task.phase == Phase::Blocked) {
-            found.push(Outstanding::Decision { task: key, reason: blocked.0.clone() });
-        }
-        let pause = task.details.as_ref().and_then(|details| details.pause.as_ref());
-        let closing = task.phase == Phase::Closing;
-        for wake in pause.iter().flat_map(|pause| &pause.until) {
-            match wake {
-                Wake::Flow(call) => found.push(Outstanding::Child {
-                    task: key,
-                    attempt: task.attempt,
-                    name: call.name.clone(),
-                    input: call.input.clone(),
-                    cancelled: closing,
-                }),
-                Wake::Answer(question) if !closing => {
-                    found.push(Outstanding::Question { task: key, question: question.clone() });
-                }
-                Wake::Event(name) if !closing => found.push(Outstanding::Event { task: key, name: name.clone() }),
-                _ => {}
-            }
         }
     }
 }

@@ -121,51 +121,49 @@ impl QuestionRef {
     }
 }
 
-impl RunState {
-    /// Returns true if a question may still open at an address: its task has not ended. If the task has not begun,
-    /// the innermost task around it that has begun must not have ended.
-    pub(crate) fn may_ask(&self, address: &str) -> bool {
-        let here = address.split(['/', '#']).next().unwrap_or(address);
-        let mut path = Some(here);
-        // A pass that has not begun is inside a task that has begun.
-        while let Some(task) = path {
-            if let Some(key) = self.task_at(task) {
-                return !self.task(key).phase.is_end();
-            }
-            path = task.rsplit_once('.').map(|(owner, _)| owner.rsplit_once('[').map_or(owner, |(owner, _)| owner));
+/// Returns true if a question may still open at an address: its task has not ended. If the task has not begun,
+/// the innermost task around it that has begun must not have ended.
+pub(crate) fn may_ask(state: &RunState, address: &str) -> bool {
+    let here = address.split(['/', '#']).next().unwrap_or(address);
+    let mut path = Some(here);
+    // A pass that has not begun is inside a task that has begun.
+    while let Some(task) = path {
+        if let Some(key) = state.task_at(task) {
+            return !state.task(key).phase.is_end();
         }
-        // The address is the id of a node, and stands for the node in every pass.
-        true
+        path = task.rsplit_once('.').map(|(owner, _)| owner.rsplit_once('[').map_or(owner, |(owner, _)| owner));
     }
+    // The address is the id of a node, and stands for the node in every pass.
+    true
+}
 
-    /// Returns the open question of a paused task, with the index of its wake.
-    pub(crate) fn gate(&self, key: TaskKey) -> Option<(usize, &Question, QuestionRef)> {
-        let task = self.find(key).filter(|task| task.phase == Phase::Paused)?;
-        let until = &task.details.as_ref()?.pause.as_ref()?.until;
-        until.iter().enumerate().find_map(|(index, wake)| match wake {
-            Wake::Answer(question) => {
-                let asked = QuestionRef::of_gate(self.seed, key, task.attempt, task.resumes, question);
-                Some((index, question, asked))
-            }
-            _ => None,
-        })
-    }
-
-    /// Returns the open question whether a call of a task may leave: the attempt and ordinal of the call, and the
-    /// reference to the question. `None`: no such question is open.
-    pub(crate) fn permission(&self, key: TaskKey, ordinal: u32) -> Option<((u32, u32), QuestionRef)> {
-        let calls = self.find(key)?.calls.as_ref()?;
-        let (call, ..) = calls.asked().find(|(call, ..)| call.1 == ordinal)?;
-        Some((call, QuestionRef::of_call(self.seed, key, call, calls.digest_of(call)?)))
-    }
-
-    /// Returns the reason why a task has no open question. With `ordinal`, the question is about this call.
-    pub(crate) fn why_closed(&self, key: TaskKey, ordinal: Option<u32>, named: &QuestionRef) -> Closed {
-        let Some(task) = self.find(key) else { return Closed::NoNode };
-        match named.attempt {
-            Some(named) if named != task.attempt => Closed::OtherAttempt { named, current: task.attempt },
-            _ => ordinal.map_or_else(|| closed_gate(task), |ordinal| closed_call(task, ordinal)),
+/// Returns the open question of a paused task, with the index of its wake.
+pub(crate) fn gate(state: &RunState, key: TaskKey) -> Option<(usize, &Question, QuestionRef)> {
+    let task = state.find(key).filter(|task| task.phase == Phase::Paused)?;
+    let until = &task.details.as_ref()?.pause.as_ref()?.until;
+    until.iter().enumerate().find_map(|(index, wake)| match wake {
+        Wake::Answer(question) => {
+            let asked = QuestionRef::of_gate(state.seed, key, task.attempt, task.resumes, question);
+            Some((index, question, asked))
         }
+        _ => None,
+    })
+}
+
+/// Returns the open question whether a call of a task may leave: the attempt and ordinal of the call, and the
+/// reference to the question. `None`: no such question is open.
+pub(crate) fn permission(state: &RunState, key: TaskKey, ordinal: u32) -> Option<((u32, u32), QuestionRef)> {
+    let calls = state.find(key)?.calls.as_ref()?;
+    let (call, ..) = calls.asked().find(|(call, ..)| call.1 == ordinal)?;
+    Some((call, QuestionRef::of_call(state.seed, key, call, calls.digest_of(call)?)))
+}
+
+/// Returns the reason why a task has no open question. With `ordinal`, the question is about this call.
+pub(crate) fn why_closed(state: &RunState, key: TaskKey, ordinal: Option<u32>, named: &QuestionRef) -> Closed {
+    let Some(task) = state.find(key) else { return Closed::NoNode };
+    match named.attempt {
+        Some(named) if named != task.attempt => Closed::OtherAttempt { named, current: task.attempt },
+        _ => ordinal.map_or_else(|| closed_gate(task), |ordinal| closed_call(task, ordinal)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::{Failure, FanOut, Json, Pause, ScopePath, Value};
+use flowcell_contract::{Failure, FanOut, Json, Pause, ScopePath, Value, Wake};
 use flowcell_flow::graph::{BodyIx, EdgeIx, FlowPolicy, Graph, NodeIx};
 
 use crate::{
@@ -302,6 +302,12 @@ impl RunState {
     pub(crate) fn is_running(&self, key: TaskKey, attempt: (u32, u32)) -> bool {
         let running = |task: &Task| task.phase == Phase::Running && (task.attempt, task.resumes) == attempt;
         self.find(key).is_some_and(running)
+    }
+
+    /// Returns true if the task has called a child that has not ended.
+    pub(crate) fn waits_for_child(&self, key: TaskKey) -> bool {
+        let pause = self.find(key).and_then(|task| task.details.as_ref()).and_then(|details| details.pause.as_ref());
+        pause.is_some_and(|pause| matches!(pause.until.as_slice(), [Wake::Flow(_)]))
     }
 
     /// Returns the reason why no driver resumes the run automatically: processes that drove only this run died too

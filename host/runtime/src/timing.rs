@@ -5,7 +5,10 @@ use std::{
     collections::{BinaryHeap, HashSet},
 };
 
-use crate::{outstanding::Timer, state::RunState};
+use crate::{
+    outstanding::{self, Timer},
+    state::RunState,
+};
 
 /// The number of entries up to which the heap is never cleaned.
 const CLEAN_ABOVE: usize = 4_096;
@@ -27,10 +30,10 @@ impl Default for TimerHeap {
 impl TimerHeap {
     /// Adds a timer, if the state has it.
     pub(crate) fn add(&mut self, state: &RunState, timer: Timer) {
-        let Some(due) = state.due(&timer) else { return };
+        let Some(due) = outstanding::due(state, &timer) else { return };
         self.heap.push(Reverse((due, timer)));
         if self.heap.len() > self.clean_above {
-            self.heap.retain(|Reverse((due, timer))| state.due(timer) == Some(*due));
+            self.heap.retain(|Reverse((due, timer))| outstanding::due(state, timer) == Some(*due));
             self.clean_above = CLEAN_ABOVE.max(2 * self.heap.len());
         }
     }
@@ -38,7 +41,7 @@ impl TimerHeap {
     /// Returns the timer that is due first.
     pub(crate) fn first(&mut self, state: &RunState) -> Option<(u64, Timer)> {
         while let Some(Reverse((due, timer))) = self.heap.peek() {
-            if state.due(timer) == Some(*due) {
+            if outstanding::due(state, timer) == Some(*due) {
                 return Some((*due, *timer));
             }
             self.heap.pop();
@@ -49,6 +52,6 @@ impl TimerHeap {
     /// Returns all timers that the state still has.
     pub(crate) fn live(&self, state: &RunState) -> HashSet<(Timer, u64)> {
         let entries = self.heap.iter().map(|Reverse((due, timer))| (*timer, *due));
-        entries.filter(|(timer, due)| state.due(timer) == Some(*due)).collect()
+        entries.filter(|(timer, due)| outstanding::due(state, timer) == Some(*due)).collect()
     }
 }

@@ -8,8 +8,8 @@ use crate::{
     command::{HubError, RunCommand},
     fact::{CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
     limits::{MAX_KEPT_EVENT_BYTES, MAX_KEPT_EVENTS},
-    outstanding::Timer,
-    question::{Closed, QuestionRef},
+    outstanding::{self, Timer},
+    question::{self, Closed, QuestionRef},
     state::Phase,
 };
 
@@ -152,7 +152,7 @@ impl Decider<'_> {
     }
 
     fn due(&mut self, timer: &Timer) {
-        if self.state.due(timer).is_none_or(|due| due > self.now) {
+        if outstanding::due(self.state, timer).is_none_or(|due| due > self.now) {
             return;
         }
         match *timer {
@@ -187,8 +187,8 @@ impl Decider<'_> {
             return self.reply_to_call(task, ordinal, answer, named);
         }
         let key = self.state.task_at(gate).ok_or(Closed::NoNode)?;
-        let Some((index, question, asked)) = self.state.gate(key) else {
-            return Err(self.state.why_closed(key, None, named).into());
+        let Some((index, question, asked)) = question::gate(self.state, key) else {
+            return Err(question::why_closed(self.state, key, None, named).into());
         };
         named.check(&asked)?;
         let answer = check_answer(question, answer).map_err(HubError::AnswerRefused)?;

@@ -9,7 +9,7 @@ use crate::{
     call_log::{self, ALLOW, Reply, permission},
     command::HubError,
     fact::{BlockReason, CallRecord, Fact, Resolution, TaskKey},
-    question::{Closed, QuestionRef},
+    question::{self, Closed, QuestionRef},
     state::Phase,
 };
 
@@ -82,8 +82,8 @@ impl Decider<'_> {
         let key = self.state.task_at(task).ok_or(Closed::NoNode)?;
         let number =
             ordinal.parse::<u32>().ok().filter(|number| number.to_string() == ordinal).ok_or(Closed::NoCall)?;
-        let Some((call, asked)) = self.state.permission(key, number) else {
-            return Err(self.state.why_closed(key, Some(number), named).into());
+        let Some((call, asked)) = question::permission(self.state, key, number) else {
+            return Err(question::why_closed(self.state, key, Some(number), named).into());
         };
         named.check(&asked)?;
         let answer = check_answer(&permission(String::new()), answer).map_err(HubError::AnswerRefused)?;
@@ -97,7 +97,7 @@ impl Decider<'_> {
     pub(super) fn decide_call(&mut self, task: TaskKey, call: (u32, u32), allowed: bool, answer: Option<Json>) {
         let expired = answer.is_none();
         let (attempt, ordinal) = call;
-        let digest = self.state.permission(task, ordinal).and_then(|(_, asked)| asked.digest);
+        let digest = question::permission(self.state, task, ordinal).and_then(|(_, asked)| asked.digest);
         self.emit(Fact::CallDecided { task, attempt, ordinal, allowed, answer, digest });
         if !allowed {
             let why = if expired { "the call was not allowed in time" } else { "a person denied the call" };

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::Driver;
-use crate::outstanding::Outstanding;
+use crate::outstanding::{Outstanding, outstanding};
 
 /// Asserts that the driver's attempts and timers are the outstanding ones of its state, and that its calls and
 /// children are among the outstanding ones.
@@ -12,7 +12,7 @@ pub(super) fn check(driver: &Driver) {
     let mut timers = HashSet::new();
     let mut children = HashSet::new();
     let mut calls = HashSet::new();
-    for outstanding in driver.state.outstanding() {
+    for outstanding in outstanding(&driver.state) {
         match outstanding {
             Outstanding::Attempt { task, .. } => _ = attempts.insert(task),
             Outstanding::Timer(timer, due) => _ = timers.insert((timer, due)),

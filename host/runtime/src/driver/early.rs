@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 
 use flowcell_contract::Json;
 
-use crate::{command::RunCommand, fact::TaskKey, question::QuestionRef, state::RunState};
+use crate::{
+    command::RunCommand,
+    fact::TaskKey,
+    question::{self, QuestionRef},
+    state::RunState,
+};
 
 /// Answers by the address of the asking task or by the id of its node.
 ///
@@ -21,7 +26,7 @@ impl From<BTreeMap<String, Json>> for EarlyAnswers {
 impl EarlyAnswers {
     /// Returns the reply to the question that a task asks.
     pub(super) fn to_gate(&self, state: &RunState, key: TaskKey) -> Option<RunCommand> {
-        let question = state.gate(key).map(|(_, _, asked)| asked).unwrap_or_default();
+        let question = question::gate(state, key).map(|(_, _, asked)| asked).unwrap_or_default();
         self.reply(state, key, "", question)
     }
 

@@ -26,7 +26,7 @@ use crate::{
     hub::{Channel, Command},
     limits::{EVICT_MS, MAX_DEPTH},
     live::LivePermit,
-    outstanding::{Outstanding, Timer},
+    outstanding::{Outstanding, Timer, outstanding, timers_of},
     ports::{StageError, Unit},
     publish::Projector,
     state::{Phase, Task},
@@ -88,7 +88,7 @@ impl Driver {
         if self.state.park_reason().is_some() {
             return;
         }
-        for outstanding in self.state.outstanding() {
+        for outstanding in outstanding(&self.state) {
             match outstanding {
                 // An attempt that waits for people begins again when an event arrives for it.
                 Outstanding::Attempt { task, attempt, resumes } if self.state.task(task).idle => {
@@ -197,7 +197,7 @@ impl Driver {
     }
 
     fn add_timers(&mut self, task: TaskKey) {
-        for timer in self.state.timers_of(task) {
+        for timer in timers_of(&self.state, task) {
             if !matches!(timer, Timer::Total { .. }) {
                 self.clock.add(&self.state, timer);
             }

@@ -1,19 +1,24 @@
 //! The people and events that an idle run waits for.
 
 use super::children::Children;
-use crate::{outstanding::Outstanding, result::Waiting, state::RunState};
+use crate::{
+    outstanding::{Outstanding, outstanding},
+    question,
+    result::Waiting,
+    state::RunState,
+};
 
 /// Returns the people and events that a run and its children wait for, in the order of the addresses.
 pub(super) fn waiting(state: &RunState, children: &Children) -> Vec<Waiting> {
     let mut waiting = Vec::new();
-    for outstanding in state.outstanding() {
+    for outstanding in outstanding(state) {
         match outstanding {
             Outstanding::Question { task, question } => {
-                let asked = state.gate(task).map(|(_, _, asked)| asked).unwrap_or_default();
+                let asked = question::gate(state, task).map(|(_, _, asked)| asked).unwrap_or_default();
                 waiting.push(Waiting::answer(state.address(task), question, asked));
             }
             Outstanding::Permission { task, ordinal, question } => {
-                let asked = state.permission(task, ordinal).map(|(_, asked)| asked).unwrap_or_default();
+                let asked = question::permission(state, task, ordinal).map(|(_, asked)| asked).unwrap_or_default();
                 let address = format!("{}#{ordinal}", state.address(task));
                 waiting.push(Waiting::answer(address, question, asked));
             }

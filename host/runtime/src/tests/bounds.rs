@@ -14,7 +14,7 @@ use crate::{
     decide::{Input, decide},
     fact::{AgentFact, TaskKey},
     limits::{MAX_INBOX_BYTES, MAX_KEPT_EVENT_BYTES, MAX_MESSAGE_ID_BYTES, MAX_REQUEST_BYTES},
-    outstanding::Outstanding,
+    outstanding::{Outstanding, outstanding},
     ports::Pin,
     state::RunState,
 };
@@ -40,7 +40,7 @@ fn begun() -> (RunState, TaskKey, impl FnMut(&mut RunState, Input) -> Result<(),
     let mut dice = super::readiness::Counter(1);
     let mut bring = move |state: &mut RunState, input: Input| decide(state, input, 0, &mut dice).map(drop);
     bring(&mut state, Input::Start { input: Json::object::<&str>([]), seed: 1 }).unwrap();
-    let task = state.outstanding().into_iter().find_map(|outstanding| match outstanding {
+    let task = outstanding(&state).into_iter().find_map(|outstanding| match outstanding {
         Outstanding::Attempt { task, .. } => Some(task),
         _ => None,
     });

@@ -18,7 +18,7 @@ use crate::{
     Channel, Closed, Event, FlowRunner, Flows, Hub, HubError, NoFlows, Pinned, RunOptions, RunResult, RunStatus, World,
     decide::{Input, decide},
     fact::RunEnd,
-    outstanding::Outstanding,
+    outstanding::{Outstanding, outstanding},
     ports::{Pin, Timers},
     state::RunState,
 };
@@ -372,7 +372,7 @@ fn ended_with(
     let input = Json::object::<&str>([]);
     decide(&mut state, Input::Start { input, seed: 1 }, 0, &mut dice).unwrap();
     while state.end().is_none() {
-        let running = state.outstanding().into_iter().find_map(|outstanding| match outstanding {
+        let running = outstanding(&state).into_iter().find_map(|outstanding| match outstanding {
             Outstanding::Attempt { task, attempt, resumes } => Some((task, (attempt, resumes))),
             _ => None,
         });

@@ -16,7 +16,7 @@ use crate::{
     fact::{Asked, CallDigest, CallRecord, Fact, ScopeId, TaskKey},
     ports::Unit,
     publish::Projector,
-    question::{Closed, QuestionRef},
+    question::{self, Closed, QuestionRef},
     state::RunState,
 };
 
@@ -59,7 +59,7 @@ impl Run {
             Question { prompt: "Pay?".into(), choices: vec![choice("yes"), choice("no")], ..Question::default() };
         let pause = Pause { until: vec![Wake::Answer(question)], state: Value::null() };
         self.answers(attempt, Ok(Step::Pause(pause)));
-        self.state.gate(TASK).unwrap().2
+        question::gate(&self.state, TASK).unwrap().2
     }
 
     /// Makes an attempt ask whether its third call may leave.
@@ -80,7 +80,7 @@ impl Run {
             before: Box::default(),
         });
         self.bring(Input::Call { task: TASK, attempt, call, reply: None }).unwrap();
-        self.state.permission(TASK, 3).unwrap().1
+        question::permission(&self.state, TASK, 3).unwrap().1
     }
 
     fn reply(&mut self, gate: &str, choice: &str, question: &QuestionRef) -> Result<Vec<Fact>, HubError> {

@@ -15,7 +15,7 @@ use crate::{
     command::RunCommand,
     decide::{Entropy, Input, decide},
     fact::{Fact, RunEnd, ScopeId, TaskKey},
-    outstanding::Outstanding,
+    outstanding::{Outstanding, outstanding},
     state::{Phase, RunState},
 };
 
@@ -156,7 +156,7 @@ impl Bench {
     }
 
     fn check_outstanding(&self) {
-        let attempts = self.state.outstanding().into_iter().filter_map(|outstanding| match outstanding {
+        let attempts = outstanding(&self.state).into_iter().filter_map(|outstanding| match outstanding {
             Outstanding::Attempt { task, attempt, resumes } => Some((task, attempt, resumes)),
             _ => None,
         });
@@ -171,7 +171,7 @@ impl Bench {
             if self.state.end().is_some() {
                 return;
             }
-            let mut open: Vec<_> = self.state.outstanding();
+            let mut open: Vec<_> = outstanding(&self.state);
             open.retain(|outstanding| matches!(outstanding, Outstanding::Attempt { .. } | Outstanding::Timer(..)));
             open.sort_by_key(|outstanding| format!("{outstanding:?}"));
             let at = self.order.draw() as usize % open.len();
@@ -236,6 +236,6 @@ proptest! {
             prop_assert!(cancelled);
         }
         prop_assert!(bench.begun.is_empty());
-        prop_assert!(bench.state.outstanding().is_empty());
+        prop_assert!(outstanding(&bench.state).is_empty());
     }
 }
