@@ -354,7 +354,7 @@ fn no_rust_file_is_longer_than_500_lines() {
 const SCATTERED: &[(&str, &[&str])] = &[
     ("host/engine", &["Sandbox"]),
     ("host/platform", &["Host", "Tenants", "Triggers", "Usage"]),
-    ("host/runtime", &["AttemptCalls", "Decider"]),
+    ("host/runtime", &["Decider"]),
     ("host/server", &["Request"]),
 ];
 

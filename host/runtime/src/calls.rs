@@ -166,9 +166,9 @@ impl AttemptCalls {
 
     async fn answer(&self, call: Call) -> Result<Value, Failure> {
         match BuiltIn::named(&call.interface) {
-            Some(BuiltIn::Log | BuiltIn::Metrics) => self.note(&call).await,
-            Some(BuiltIn::State | BuiltIn::Cache) => self.answer_in_host(&call).await,
-            Some(BuiltIn::Agent) => self.agent(&call).await,
+            Some(BuiltIn::Log | BuiltIn::Metrics) => inside::note(self, &call).await,
+            Some(BuiltIn::State | BuiltIn::Cache) => inside::answer(self, &call).await,
+            Some(BuiltIn::Agent) => agents::answer(self, &call).await,
             _ => {
                 let ordinal = self.submit(call, false).await?;
                 self.idle(None, |progress| !progress.is_under_way(ordinal)).await;
@@ -181,7 +181,7 @@ impl AttemptCalls {
     async fn submit(&self, call: Call, listen: bool) -> Result<u32, Failure> {
         let capability = self.site.capabilities.get(&call.interface).ok_or_else(|| unknown(&call))?;
         let caller = self.caller();
-        let agent = self.agent_of(call.args.json())?;
+        let agent = agents::agent_of(self, call.args.json())?;
         let admission = capability.admit(&call, &caller)?;
         let digest = CallDigest::of(&call.interface, &call.function, call.args.json());
         let submitted = self.progress.lock().submit(&digest, listen, admission.effect);
