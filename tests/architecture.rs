@@ -355,7 +355,6 @@ const SCATTERED: &[(&str, &[&str])] = &[
     ("host/engine", &["Sandbox"]),
     ("host/platform", &["Host", "Tenants", "Triggers", "Usage"]),
     ("host/runtime", &["Decider"]),
-    ("host/server", &["Request"]),
 ];
 
 /// Returns the name of the type if a line opens an inherent `impl` block.

@@ -1,4 +1,4 @@
-//! The state that all requests share.
+//! The state that all requests share, and a request with its caller.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -9,8 +9,8 @@ use std::{
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use flowcell_contract::{RunId, Tenant};
-use flowcell_engine::FairSemaphore;
-use flowcell_runtime::ports::Runs;
+use flowcell_engine::{FairSemaphore, Permit};
+use flowcell_runtime::ports::{RunRow, Runs};
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, watch};
 use tracing::Instrument;
@@ -24,7 +24,7 @@ use super::{
     permit::{HOOK_BYTES, REQUEST_BYTES, RESPONSE_BYTES, RequestPermit},
     tenant_directory::TenantDirectory,
 };
-use flowcell_platform::{Host, supervisor::AdmissionQueue, triggers::Triggers};
+use flowcell_platform::{FlowLibrary, Host, LibraryError, supervisor::AdmissionQueue, triggers::Triggers, waiting};
 
 /// Maximum number of requests that the server answers at the same time. A [`FairSemaphore`] divides them among
 /// tenants.
@@ -181,6 +181,92 @@ impl Request {
     /// Returns the tenant of the caller.
     pub(crate) fn tenant(&self) -> &Tenant {
         &self.caller.tenant
+    }
+
+    /// Returns the id of the caller's token for the audit log, or `local` without a token.
+    pub(crate) fn actor(&self) -> &str {
+        self.caller.token.as_deref().unwrap_or("local")
+    }
+
+    /// Lists the open waits of a run and of the runs that it has called: gates, events, messages and decisions.
+    pub(crate) fn waiting(&self, run: &RunId) -> Result<Vec<Value>, ApiError> {
+        Ok(waiting::list(&self.host, run)?)
+    }
+
+    /// Returns a run's row and the number of its next event. Returns 404 if the run does not exist or was removed.
+    pub(crate) fn row(&self, run: &RunId) -> Result<(RunRow, u64), ApiError> {
+        let row = self.runs()?.run(self.tenant(), run)?;
+        row.filter(|(row, _)| row.status != "removed").ok_or_else(|| ApiError::no_run(run.as_str()))
+    }
+
+    /// Runs work on a thread that it may block. The work continues if the caller disconnects, and then holds the
+    /// permits of the request until it ends.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let place = self.place.upgrade();
+        let working = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            work(&self)
+        });
+        working.await.map_err(ApiError::internal)?
+    }
+
+    /// Runs CPU-heavy work, such as checking a flow, once the tenant gets a permit for checks. The work continues if
+    /// the caller disconnects, and holds that permit until it ends.
+    pub(crate) async fn computing<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = self.app.checks.take(self.tenant(), 1).await;
+        self.holding(turn, work).await
+    }
+
+    /// Runs work that reads whole journals, once the tenant gets a permit for it, and charges the tenant for the time.
+    /// The permit is needed because the events of one run may have a gigabyte. The work continues if the caller
+    /// disconnects, and holds the permit until it ends.
+    pub(crate) async fn reading<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = self.app.journals.take(self.tenant(), 1).await;
+        self.holding(turn, move |request| request.host.charged(|| work(request))).await
+    }
+
+    /// Runs blocking work and holds a permit until it is done.
+    async fn holding<T: Send + 'static>(
+        self,
+        place: Permit,
+        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let done = self.blocking(move |request| {
+            let _place = place;
+            work(request)
+        });
+        done.await
+    }
+
+    /// Runs blocking work on the tenant's flow library.
+    pub(crate) async fn library<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.blocking(move |request| Ok(work(&request.flows(), &request.host)?)).await
+    }
+
+    /// Runs work on the tenant's flow library that checks a flow. Waits for a permit for checks first, since checking
+    /// is CPU-heavy.
+    pub(crate) async fn checking<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.computing(move |request| Ok(work(&request.flows(), &request.host)?)).await
+    }
+
+    /// Returns the tenant's flow library.
+    pub(crate) fn flows(&self) -> FlowLibrary {
+        FlowLibrary::open(self.app.flows_of(self.tenant()))
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
     intake::{Body, PathParam, QueryParams},
     page::{self, After, BY_BYTES},
 };
-use flowcell_platform::{FlowEntry, FlowLibrary, Host, LibraryError, LoadedFlow, StoredFlow};
+use flowcell_platform::{FlowEntry, LibraryError, LoadedFlow, StoredFlow};
 
 /// A flow in a list.
 #[derive(Serialize, ToSchema)]
@@ -84,29 +84,6 @@ pub(crate) struct NewFlow {
     /// A whole flow with a name: an object, or its text in YAML or JSON. A script is `{ "name", "script" }`.
     #[schema(value_type = Object)]
     flow: Box<RawValue>,
-}
-
-impl Request {
-    /// Runs blocking work on the tenant's flow library.
-    pub(crate) async fn library<T: Send + 'static>(
-        self,
-        work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        self.blocking(move |request| Ok(work(&request.flows(), &request.host)?)).await
-    }
-
-    /// Runs work on the tenant's flow library that checks a flow. Waits for a permit for checks first, since checking
-    /// is CPU-heavy.
-    pub(crate) async fn checking<T: Send + 'static>(
-        self,
-        work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        self.computing(move |request| Ok(work(&request.flows(), &request.host)?)).await
-    }
-
-    fn flows(&self) -> FlowLibrary {
-        FlowLibrary::open(self.app.flows_of(self.tenant()))
-    }
 }
 
 /// Loads a version of one of the tenant's flows, by default the newest. A flow that was checked before is not checked

@@ -232,67 +232,6 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiErr
         .await
 }
 
-impl Request {
-    /// Lists the open waits of a run and of the runs that it has called: gates, events, messages and decisions.
-    pub(crate) fn waiting(&self, run: &RunId) -> Result<Vec<Value>, ApiError> {
-        Ok(waiting::list(&self.host, run)?)
-    }
-
-    /// Returns a run's row and the number of its next event. Returns 404 if the run does not exist or was removed.
-    pub(crate) fn row(&self, run: &RunId) -> Result<(RunRow, u64), ApiError> {
-        let row = self.runs()?.run(self.tenant(), run)?;
-        row.filter(|(row, _)| row.status != "removed").ok_or_else(|| ApiError::no_run(run.as_str()))
-    }
-
-    /// Runs work on a thread that it may block. The work continues if the caller disconnects, and then holds the
-    /// permits of the request until it ends.
-    pub(crate) async fn blocking<T: Send + 'static>(
-        self,
-        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let place = self.place.upgrade();
-        let working = tokio::task::spawn_blocking(move || {
-            let _place = place;
-            work(&self)
-        });
-        working.await.map_err(ApiError::internal)?
-    }
-
-    /// Runs CPU-heavy work, such as checking a flow, once the tenant gets a permit for checks. The work continues if
-    /// the caller disconnects, and holds that permit until it ends.
-    pub(crate) async fn computing<T: Send + 'static>(
-        self,
-        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let turn = self.app.checks.take(self.tenant(), 1).await;
-        self.holding(turn, work).await
-    }
-
-    /// Runs work that reads whole journals, once the tenant gets a permit for it, and charges the tenant for the time.
-    /// The permit is needed because the events of one run may have a gigabyte. The work continues if the caller
-    /// disconnects, and holds the permit until it ends.
-    pub(crate) async fn reading<T: Send + 'static>(
-        self,
-        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let turn = self.app.journals.take(self.tenant(), 1).await;
-        self.holding(turn, move |request| request.host.charged(|| work(request))).await
-    }
-
-    /// Runs blocking work and holds a permit until it is done.
-    async fn holding<T: Send + 'static>(
-        self,
-        place: flowcell_engine::Permit,
-        work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let done = self.blocking(move |request| {
-            let _place = place;
-            work(request)
-        });
-        done.await
-    }
-}
-
 /// A run as a tree of its tasks.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

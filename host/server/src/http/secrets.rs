@@ -69,13 +69,6 @@ impl From<VaultError> for ApiError {
     }
 }
 
-impl Request {
-    /// Returns the id of the caller's token for the audit log, or `local` without a token.
-    fn actor(&self) -> &str {
-        self.caller.token.as_deref().unwrap_or("local")
-    }
-}
-
 /// List the secrets, without their values
 #[utoipa::path(get, path = "/v1/secrets", tag = "secrets",
     responses((status = 200, body = SecretList), (status = "default", body = ErrorBody)))]

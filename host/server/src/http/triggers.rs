@@ -16,10 +16,7 @@ use super::{
     page::{self, After, BY_BYTES},
     steer::Nothing,
 };
-use flowcell_platform::{
-    FlowLibrary,
-    triggers::operation::{TriggerAdmin, TriggerError, TriggerOperation},
-};
+use flowcell_platform::triggers::operation::{TriggerAdmin, TriggerError, TriggerOperation};
 
 /// A page of the tenant's triggers.
 #[derive(Serialize, ToSchema)]
@@ -43,26 +40,24 @@ pub(crate) struct NewTrigger {
     trigger: Value,
 }
 
-impl Request {
-    /// Runs blocking work on the tenant's triggers, and reloads them in the server afterwards.
-    async fn handle<T: Send + 'static>(
-        self,
-        work: impl FnOnce(TriggerAdmin<'_>) -> Result<T, TriggerError> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let (app, tenant) = (self.app.clone(), self.tenant().clone());
-        let done = self.blocking(move |request| Ok(work(request.trigger_admin())?)).await?;
-        app.triggers.refresh(&tenant).await?;
-        app.triggers.changed();
-        Ok(done)
-    }
+/// Runs blocking work on the tenant's triggers, and reloads them in the server afterwards.
+async fn handle<T: Send + 'static>(
+    request: Request,
+    work: impl FnOnce(TriggerAdmin<'_>) -> Result<T, TriggerError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let (app, tenant) = (request.app.clone(), request.tenant().clone());
+    let done = request.blocking(move |request| Ok(work(admin(request))?)).await?;
+    app.triggers.refresh(&tenant).await?;
+    app.triggers.changed();
+    Ok(done)
+}
 
-    fn trigger_admin(&self) -> TriggerAdmin<'_> {
-        TriggerAdmin::new(&self.host, FlowLibrary::open(self.app.flows_of(self.tenant())))
-    }
+fn admin(request: &Request) -> TriggerAdmin<'_> {
+    TriggerAdmin::new(&request.host, request.flows())
+}
 
-    async fn act(self, (flow, id): (String, String), act: TriggerOperation) -> Result<Value, ApiError> {
-        self.handle(move |handler| handler.act(&flow, &id, &act)).await
-    }
+async fn act(request: Request, (flow, id): (String, String), operation: TriggerOperation) -> Result<Value, ApiError> {
+    handle(request, move |admin| admin.act(&flow, &id, &operation)).await
 }
 
 /// List the triggers
@@ -77,7 +72,7 @@ pub(crate) async fn list(
     page::answer(request, move |request| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let key = |trigger: &Value| format!("{}/{}", text(&trigger["flow"]), text(&trigger["id"]));
-        let triggers = request.trigger_admin().list()?.into_iter();
+        let triggers = admin(request).list()?.into_iter();
         let triggers = triggers.filter(|trigger| cursor.as_ref().is_none_or(|cursor| key(trigger) > *cursor));
         let (triggers, next) = page::fill(triggers, BY_BYTES, key);
         Ok(TriggerList { triggers, next })
@@ -91,7 +86,7 @@ pub(crate) async fn list(
 pub(crate) async fn create(request: Request, Body(new): Body<NewTrigger>) -> Result<impl IntoResponse, ApiError> {
     let NewTrigger { flow, trigger } = new;
     let place = format!("/v1/triggers/{flow}/{}", trigger["id"].as_str().unwrap_or_default());
-    let made = request.act((flow, String::new()), TriggerOperation::Create { trigger }).await?;
+    let made = act(request, (flow, String::new()), TriggerOperation::Create { trigger }).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(made)))
 }
 
@@ -103,7 +98,7 @@ pub(crate) async fn show(
     request: Request,
     PathParam((flow, id)): PathParam<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(request.handle(move |handler| handler.show(&flow, &id)).await?))
+    Ok(Json(handle(request, move |admin| admin.show(&flow, &id)).await?))
 }
 
 /// Remove a bound trigger
@@ -114,7 +109,7 @@ pub(crate) async fn delete(
     request: Request,
     PathParam(place): PathParam<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    request.act(place, TriggerOperation::Delete).await?;
+    act(request, place, TriggerOperation::Delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -128,7 +123,7 @@ pub(crate) async fn enable(
     PathParam(place): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(request.act(place, TriggerOperation::Enable).await?))
+    Ok(Json(act(request, place, TriggerOperation::Enable).await?))
 }
 
 /// Disable a trigger: it does not start its flow
@@ -141,7 +136,7 @@ pub(crate) async fn disable(
     PathParam(place): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(request.act(place, TriggerOperation::Disable).await?))
+    Ok(Json(act(request, place, TriggerOperation::Disable).await?))
 }
 
 /// Start the flow of a trigger once, now
@@ -154,5 +149,5 @@ pub(crate) async fn fire(
     PathParam(place): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<impl IntoResponse, ApiError> {
-    Ok((StatusCode::ACCEPTED, Json(request.act(place, TriggerOperation::Fire).await?)))
+    Ok((StatusCode::ACCEPTED, Json(act(request, place, TriggerOperation::Fire).await?)))
 }
