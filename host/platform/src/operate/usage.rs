@@ -22,8 +22,8 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::Tenant;
-use flowcell_engine::Engine;
+use flowcell_contract::{Failure, Tenant};
+use flowcell_engine::{Engine, Permit};
 use flowcell_runtime::{
     LiveRuns,
     ports::{DocumentStore, StoreError, Timers},
@@ -31,6 +31,7 @@ use flowcell_runtime::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use self::shares::{Server, Shares};
 use crate::{
     observe::metrics::Metrics,
     operate::{
@@ -76,7 +77,7 @@ struct Shared {
     timers: Arc<dyn Timers>,
     metrics: Metrics,
     tenants: Mutex<HashMap<Tenant, Counted>>,
-    shares: shares::Shares,
+    shares: Shares,
 }
 
 #[derive(Default)]
@@ -106,7 +107,7 @@ impl Usage {
             timers,
             metrics,
             tenants: Mutex::default(),
-            shares: shares::Shares::default(),
+            shares: Shares::default(),
         }))
     }
 
@@ -141,6 +142,15 @@ impl Usage {
         match self.0.tenants.lock().get(tenant) {
             Some(counted) if counted.day == today => counted.most.check(&counted.known.plus(&counted.fresh), seconds),
             _ => Ok(()),
+        }
+    }
+
+    /// Waits for a permit of a server, which is returned to the server on drop. Returns `None` if tenants share
+    /// nothing.
+    pub(crate) async fn permit(&self, tenant: &Tenant, server: Server<'_>) -> Result<Option<Permit>, Failure> {
+        match self.counts() {
+            true => self.0.shares.take(tenant, server).await.map(Some),
+            false => Ok(None),
         }
     }
 

@@ -10,8 +10,6 @@ use flowcell_contract::{Failure, Tenant};
 use flowcell_engine::{FairSemaphore, Permit};
 use parking_lot::Mutex;
 
-use super::Usage;
-
 /// Maximum number of calls of all tenants that wait for a permit of any server. Tenants share these places as they
 /// share the permits.
 pub(crate) const WAITING: u64 = 4_096;
@@ -40,19 +38,9 @@ impl Default for Shares {
     }
 }
 
-impl Usage {
-    /// Waits for a permit of a server, which is returned to the server on drop. Returns `None` if tenants share
-    /// nothing.
-    pub(crate) async fn permit(&self, tenant: &Tenant, server: Server<'_>) -> Result<Option<Permit>, Failure> {
-        match self.counts() {
-            true => self.0.shares.take(tenant, server).await.map(Some),
-            false => Ok(None),
-        }
-    }
-}
-
 impl Shares {
-    async fn take(&self, tenant: &Tenant, server: Server<'_>) -> Result<Permit, Failure> {
+    /// Waits for a permit of a server, which is returned to the server on drop.
+    pub(super) async fn take(&self, tenant: &Tenant, server: Server<'_>) -> Result<Permit, Failure> {
         let Server { name, permits, within, code } = server;
         let busy = |why: String| Failure::retryable(code, format!("{name}: {why}; make fewer calls at a time"));
         let waits = self.waiting.try_take(tenant, 1);
