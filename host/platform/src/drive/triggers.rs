@@ -153,7 +153,7 @@ impl Triggers {
     async fn work(&self, tenant: Tenant, job: Job) -> (Tenant, Option<Duration>) {
         let next = match job {
             Job::Ended(end) => {
-                self.has_ended(&tenant, &end).await;
+                ends::has_ended(self, &tenant, &end).await;
                 None
             }
             Job::Look { scans } => Some(self.look_now(&tenant, scans).await.unwrap_or_else(|error| {
@@ -208,10 +208,10 @@ impl Triggers {
     /// Starts the runs that are due at `now`, and the runs that users start by hand. With `scans`, it also scans for
     /// ended runs, and starts the flows that wait for them.
     async fn start(&self, host: &Host, live: &[Live], now: u64, scans: bool) -> Result<Vec<RunId>, LookError> {
-        let mut started = self.start_due(host, live, now).await?;
-        started.extend(self.start_asked(host, live).await?);
+        let mut started = times::start_due(&*self.owners, host, live, now).await?;
+        started.extend(times::start_asked(&*self.owners, host, live).await?);
         if scans {
-            started.extend(self.look_for_ends(host, live, now).await?);
+            started.extend(ends::look_for_ends(self, host, live, now).await?);
         }
         Ok(started)
     }

@@ -63,110 +63,109 @@ impl Live {
     }
 }
 
-impl Triggers {
-    /// Starts the flows that wait for the end of a run of this process. If a start fails, a later scan tries it
-    /// again.
-    pub(super) async fn has_ended(&self, tenant: &Tenant, end: &Ended) {
-        let known = self.known(tenant);
-        // The tenant's policy is in the store, and most ends start nothing. So the triggers are checked first.
-        if !known.iter().any(|live| live.waits_for(end)) {
-            return;
-        }
-        let Some(host) = self.owners.host(tenant) else { return };
-        for live in known.iter().filter(|live| live.waits_for(end)) {
-            let mark = Records(&host).mark(&live.key(), &live.cause(), end.at);
-            match mark {
-                Ok((mark, _)) => _ = self.start_after(&host, live, &mark, end, host.now()).await,
-                Err(error) => tracing::warn!("the trigger `{}` of `{tenant}` waits: {error}", live.key()),
-            }
+/// Starts the flows that wait for the end of a run of this process. If a start fails, a later scan tries it
+/// again.
+pub(super) async fn has_ended(triggers: &Triggers, tenant: &Tenant, end: &Ended) {
+    let known = triggers.known(tenant);
+    // The tenant's policy is in the store, and most ends start nothing. So the triggers are checked first.
+    if !known.iter().any(|live| live.waits_for(end)) {
+        return;
+    }
+    let Some(host) = triggers.owners.host(tenant) else { return };
+    for live in known.iter().filter(|live| live.waits_for(end)) {
+        let mark = Records(&host).mark(&live.key(), &live.cause(), end.at);
+        match mark {
+            Ok((mark, _)) => _ = start_after(triggers, &host, live, &mark, end, host.now()).await,
+            Err(error) => tracing::warn!("the trigger `{}` of `{tenant}` waits: {error}", live.key()),
         }
     }
+}
 
-    /// Starts the flows that wait for runs that have ended since the last scan.
-    pub(super) async fn look_for_ends(&self, host: &Host, live: &[Live], now: u64) -> Result<Vec<RunId>, LookError> {
-        let mut waiting = Vec::new();
-        for live in live.iter().filter(|live| live.enabled && matches!(live.trigger.cause, Cause::Event { .. })) {
-            let (mark, version) = Records(host).mark(&live.key(), &live.cause(), now)?;
-            waiting.push(Waiting { live, mark, version, stuck: None });
+/// Starts the flows that wait for runs that have ended since the last scan.
+pub(super) async fn look_for_ends(
+    triggers: &Triggers,
+    host: &Host,
+    live: &[Live],
+    now: u64,
+) -> Result<Vec<RunId>, LookError> {
+    let mut waiting = Vec::new();
+    for live in live.iter().filter(|live| live.enabled && matches!(live.trigger.cause, Cause::Event { .. })) {
+        let (mark, version) = Records(host).mark(&live.key(), &live.cause(), now)?;
+        waiting.push(Waiting { live, mark, version, stuck: None });
+    }
+    let Some(from) = waiting.iter().map(|waiting| waiting.from(now)).min() else { return Ok(Vec::new()) };
+    let (mut started, mut last, mut after) = (Vec::new(), None, None);
+    while let Some(runs) = host.runs() {
+        if waiting.iter().all(|waiting| waiting.stuck.is_some()) {
+            break;
         }
-        let Some(from) = waiting.iter().map(|waiting| waiting.from(now)).min() else { return Ok(Vec::new()) };
-        let (mut started, mut last, mut after) = (Vec::new(), None, None);
-        while let Some(runs) = host.runs() {
-            if waiting.iter().all(|waiting| waiting.stuck.is_some()) {
-                break;
-            }
-            let page = runs.ended(host.tenant(), from, after.as_ref(), PAGE)?;
-            let Some(row) = page.last() else { break };
-            (after, last) = (Some(row.run_id.clone()), Some(row.updated));
-            for end in page.into_iter().map(Ended::from) {
-                for waiting in
-                    waiting.iter_mut().filter(|waiting| waiting.stuck.is_none() && waiting.live.waits_for(&end))
-                {
-                    match self.start_after(host, waiting.live, &waiting.mark, &end, now).await {
-                        Some(Outcome::Started(run)) => started.push(run),
-                        Some(Outcome::Later(_)) => waiting.stuck = Some(end.at),
-                        _ => {}
-                    }
+        let page = runs.ended(host.tenant(), from, after.as_ref(), PAGE)?;
+        let Some(row) = page.last() else { break };
+        (after, last) = (Some(row.run_id.clone()), Some(row.updated));
+        for end in page.into_iter().map(Ended::from) {
+            for waiting in waiting.iter_mut().filter(|waiting| waiting.stuck.is_none() && waiting.live.waits_for(&end))
+            {
+                match start_after(triggers, host, waiting.live, &waiting.mark, &end, now).await {
+                    Some(Outcome::Started(run)) => started.push(run),
+                    Some(Outcome::Later(_)) => waiting.stuck = Some(end.at),
+                    _ => {}
                 }
             }
         }
-        for waiting in waiting {
-            waiting.advance_mark(host, last, now)?;
-        }
-        Ok(started)
     }
+    for waiting in waiting {
+        waiting.advance_mark(host, last, now)?;
+    }
+    Ok(started)
+}
 
-    /// Starts the flow that waits for the end of a run. Returns `None` if the end was before the trigger existed, or if
-    /// the chain has [`DEPTH`] runs.
-    async fn start_after(&self, host: &Host, live: &Live, mark: &Mark, end: &Ended, now: u64) -> Option<Outcome> {
-        if end.at < mark.since {
-            return None;
-        }
-        let depth = depth(&end.run) + 1;
-        if depth > DEPTH {
-            tracing::warn!(
-                "the trigger `{}` does not start after `{}`: {DEPTH} flows have started each other",
-                live.key(),
-                end.run
-            );
-            return None;
-        }
-        let run = run_id(KIND, live, &format!("{depth}.{}", short(end.run.as_str())));
-        if host.knows(&run).unwrap_or_default() {
-            return Some(Outcome::Known(run));
-        }
-        if depth > 1 && !self.rate.take(host.tenant(), now) {
-            if self.rate.warns(host.tenant(), now) {
-                tracing::warn!(
-                    "the trigger `{}` of `{}` waits: {}",
-                    live.key(),
-                    host.tenant(),
-                    TriggerStartError::Rate
-                );
-            }
-            return Some(Outcome::Later(TriggerStartError::Rate));
-        }
-        let Ok(outputs) = outputs(host, &end.run) else {
-            return Some(Outcome::Later(TriggerStartError::Store(format!("cannot read the outputs of `{}`", end.run))));
-        };
-        let about = vec![
-            ("kind", Json::from(KIND)),
-            ("run", Json::from(end.run.as_str())),
-            ("flow", Json::from(end.flow.as_str())),
-            ("status", Json::from(end.status.as_str())),
-            ("outputs", outputs),
-        ];
-        let outcome = start(&*self.owners, host, live, Start { run, about, request: None }).await;
-        if let Outcome::Later(why) | Outcome::Never(why) = &outcome {
-            tracing::warn!(
-                "the trigger `{}` of `{}` did not start after `{}`: {why}",
-                live.key(),
-                host.tenant(),
-                end.run
-            );
-        }
-        Some(outcome)
+/// Starts the flow that waits for the end of a run. Returns `None` if the end was before the trigger existed, or if
+/// the chain has [`DEPTH`] runs.
+async fn start_after(
+    triggers: &Triggers,
+    host: &Host,
+    live: &Live,
+    mark: &Mark,
+    end: &Ended,
+    now: u64,
+) -> Option<Outcome> {
+    if end.at < mark.since {
+        return None;
     }
+    let depth = depth(&end.run) + 1;
+    if depth > DEPTH {
+        tracing::warn!(
+            "the trigger `{}` does not start after `{}`: {DEPTH} flows have started each other",
+            live.key(),
+            end.run
+        );
+        return None;
+    }
+    let run = run_id(KIND, live, &format!("{depth}.{}", short(end.run.as_str())));
+    if host.knows(&run).unwrap_or_default() {
+        return Some(Outcome::Known(run));
+    }
+    if depth > 1 && !triggers.rate.take(host.tenant(), now) {
+        if triggers.rate.warns(host.tenant(), now) {
+            tracing::warn!("the trigger `{}` of `{}` waits: {}", live.key(), host.tenant(), TriggerStartError::Rate);
+        }
+        return Some(Outcome::Later(TriggerStartError::Rate));
+    }
+    let Ok(outputs) = outputs(host, &end.run) else {
+        return Some(Outcome::Later(TriggerStartError::Store(format!("cannot read the outputs of `{}`", end.run))));
+    };
+    let about = vec![
+        ("kind", Json::from(KIND)),
+        ("run", Json::from(end.run.as_str())),
+        ("flow", Json::from(end.flow.as_str())),
+        ("status", Json::from(end.status.as_str())),
+        ("outputs", outputs),
+    ];
+    let outcome = start(&*triggers.owners, host, live, Start { run, about, request: None }).await;
+    if let Outcome::Later(why) | Outcome::Never(why) = &outcome {
+        tracing::warn!("the trigger `{}` of `{}` did not start after `{}`: {why}", live.key(), host.tenant(), end.run);
+    }
+    Some(outcome)
 }
 
 /// A trigger that waits for the ends of runs, with its progress.

@@ -6,85 +6,97 @@ use flowcell_contract::{Json, RunId};
 use flowcell_flow::triggers::Cause;
 
 use super::{
-    LookError, Triggers,
+    LookError, TriggerTenants,
     live::Live,
     record::{Mark, Records},
     start::{Outcome, Start, run_id, start},
 };
 use crate::{Host, schedule};
 
-impl Triggers {
-    /// Starts the runs that are due at a time.
-    pub(super) async fn start_due(&self, host: &Host, live: &[Live], now: u64) -> Result<Vec<RunId>, LookError> {
-        let mut started = Vec::new();
-        for trigger in live.iter().filter(|live| live.enabled) {
-            started.extend(self.start_times(host, trigger, now).await?);
-        }
-        Ok(started)
+/// Starts the runs that are due at a time.
+pub(super) async fn start_due(
+    owners: &dyn TriggerTenants,
+    host: &Host,
+    live: &[Live],
+    now: u64,
+) -> Result<Vec<RunId>, LookError> {
+    let mut started = Vec::new();
+    for trigger in live.iter().filter(|live| live.enabled) {
+        started.extend(start_times(owners, host, trigger, now).await?);
     }
+    Ok(started)
+}
 
-    async fn start_times(&self, host: &Host, live: &Live, now: u64) -> Result<Vec<RunId>, LookError> {
-        let mut started = Vec::new();
-        let (Cause::Time { missed, .. }, Some(schedule)) = (&live.trigger.cause, live.schedule()) else {
-            return Ok(started);
-        };
-        let (mark, version) = Records(host).mark(&live.key(), &live.cause(), now)?;
-        let mut done = mark.up_to;
-        for slot in schedule.due(mark.up_to, now, *missed) {
-            let about = vec![("kind", Json::from("cron")), ("time", Json::from(schedule::written(slot)))];
-            let run = run_id("cron", live, &schedule::compact(slot));
-            match start(&*self.owners, host, live, Start { run, about, request: None }).await {
-                Outcome::Started(run) => started.push(run),
-                Outcome::Known(_) => {}
-                Outcome::Later(why) => {
-                    tracing::warn!("the trigger `{}` of `{}` waits: {why}", live.key(), host.tenant());
-                    break;
-                }
-                Outcome::Never(why) => {
-                    tracing::warn!("the trigger `{}` of `{}` starts no run: {why}", live.key(), host.tenant());
-                }
-            }
-            done = slot;
-        }
-        if done > mark.up_to {
-            Records(host).move_mark(&live.key(), &Mark { up_to: done, ..mark }, version)?;
-        }
-        Ok(started)
-    }
-
-    /// Starts the runs that users have requested by hand.
-    pub(super) async fn start_asked(&self, host: &Host, live: &[Live]) -> Result<Vec<RunId>, LookError> {
-        let mut started = Vec::new();
-        for live in live {
-            for asked in &live.asked {
-                started.extend(self.start_by_hand(host, live, *asked).await?);
-            }
-        }
-        Ok(started)
-    }
-
-    async fn start_by_hand(&self, host: &Host, live: &Live, asked: u64) -> Result<Option<RunId>, LookError> {
-        let about = vec![("kind", Json::from("manual")), ("time", Json::from(schedule::written(asked)))];
-        let run = by_hand(live, asked);
-        let started = match start(&*self.owners, host, live, Start { run, about, request: None }).await {
-            Outcome::Started(run) => Some(run),
-            Outcome::Known(_) => None,
+async fn start_times(owners: &dyn TriggerTenants, host: &Host, live: &Live, now: u64) -> Result<Vec<RunId>, LookError> {
+    let mut started = Vec::new();
+    let (Cause::Time { missed, .. }, Some(schedule)) = (&live.trigger.cause, live.schedule()) else {
+        return Ok(started);
+    };
+    let (mark, version) = Records(host).mark(&live.key(), &live.cause(), now)?;
+    let mut done = mark.up_to;
+    for slot in schedule.due(mark.up_to, now, *missed) {
+        let about = vec![("kind", Json::from("cron")), ("time", Json::from(schedule::written(slot)))];
+        let run = run_id("cron", live, &schedule::compact(slot));
+        match start(owners, host, live, Start { run, about, request: None }).await {
+            Outcome::Started(run) => started.push(run),
+            Outcome::Known(_) => {}
             Outcome::Later(why) => {
                 tracing::warn!("the trigger `{}` of `{}` waits: {why}", live.key(), host.tenant());
-                return Ok(None);
+                break;
             }
             Outcome::Never(why) => {
                 tracing::warn!("the trigger `{}` of `{}` starts no run: {why}", live.key(), host.tenant());
-                None
             }
-        };
-        Records(host).change_settings(&live.key(), |settings| {
-            let mut settings = settings?;
-            settings.asked.retain(|other| *other != asked);
-            Some(Some(settings))
-        })?;
-        Ok(started)
+        }
+        done = slot;
     }
+    if done > mark.up_to {
+        Records(host).move_mark(&live.key(), &Mark { up_to: done, ..mark }, version)?;
+    }
+    Ok(started)
+}
+
+/// Starts the runs that users have requested by hand.
+pub(super) async fn start_asked(
+    owners: &dyn TriggerTenants,
+    host: &Host,
+    live: &[Live],
+) -> Result<Vec<RunId>, LookError> {
+    let mut started = Vec::new();
+    for live in live {
+        for asked in &live.asked {
+            started.extend(start_by_hand(owners, host, live, *asked).await?);
+        }
+    }
+    Ok(started)
+}
+
+async fn start_by_hand(
+    owners: &dyn TriggerTenants,
+    host: &Host,
+    live: &Live,
+    asked: u64,
+) -> Result<Option<RunId>, LookError> {
+    let about = vec![("kind", Json::from("manual")), ("time", Json::from(schedule::written(asked)))];
+    let run = by_hand(live, asked);
+    let started = match start(owners, host, live, Start { run, about, request: None }).await {
+        Outcome::Started(run) => Some(run),
+        Outcome::Known(_) => None,
+        Outcome::Later(why) => {
+            tracing::warn!("the trigger `{}` of `{}` waits: {why}", live.key(), host.tenant());
+            return Ok(None);
+        }
+        Outcome::Never(why) => {
+            tracing::warn!("the trigger `{}` of `{}` starts no run: {why}", live.key(), host.tenant());
+            None
+        }
+    };
+    Records(host).change_settings(&live.key(), |settings| {
+        let mut settings = settings?;
+        settings.asked.retain(|other| *other != asked);
+        Some(Some(settings))
+    })?;
+    Ok(started)
 }
 
 /// Returns the run id of a start that a user asked for at a time.
