@@ -354,7 +354,6 @@ fn no_rust_file_is_longer_than_500_lines() {
 const SCATTERED: &[(&str, &[&str])] = &[
     ("host/engine", &["Sandbox"]),
     ("host/platform", &["Host", "Tenants"]),
-    ("host/runtime", &["Decider"]),
 ];
 
 /// Returns the name of the type if a line opens an inherent `impl` block.

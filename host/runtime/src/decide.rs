@@ -6,12 +6,28 @@
 //!
 //! All facts of one decision are appended to the journal as one unit. The cost of a decision is proportional to the
 //! number of edges that it settles.
+//!
+//! A module uses only modules that stand below it in this table:
+//!
+//! | module | contents |
+//! |---|---|
+//! | `arrive` | inputs: starts, answers of attempts, due timers, commands, ends of child runs |
+//! | `settle` | edges and joins, the ends of scopes and of the run |
+//! | `calls` | starts of calls that leave the host, and blocked tasks |
+//! | `passes` | passes of bodies |
+//! | `close` | ends of tasks in cancelled scopes or after timeouts |
+//! | `ready` | opens, skips or fails a task |
+//! | `call_ends` | ends of calls that leave the host |
+//! | `agents` | agent runs and their messages |
+//! | `replies` | checks the replies that people give for calls |
 
 mod agents;
 mod arrive;
+mod call_ends;
 mod calls;
 mod close;
 mod passes;
+mod ready;
 mod replies;
 mod settle;
 
@@ -169,11 +185,11 @@ pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn En
         Decider { state, now, entropy, facts: Vec::new(), ended: VecDeque::new(), check: VecDeque::new() };
     // No attempt begins before the resumption of the run is durable.
     let dispatches = !matches!(input, Input::Resume { .. });
-    decider.arrive(input)?;
+    arrive::arrive(&mut decider, input)?;
     if decider.state.is_too_large() && decider.state.end.is_none() {
         decider.cancel(CancelReason::TooLarge);
     }
-    decider.settle();
+    settle::settle(&mut decider);
     if dispatches {
         decider.dispatch();
     }
@@ -197,6 +213,10 @@ impl Decider<'_> {
         self.facts.push(fact);
     }
 
+    fn wake(&mut self, task: TaskKey, index: u32, outcome: Result<Value, Failure>) {
+        self.emit(Fact::TaskWoken { task, index, outcome: outcome.map_err(Box::new) });
+    }
+
     /// Starts queued tasks, the longest waiting first, while permits are free.
     fn dispatch(&mut self) {
         if self.state.end.is_some() {
@@ -216,7 +236,7 @@ impl Decider<'_> {
     fn cancel(&mut self, reason: CancelReason) {
         if self.state.cancel.is_none() {
             self.emit(Fact::CancelRequested { reason });
-            self.close_scope(ScopeId::ROOT);
+            close::scope(self, ScopeId::ROOT);
         }
     }
 }

@@ -13,159 +13,161 @@ use crate::{
     limits::{MAX_INBOX_BYTES, MAX_INBOX_MESSAGES},
 };
 
-impl Decider<'_> {
-    pub(super) fn tell(&mut self, task: TaskKey, told: AgentFact) {
-        self.emit(Fact::Agent { task, told: Box::new(told), before: Box::default() });
-    }
+pub(super) fn tell(decider: &mut Decider<'_>, task: TaskKey, told: AgentFact) {
+    decider.emit(Fact::Agent { task, told: Box::new(told), before: Box::default() });
+}
 
-    /// Records a component's report on its agent runs. Ignores a report that the journal already has.
-    pub(super) fn agent_report(
-        &mut self,
-        task: TaskKey,
-        attempt: (u32, u32),
-        mut told: AgentFact,
-        before: Box<[Observed]>,
-    ) {
-        if !self.state.is_running(task, attempt) {
-            return;
-        }
-        let known = self.state.task(task).agents.as_ref().map_or(0, |agents| agents.marks);
-        let (AgentFact::Opened { mark, .. } | AgentFact::Told { mark, .. } | AgentFact::Closed { mark, .. }) = &told
-        else {
-            return;
+/// Records a component's report on its agent runs. Ignores a report that the journal already has.
+pub(super) fn report(
+    decider: &mut Decider<'_>,
+    task: TaskKey,
+    attempt: (u32, u32),
+    mut told: AgentFact,
+    before: Box<[Observed]>,
+) {
+    if !decider.state.is_running(task, attempt) {
+        return;
+    }
+    let known = decider.state.task(task).agents.as_ref().map_or(0, |agents| agents.marks);
+    let (AgentFact::Opened { mark, .. } | AgentFact::Told { mark, .. } | AgentFact::Closed { mark, .. }) = &told else {
+        return;
+    };
+    if *mark <= known {
+        return;
+    }
+    apply_messages(decider, task, &before);
+    if let AgentFact::Closed { id, discarded, .. } = &mut told {
+        *discarded = waiting_messages(decider, task, &id.clone());
+    }
+    decider.emit(Fact::Agent { task, told: Box::new(told), before });
+}
+
+fn waiting_messages(decider: &Decider<'_>, task: TaskKey, run: &str) -> Box<[Arc<str>]> {
+    decider.state.task(task).agents.iter().flat_map(|agents| agents.waiting(run).cloned()).collect()
+}
+
+/// Records as applied the messages that the attempt received before this step.
+pub(super) fn apply_messages(decider: &mut Decider<'_>, task: TaskKey, before: &[Observed]) {
+    for observed in before {
+        let agents = decider.state.task(task).agents.as_ref();
+        let mut inbox = agents.iter().flat_map(|agents| &agents.inbox).filter(|entry| !entry.applied);
+        let meant = match observed {
+            Observed::Message(message) => inbox.find(|entry| entry.id.as_ref() == Some(message)),
+            Observed::Closing(run) => inbox.find(|entry| entry.id.is_none() && entry.run == *run),
+            _ => None,
         };
-        if *mark <= known {
-            return;
+        if let Some(InboxMessage { run, id, .. }) = meant {
+            let (id, message) = (run.clone(), id.clone());
+            tell(decider, task, AgentFact::Applied { id, message });
         }
-        self.apply_messages(task, &before);
-        if let AgentFact::Closed { id, discarded, .. } = &mut told {
-            *discarded = self.waiting_messages(task, &id.clone());
-        }
-        self.emit(Fact::Agent { task, told: Box::new(told), before });
     }
+}
 
-    fn waiting_messages(&self, task: TaskKey, run: &str) -> Box<[Arc<str>]> {
-        self.state.task(task).agents.iter().flat_map(|agents| agents.waiting(run).cloned()).collect()
+/// Records as applied the messages that the attempt received before a call. If the call is a tool call of an
+/// agent run, records its start, and whether a person has to allow it.
+pub(super) fn call_started(decider: &mut Decider<'_>, task: TaskKey, call: &CallRecord) {
+    apply_messages(decider, task, &call.before);
+    if let Some(agent) = call.agent.as_ref().filter(|_| *call.interface == *BuiltIn::Tools.name()) {
+        tell(decider, task, AgentFact::ToolStarted { id: agent.agent_run.clone(), ordinal: call.ordinal });
+        if call.ask.is_some() {
+            tell(decider, task, AgentFact::ToolAsked { id: agent.agent_run.clone(), ordinal: call.ordinal });
+        }
     }
+}
 
-    /// Records as applied the messages that the attempt received before this step.
-    pub(super) fn apply_messages(&mut self, task: TaskKey, before: &[Observed]) {
-        for observed in before {
-            let agents = self.state.task(task).agents.as_ref();
-            let mut inbox = agents.iter().flat_map(|agents| &agents.inbox).filter(|entry| !entry.applied);
-            let meant = match observed {
-                Observed::Message(message) => inbox.find(|entry| entry.id.as_ref() == Some(message)),
-                Observed::Closing(run) => inbox.find(|entry| entry.id.is_none() && entry.run == *run),
-                _ => None,
-            };
-            if let Some(InboxMessage { run, id, .. }) = meant {
-                let (id, message) = (run.clone(), id.clone());
-                self.tell(task, AgentFact::Applied { id, message });
-            }
-        }
+/// Records the end of a call of an agent run: the model's reply and its usage, or the tool's answer.
+pub(super) fn call_ended(
+    decider: &mut Decider<'_>,
+    task: TaskKey,
+    ordinal: u32,
+    of: Option<(Arc<str>, bool)>,
+    reply: &Reply,
+) {
+    let Some((id, is_tool)) = of else { return };
+    if is_tool {
+        return tell(decider, task, AgentFact::ToolEnded { id, ordinal });
     }
+    let Ok(reply) = reply else { return };
+    tell(decider, task, AgentFact::Spoke { id: id.clone(), ordinal });
+    if let Some(usage) = reply.json().get("usage").cloned() {
+        tell(decider, task, AgentFact::Used { id, usage });
+    }
+}
 
-    /// Records as applied the messages that the attempt received before a call. If the call is a tool call of an
-    /// agent run, records its start, and whether a person has to allow it.
-    pub(super) fn call_of_agent(&mut self, task: TaskKey, call: &CallRecord) {
-        self.apply_messages(task, &call.before);
-        if let Some(agent) = call.agent.as_ref().filter(|_| *call.interface == *BuiltIn::Tools.name()) {
-            self.tell(task, AgentFact::ToolStarted { id: agent.agent_run.clone(), ordinal: call.ordinal });
-            if call.ask.is_some() {
-                self.tell(task, AgentFact::ToolAsked { id: agent.agent_run.clone(), ordinal: call.ordinal });
-            }
-        }
+/// Ends the open agent runs of a task, because their attempt ends. Their outcome is `failure`, by default
+/// `cancelled`.
+pub(super) fn end_all(decider: &mut Decider<'_>, task: TaskKey, failure: Option<&Failure>) {
+    let Some(agents) = &decider.state.task(task).agents else { return };
+    let open: Vec<_> = agents.runs.iter().filter(|run| run.is_open()).map(|run| run.id.clone()).collect();
+    for id in open {
+        let discarded = waiting_messages(decider, task, &id);
+        let cancelled = || Failure::new(code::CANCELLED, "its task has ended");
+        let outcome = Err(Box::new(failure.cloned().unwrap_or_else(cancelled)));
+        tell(decider, task, AgentFact::Closed { mark: 0, id, outcome, discarded });
     }
+}
 
-    /// Records the end of a call of an agent run: the model's reply and its usage, or the tool's answer.
-    pub(super) fn call_of_agent_ended(
-        &mut self,
-        task: TaskKey,
-        ordinal: u32,
-        of: Option<(Arc<str>, bool)>,
-        reply: &Reply,
-    ) {
-        let Some((id, is_tool)) = of else { return };
-        if is_tool {
-            return self.tell(task, AgentFact::ToolEnded { id, ordinal });
-        }
-        let Ok(reply) = reply else { return };
-        self.tell(task, AgentFact::Spoke { id: id.clone(), ordinal });
-        if let Some(usage) = reply.json().get("usage").cloned() {
-            self.tell(task, AgentFact::Used { id, usage });
-        }
-    }
+/// Records that an attempt waits only for people, until `due` at the latest. Ignores an attempt that is not the
+/// running one, is already idle, or has calls in progress.
+pub(super) fn attempt_idle(decider: &mut Decider<'_>, key: TaskKey, attempt: (u32, u32), due: Option<u64>) {
+    let task = decider.state.find(key).filter(|_| decider.state.is_running(key, attempt));
+    let Some(task) = task.filter(|task| !task.idle && !task.has_calls_in_progress()) else { return };
+    let due = task.wait_until.or(due);
+    decider.emit(Fact::TaskIdle { task: key, due });
+}
 
-    /// Ends the open agent runs of a task, because their attempt ends. Their outcome is `failure`, by default
-    /// `cancelled`.
-    pub(super) fn end_agents(&mut self, task: TaskKey, failure: Option<&Failure>) {
-        let Some(agents) = &self.state.task(task).agents else { return };
-        let open: Vec<_> = agents.runs.iter().filter(|run| run.is_open()).map(|run| run.id.clone()).collect();
-        for id in open {
-            let discarded = self.waiting_messages(task, &id);
-            let cancelled = || Failure::new(code::CANCELLED, "its task has ended");
-            let outcome = Err(Box::new(failure.cloned().unwrap_or_else(cancelled)));
-            self.tell(task, AgentFact::Closed { mark: 0, id, outcome, discarded });
-        }
+pub(super) fn attempt_busy(decider: &mut Decider<'_>, key: TaskKey, attempt: (u32, u32)) {
+    if decider.state.is_running(key, attempt) && decider.state.task(key).idle {
+        decider.emit(Fact::TaskBusy { task: key });
     }
+}
 
-    /// Records that an attempt waits only for people, until `due` at the latest. Ignores an attempt that is not the
-    /// running one, is already idle, or has calls in progress.
-    pub(super) fn attempt_idle(&mut self, key: TaskKey, attempt: (u32, u32), due: Option<u64>) {
-        let task = self.state.find(key).filter(|_| self.state.is_running(key, attempt));
-        let Some(task) = task.filter(|task| !task.idle && !task.has_calls_in_progress()) else { return };
-        let due = task.wait_until.or(due);
-        self.emit(Fact::TaskIdle { task: key, due });
+/// Writes to an agent run, named by its id or by the address of its task.
+pub(super) fn write(
+    decider: &mut Decider<'_>,
+    to: &str,
+    message: Option<String>,
+    value: Value,
+) -> Result<(), HubError> {
+    let (task, id) = agent_run(decider, to).ok_or(HubError::AgentNotActive)?;
+    let agents = decider.state.task(task).agents.as_ref();
+    let Some((run, agents)) = agents.and_then(|agents| Some((agents.open(&id)?, agents))) else {
+        return Err(HubError::AgentNotActive);
+    };
+    let message: Arc<str> = message.map_or_else(|| format!("m-{}", decider.state.events).into(), Into::into);
+    if run.knows(&message) {
+        return Ok(());
     }
+    let capacity = run.capacity.filter(|_| !run.closing).ok_or(HubError::AgentNotActive)?;
+    let capacity = u64::from(capacity).min(MAX_INBOX_MESSAGES);
+    let fits = agents.waiting_bytes() + value.text().len() <= MAX_INBOX_BYTES;
+    if agents.waiting(&id).count() as u64 >= capacity || !fits {
+        return Err(HubError::InboxFull);
+    }
+    tell(decider, task, AgentFact::Written { id, message, value });
+    Ok(())
+}
 
-    pub(super) fn attempt_busy(&mut self, key: TaskKey, attempt: (u32, u32)) {
-        if self.state.is_running(key, attempt) && self.state.task(key).idle {
-            self.emit(Fact::TaskBusy { task: key });
-        }
+/// Asks an agent run to finish.
+pub(super) fn close(decider: &mut Decider<'_>, to: &str) -> Result<(), HubError> {
+    let (task, id) = agent_run(decider, to).ok_or(HubError::AgentNotActive)?;
+    let agents = decider.state.task(task).agents.as_ref();
+    if agents.and_then(|agents| agents.open(&id)).is_some_and(|run| !run.closing) {
+        tell(decider, task, AgentFact::Closing { id });
     }
+    Ok(())
+}
 
-    /// Writes to an agent run, named by its id or by the address of its task.
-    pub(super) fn write_to(&mut self, to: &str, message: Option<String>, value: Value) -> Result<(), HubError> {
-        let (task, id) = self.agent_run(to).ok_or(HubError::AgentNotActive)?;
-        let agents = self.state.task(task).agents.as_ref();
-        let Some((run, agents)) = agents.and_then(|agents| Some((agents.open(&id)?, agents))) else {
-            return Err(HubError::AgentNotActive);
-        };
-        let message: Arc<str> = message.map_or_else(|| format!("m-{}", self.state.events).into(), Into::into);
-        if run.knows(&message) {
-            return Ok(());
-        }
-        let capacity = run.capacity.filter(|_| !run.closing).ok_or(HubError::AgentNotActive)?;
-        let capacity = u64::from(capacity).min(MAX_INBOX_MESSAGES);
-        let fits = agents.waiting_bytes() + value.text().len() <= MAX_INBOX_BYTES;
-        if agents.waiting(&id).count() as u64 >= capacity || !fits {
-            return Err(HubError::InboxFull);
-        }
-        self.tell(task, AgentFact::Written { id, message, value });
-        Ok(())
+/// Returns the open agent run with this id, or the latest of the task at this address.
+fn agent_run(decider: &Decider<'_>, to: &str) -> Option<(TaskKey, Arc<str>)> {
+    if let Some(key) = decider.state.task_at(to) {
+        let runs = &decider.state.task(key).agents.as_ref()?.runs;
+        return runs.iter().rev().find(|run| run.is_open()).map(|run| (key, run.id.clone()));
     }
-
-    /// Asks an agent run to finish.
-    pub(super) fn close_agent(&mut self, to: &str) -> Result<(), HubError> {
-        let (task, id) = self.agent_run(to).ok_or(HubError::AgentNotActive)?;
-        let agents = self.state.task(task).agents.as_ref();
-        if agents.and_then(|agents| agents.open(&id)).is_some_and(|run| !run.closing) {
-            self.tell(task, AgentFact::Closing { id });
-        }
-        Ok(())
-    }
-
-    /// Returns the open agent run with this id, or the latest of the task at this address.
-    fn agent_run(&self, to: &str) -> Option<(TaskKey, Arc<str>)> {
-        if let Some(key) = self.state.task_at(to) {
-            let runs = &self.state.task(key).agents.as_ref()?.runs;
-            return runs.iter().rev().find(|run| run.is_open()).map(|run| (key, run.id.clone()));
-        }
-        let scopes = self.state.scopes.iter();
-        let mut tasks = scopes.flat_map(|(id, scope)| {
-            let nodes = &self.state.graph.body(scope.body).nodes;
-            nodes.iter().zip(&scope.tasks).map(|(node, task)| (TaskKey { scope: *id, node: *node }, task))
-        });
-        tasks.find_map(|(key, task)| Some((key, task.agents.as_ref()?.open(to)?.id.clone())))
-    }
+    let scopes = decider.state.scopes.iter();
+    let mut tasks = scopes.flat_map(|(id, scope)| {
+        let nodes = &decider.state.graph.body(scope.body).nodes;
+        nodes.iter().zip(&scope.tasks).map(|(node, task)| (TaskKey { scope: *id, node: *node }, task))
+    });
+    tasks.find_map(|(key, task)| Some((key, task.agents.as_ref()?.open(to)?.id.clone())))
 }

@@ -1,9 +1,9 @@
 //! Handles the inputs of the deciders: answers of attempts, due timers, commands of people, ends of child runs.
 
 use flowcell_contract::{Failure, Json, Pause, Step, StepResult, Value, Wake, code};
-use flowcell_flow::graph::{Jitter, NodeIx, Retry, RetryOn};
+use flowcell_flow::graph::{Jitter, Retry, RetryOn};
 
-use super::{Decider, Input, check_answer};
+use super::{Decider, Input, agents, call_ends, calls, check_answer, close, passes, ready};
 use crate::{
     command::{HubError, RunCommand},
     fact::{CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
@@ -13,235 +13,218 @@ use crate::{
     state::Phase,
 };
 
-impl Decider<'_> {
-    pub(super) fn arrive(&mut self, input: Input) -> Result<(), HubError> {
-        if self.state.end.is_some() {
-            return Err(HubError::RunEnded);
-        }
-        match input {
-            Input::Start { input, seed } => self.start(input, seed),
-            Input::Resume { by_hand, alone } => self.resume(by_hand, alone),
-            Input::Accompanied => {
-                if self.state.is_alone() {
-                    self.emit(Fact::RunAccompanied);
-                }
-            }
-            Input::Proceed => {}
-            Input::Park { due, needs_attention } => {
-                let reason = if needs_attention { ParkReason::NeedsAttention } else { ParkReason::Waiting };
-                self.emit(Fact::RunParked { due, reason });
-            }
-            Input::Call { task, attempt, call, reply } => return self.call(task, attempt, call, reply),
-            Input::CallAgain { task, attempt, ordinal } => self.call_again(task, attempt, ordinal),
-            Input::CallEnded { task, attempt, ordinal, reply } => self.call_ended(task, (attempt, ordinal), reply),
-            Input::Diverged { task, attempt, message } => self.diverged(task, attempt, message),
-            Input::Answered { task, attempt, result, writes, heard } => {
-                if self.state.is_running(task, attempt) {
-                    self.apply_messages(task, &heard);
-                    self.answered(task, result, writes);
-                }
-            }
-            Input::Due(timer) => self.due(&timer),
-            Input::ChildEnded { task, attempt, result } => self.child_ended(task, attempt, result),
-            Input::Note { task, note } => {
-                if self.state.find(task).is_some() {
-                    self.emit(Fact::Noted { task, note: Box::new(note) });
-                }
-            }
-            Input::Told { task, attempt, told, before } => self.agent_report(task, attempt, told, before),
-            Input::Waits { task, attempt, due } => self.attempt_idle(task, attempt, due),
-            Input::Waited { task, attempt } => self.attempt_busy(task, attempt),
-            Input::Command(command) => return self.command(command),
-        }
-        Ok(())
+/// Decides about an input. Edges and scopes are settled afterwards.
+pub(super) fn arrive(decider: &mut Decider<'_>, input: Input) -> Result<(), HubError> {
+    if decider.state.end.is_some() {
+        return Err(HubError::RunEnded);
     }
-
-    fn command(&mut self, command: RunCommand) -> Result<(), HubError> {
-        match command {
-            RunCommand::Send { content } => self.emit(Fact::MessageSent { content }),
-            RunCommand::Reply { gate, answer, question } => return self.reply(&gate, &answer, &question),
-            RunCommand::Emit { name, payload } => return self.named_event(name, payload),
-            RunCommand::Resolve { task, resolution } => return self.resolve(&task, resolution),
-            RunCommand::Write { to, message, value } => return self.write_to(&to, message, value),
-            RunCommand::CloseAgent { to } => return self.close_agent(&to),
-            RunCommand::Cancel => self.cancel(CancelReason::Requested),
-        }
-        Ok(())
-    }
-
-    fn start(&mut self, input: Json, seed: u64) {
-        let deadline = self.state.policy.total_timeout_ms.map(|total| self.now.saturating_add(total));
-        self.emit(Fact::RunStarted { input, seed, deadline });
-        self.emit(Fact::PhaseStarted);
-        self.begin_scope(ScopeId::ROOT);
-    }
-
-    /// Resumes the run. Parks it at once if the store was restored from an older copy, or if processes died too often
-    /// while they drove only this run. Otherwise such a run would repeatedly interrupt all other runs of its process.
-    fn resume(&mut self, by_hand: bool, alone: bool) {
-        self.emit(Fact::RunResumed { by_hand, alone });
-        if let Some(reason) = self.state.park_reason() {
-            self.emit(Fact::RunParked { due: None, reason });
-        }
-        self.lose_calls();
-    }
-
-    fn answered(&mut self, key: TaskKey, result: StepResult, writes: Vec<Write>) {
-        self.abandon_calls(key);
-        match result {
-            Ok(Step::Done(output)) => {
-                let output = match self.with_collected(key, output) {
-                    Ok(output) => output,
-                    Err(failure) => return self.attempt_failed(key, failure),
-                };
-                self.end_agents(key, None);
-                self.emit(Fact::TaskSucceeded { task: key, output, received: None });
-                self.ended.push_back(key);
+    match input {
+        Input::Start { input, seed } => start(decider, input, seed),
+        Input::Resume { by_hand, alone } => resume(decider, by_hand, alone),
+        Input::Accompanied => {
+            if decider.state.is_alone() {
+                decider.emit(Fact::RunAccompanied);
             }
-            Ok(Step::Pause(pause)) => self.paused(key, pause, writes),
-            Err(failure) => self.attempt_failed(key, failure),
         }
-    }
-
-    fn paused(&mut self, key: TaskKey, pause: Pause, writes: Vec<Write>) {
-        let node = self.state.graph.node(key.node);
-        let body_less = node.body.is_none();
-        if body_less && pause.until.iter().any(|wake| matches!(wake, Wake::Body(_) | Wake::Each(_))) {
-            let message = format!("`{}` runs its body, but has none; give it `body:`", node.id);
-            return self.attempt_failed(key, Failure::new("no_body", message));
+        Input::Proceed => {}
+        Input::Park { due, needs_attention } => {
+            let reason = if needs_attention { ParkReason::NeedsAttention } else { ParkReason::Waiting };
+            decider.emit(Fact::RunParked { due, reason });
         }
-        let first = pause.until.first().cloned();
-        let kept = pause.until.iter().enumerate().find_map(|(index, wake)| match wake {
-            Wake::Event(name) => {
-                self.state.kept.iter().find(|(kept, _)| **kept == **name).map(|kept| (index, kept.clone()))
+        Input::Call { task, attempt, call, reply } => return calls::begin(decider, task, attempt, call, reply),
+        Input::CallAgain { task, attempt, ordinal } => calls::again(decider, task, attempt, ordinal),
+        Input::CallEnded { task, attempt, ordinal, reply } => calls::ended(decider, task, (attempt, ordinal), reply),
+        Input::Diverged { task, attempt, message } => calls::diverged(decider, task, attempt, message),
+        Input::Answered { task, attempt, result, writes, heard } => {
+            if decider.state.is_running(task, attempt) {
+                agents::apply_messages(decider, task, &heard);
+                answered(decider, task, result, writes);
             }
-            _ => None,
-        });
-        self.emit(Fact::TaskPaused { task: key, pause: Box::new(pause), writes: writes.into(), received: None });
-        match first {
-            Some(Wake::Now) => self.wake(key, 0, Ok(Value::null())),
-            Some(Wake::Body(variables)) => self.start_pass(key, variables.json().clone()),
-            Some(Wake::Each(_)) => self.fill_fan_out(key),
-            _ => {}
         }
-        if let Some((index, (name, payload))) = kept {
-            self.emit(Fact::EventTaken { name: name.clone() });
-            self.wake(key, index as u32, Ok(event_value(&name, &payload)));
-        }
-    }
-
-    pub(super) fn wake(&mut self, task: TaskKey, index: u32, outcome: Result<Value, Failure>) {
-        self.emit(Fact::TaskWoken { task, index, outcome: outcome.map_err(Box::new) });
-    }
-
-    /// Decides whether a failed attempt is followed by another attempt or ends the task.
-    fn attempt_failed(&mut self, key: TaskKey, failure: Failure) {
-        let retry = &self.state.graph.node(key.node).policy.retry;
-        let attempt = self.state.task(key).attempt;
-        if attempt < retry.max_attempts && is_retried(retry, &failure) {
-            let delay_ms = delay(retry, attempt, &failure, self.entropy.draw());
-            self.abandon_calls(key);
-            self.end_agents(key, Some(&failure));
-            self.emit(Fact::TaskRetrying { task: key, failure: Box::new(failure), delay_ms, received: None });
-            if delay_ms == 0 && !self.state.task(key).has_calls_in_progress() {
-                self.emit(Fact::RetryDue { task: key });
+        Input::Due(timer) => due(decider, &timer),
+        Input::ChildEnded { task, attempt, result } => child_ended(decider, task, attempt, result),
+        Input::Note { task, note } => {
+            if decider.state.find(task).is_some() {
+                decider.emit(Fact::Noted { task, note: Box::new(note) });
             }
-            return;
         }
-        self.close_task(key, Some(failure));
+        Input::Told { task, attempt, told, before } => agents::report(decider, task, attempt, told, before),
+        Input::Waits { task, attempt, due } => agents::attempt_idle(decider, task, attempt, due),
+        Input::Waited { task, attempt } => agents::attempt_busy(decider, task, attempt),
+        Input::Command(command) => return follow(decider, command),
     }
+    Ok(())
+}
 
-    fn due(&mut self, timer: &Timer) {
-        if outstanding::due(self.state, timer).is_none_or(|due| due > self.now) {
-            return;
-        }
-        match *timer {
-            Timer::Attempt { task, .. } => {
-                let limit = self.state.graph.node(task.node).policy.timeout_ms;
-                let message = format!("the attempt ran longer than its timeoutMs of {limit}");
-                self.attempt_failed(task, Failure::retryable(code::TIMEOUT, message));
-            }
-            Timer::Retry { task, .. } => self.emit(Fact::RetryDue { task }),
-            Timer::After { task, index, .. } => {
-                let since = self.state.task(task).since;
-                let elapsed = Json::object([("elapsedMs", Json::from(self.now.saturating_sub(since)))]);
-                self.wake(task, index, Ok(Value::from(elapsed)));
-            }
-            Timer::Total { task } => {
-                let limit = self.state.graph.node(task.node).policy.total_timeout_ms.unwrap_or_default();
-                let message = format!("the node took longer than its totalTimeoutMs of {limit}");
-                self.close_task(task, Some(Failure::new(code::TOTAL_TIMEOUT, message)));
-            }
-            Timer::Grace { task } => {
-                self.give_up_calls(task);
-                self.finish_closing(task);
-            }
-            Timer::Idle { task, .. } => self.emit(Fact::TaskBusy { task }),
-            Timer::Ask { task, attempt, ordinal } => self.decide_call(task, (attempt, ordinal), false, None),
-            Timer::Flow => self.cancel(CancelReason::TotalTimeout),
-        }
+/// Follows a command to the run.
+fn follow(decider: &mut Decider<'_>, command: RunCommand) -> Result<(), HubError> {
+    match command {
+        RunCommand::Send { content } => decider.emit(Fact::MessageSent { content }),
+        RunCommand::Reply { gate, answer, question } => return reply(decider, &gate, &answer, &question),
+        RunCommand::Emit { name, payload } => return named_event(decider, name, payload),
+        RunCommand::Resolve { task, resolution } => return calls::resolve(decider, &task, resolution),
+        RunCommand::Write { to, message, value } => return agents::write(decider, &to, message, value),
+        RunCommand::CloseAgent { to } => return agents::close(decider, &to),
+        RunCommand::Cancel => decider.cancel(CancelReason::Requested),
     }
+    Ok(())
+}
 
-    fn reply(&mut self, gate: &str, answer: &Json, named: &QuestionRef) -> Result<(), HubError> {
-        if let Some((task, ordinal)) = gate.rsplit_once('#') {
-            return self.reply_to_call(task, ordinal, answer, named);
-        }
-        let key = self.state.task_at(gate).ok_or(Closed::NoNode)?;
-        let Some((index, question, asked)) = question::gate(self.state, key) else {
-            return Err(question::why_closed(self.state, key, None, named).into());
-        };
-        named.check(&asked)?;
-        let answer = check_answer(question, answer).map_err(HubError::AnswerRefused)?;
-        let QuestionRef { attempt, digest } = asked;
-        self.emit(Fact::Replied { task: key, answer: answer.clone(), attempt, digest });
-        self.wake(key, index as u32, Ok(Value::from(answer)));
-        Ok(())
+fn start(decider: &mut Decider<'_>, input: Json, seed: u64) {
+    let deadline = decider.state.policy.total_timeout_ms.map(|total| decider.now.saturating_add(total));
+    decider.emit(Fact::RunStarted { input, seed, deadline });
+    decider.emit(Fact::PhaseStarted);
+    ready::begin_scope(decider, ScopeId::ROOT);
+}
+
+/// Resumes the run. Parks it at once if the store was restored from an older copy, or if processes died too often
+/// while they drove only this run. Otherwise such a run would repeatedly interrupt all other runs of its process.
+fn resume(decider: &mut Decider<'_>, by_hand: bool, alone: bool) {
+    decider.emit(Fact::RunResumed { by_hand, alone });
+    if let Some(reason) = decider.state.park_reason() {
+        decider.emit(Fact::RunParked { due: None, reason });
     }
+    calls::lose(decider);
+}
 
-    /// Wakes every task that waits for a named event. If no task waits, the run keeps the event.
-    fn named_event(&mut self, name: String, payload: Value) -> Result<(), HubError> {
-        let waits = |key: &TaskKey| {
-            let details = self.state.task(*key).details.as_ref()?;
-            let until = &details.pause.as_ref()?.until;
-            until.iter().position(|wake| matches!(wake, Wake::Event(wanted) if **wanted == *name))
-        };
-        let woken: Vec<_> = self.state.paused.iter().filter_map(|key| Some((*key, waits(key)?))).collect();
-        if woken.is_empty() {
-            let bytes = |name: &str, payload: &Value| name.len() + payload.text().len();
-            let kept: usize = self.state.kept.iter().map(|(name, payload)| bytes(name, payload)).sum();
-            let fits = kept + bytes(&name, &payload) <= MAX_KEPT_EVENT_BYTES;
-            if self.state.kept.len() >= MAX_KEPT_EVENTS || !fits {
-                return Err(HubError::TooManyEvents);
-            }
-            self.emit(Fact::EventKept { name: name.into(), payload });
-            return Ok(());
+fn answered(decider: &mut Decider<'_>, key: TaskKey, result: StepResult, writes: Vec<Write>) {
+    call_ends::abandon(decider, key);
+    match result {
+        Ok(Step::Done(output)) => {
+            let output = match passes::with_collected(decider, key, output) {
+                Ok(output) => output,
+                Err(failure) => return attempt_failed(decider, key, failure),
+            };
+            agents::end_all(decider, key, None);
+            decider.emit(Fact::TaskSucceeded { task: key, output, received: None });
+            decider.ended.push_back(key);
         }
-        for (key, index) in woken {
-            self.wake(key, index as u32, Ok(event_value(&name, &payload)));
-        }
-        Ok(())
+        Ok(Step::Pause(pause)) => paused(decider, key, pause, writes),
+        Err(failure) => attempt_failed(decider, key, failure),
     }
+}
 
-    fn child_ended(&mut self, key: TaskKey, attempt: u32, result: Result<Value, Failure>) {
-        let Some(task) = self.state.find(key).filter(|task| task.attempt == attempt) else { return };
-        match task.phase {
-            Phase::Paused if self.state.waits_for_child(key) => self.wake(key, 0, result),
-            Phase::Closing => self.finish_closing(key),
-            _ => {}
-        }
+fn paused(decider: &mut Decider<'_>, key: TaskKey, pause: Pause, writes: Vec<Write>) {
+    let node = decider.state.graph.node(key.node);
+    let body_less = node.body.is_none();
+    if body_less && pause.until.iter().any(|wake| matches!(wake, Wake::Body(_) | Wake::Each(_))) {
+        let message = format!("`{}` runs its body, but has none; give it `body:`", node.id);
+        return attempt_failed(decider, key, Failure::new("no_body", message));
     }
-
-    /// Returns the input of a failed task, if an edge may carry it. If the input could not be rendered, returns those
-    /// members that can be. Returns `None` for a task that never became ready.
-    pub(super) fn input_for_edges(&self, node: NodeIx, key: TaskKey) -> Option<Json> {
-        use flowcell_flow::graph::On;
-        let graph = &self.state.graph;
-        let carries = graph.node(node).outgoing.iter().any(|edge| graph.edge(*edge).on != On::Success);
-        if !carries || self.state.task(key).phase == Phase::Waiting {
-            return None;
+    let first = pause.until.first().cloned();
+    let kept = pause.until.iter().enumerate().find_map(|(index, wake)| match wake {
+        Wake::Event(name) => {
+            decider.state.kept.iter().find(|(kept, _)| **kept == **name).map(|kept| (index, kept.clone()))
         }
-        let whole = crate::capture::render(self.state, key).map(|(input, _)| input);
-        Some(whole.unwrap_or_else(|_| crate::capture::render_members(self.state, key)))
+        _ => None,
+    });
+    decider.emit(Fact::TaskPaused { task: key, pause: Box::new(pause), writes: writes.into(), received: None });
+    match first {
+        Some(Wake::Now) => decider.wake(key, 0, Ok(Value::null())),
+        Some(Wake::Body(variables)) => passes::start(decider, key, variables.json().clone()),
+        Some(Wake::Each(_)) => passes::fill_fan_out(decider, key),
+        _ => {}
+    }
+    if let Some((index, (name, payload))) = kept {
+        decider.emit(Fact::EventTaken { name: name.clone() });
+        decider.wake(key, index as u32, Ok(event_value(&name, &payload)));
+    }
+}
+
+/// Decides whether a failed attempt is followed by another attempt or ends the task.
+fn attempt_failed(decider: &mut Decider<'_>, key: TaskKey, failure: Failure) {
+    let retry = &decider.state.graph.node(key.node).policy.retry;
+    let attempt = decider.state.task(key).attempt;
+    if attempt < retry.max_attempts && is_retried(retry, &failure) {
+        let delay_ms = delay(retry, attempt, &failure, decider.entropy.draw());
+        call_ends::abandon(decider, key);
+        agents::end_all(decider, key, Some(&failure));
+        decider.emit(Fact::TaskRetrying { task: key, failure: Box::new(failure), delay_ms, received: None });
+        if delay_ms == 0 && !decider.state.task(key).has_calls_in_progress() {
+            decider.emit(Fact::RetryDue { task: key });
+        }
+        return;
+    }
+    close::task(decider, key, Some(failure));
+}
+
+fn due(decider: &mut Decider<'_>, timer: &Timer) {
+    if outstanding::due(decider.state, timer).is_none_or(|due| due > decider.now) {
+        return;
+    }
+    match *timer {
+        Timer::Attempt { task, .. } => {
+            let limit = decider.state.graph.node(task.node).policy.timeout_ms;
+            let message = format!("the attempt ran longer than its timeoutMs of {limit}");
+            attempt_failed(decider, task, Failure::retryable(code::TIMEOUT, message));
+        }
+        Timer::Retry { task, .. } => decider.emit(Fact::RetryDue { task }),
+        Timer::After { task, index, .. } => {
+            let since = decider.state.task(task).since;
+            let elapsed = Json::object([("elapsedMs", Json::from(decider.now.saturating_sub(since)))]);
+            decider.wake(task, index, Ok(Value::from(elapsed)));
+        }
+        Timer::Total { task } => {
+            let limit = decider.state.graph.node(task.node).policy.total_timeout_ms.unwrap_or_default();
+            let message = format!("the node took longer than its totalTimeoutMs of {limit}");
+            close::task(decider, task, Some(Failure::new(code::TOTAL_TIMEOUT, message)));
+        }
+        Timer::Grace { task } => {
+            call_ends::give_up(decider, task);
+            close::finish(decider, task);
+        }
+        Timer::Idle { task, .. } => decider.emit(Fact::TaskBusy { task }),
+        Timer::Ask { task, attempt, ordinal } => calls::decide(decider, task, (attempt, ordinal), false, None),
+        Timer::Flow => decider.cancel(CancelReason::TotalTimeout),
+    }
+}
+
+fn reply(decider: &mut Decider<'_>, gate: &str, answer: &Json, named: &QuestionRef) -> Result<(), HubError> {
+    if let Some((task, ordinal)) = gate.rsplit_once('#') {
+        return calls::reply(decider, task, ordinal, answer, named);
+    }
+    let key = decider.state.task_at(gate).ok_or(Closed::NoNode)?;
+    let Some((index, question, asked)) = question::gate(decider.state, key) else {
+        return Err(question::why_closed(decider.state, key, None, named).into());
+    };
+    named.check(&asked)?;
+    let answer = check_answer(question, answer).map_err(HubError::AnswerRefused)?;
+    let QuestionRef { attempt, digest } = asked;
+    decider.emit(Fact::Replied { task: key, answer: answer.clone(), attempt, digest });
+    decider.wake(key, index as u32, Ok(Value::from(answer)));
+    Ok(())
+}
+
+/// Wakes every task that waits for a named event. If no task waits, the run keeps the event.
+fn named_event(decider: &mut Decider<'_>, name: String, payload: Value) -> Result<(), HubError> {
+    let waits = |key: &TaskKey| {
+        let details = decider.state.task(*key).details.as_ref()?;
+        let until = &details.pause.as_ref()?.until;
+        until.iter().position(|wake| matches!(wake, Wake::Event(wanted) if **wanted == *name))
+    };
+    let woken: Vec<_> = decider.state.paused.iter().filter_map(|key| Some((*key, waits(key)?))).collect();
+    if woken.is_empty() {
+        let bytes = |name: &str, payload: &Value| name.len() + payload.text().len();
+        let kept: usize = decider.state.kept.iter().map(|(name, payload)| bytes(name, payload)).sum();
+        let fits = kept + bytes(&name, &payload) <= MAX_KEPT_EVENT_BYTES;
+        if decider.state.kept.len() >= MAX_KEPT_EVENTS || !fits {
+            return Err(HubError::TooManyEvents);
+        }
+        decider.emit(Fact::EventKept { name: name.into(), payload });
+        return Ok(());
+    }
+    for (key, index) in woken {
+        decider.wake(key, index as u32, Ok(event_value(&name, &payload)));
+    }
+    Ok(())
+}
+
+fn child_ended(decider: &mut Decider<'_>, key: TaskKey, attempt: u32, result: Result<Value, Failure>) {
+    let Some(task) = decider.state.find(key).filter(|task| task.attempt == attempt) else { return };
+    match task.phase {
+        Phase::Paused if decider.state.waits_for_child(key) => decider.wake(key, 0, result),
+        Phase::Closing => close::finish(decider, key),
+        _ => {}
     }
 }
 

@@ -1,0 +1,62 @@
+//! Readiness of tasks: opens a task whose join has opened, skips it or fails it.
+
+use flowcell_contract::{Failure, Json};
+use flowcell_flow::graph::{NodeIx, On};
+
+use super::Decider;
+use crate::{
+    capture,
+    fact::{Fact, ScopeId, SkipReason, TaskKey},
+    state::Phase,
+};
+
+/// Makes the nodes without incoming edges ready.
+pub(super) fn begin_scope(decider: &mut Decider<'_>, scope: ScopeId) {
+    let graph = decider.state.graph.clone();
+    for node in &graph.body(decider.state.scope(scope).body).starts {
+        open(decider, TaskKey { scope, node: *node });
+    }
+    decider.check.push_back(scope);
+}
+
+/// Rule 3: makes a task ready after its join has opened. If the node's own `when` is false, the task is skipped.
+pub(super) fn open(decider: &mut Decider<'_>, key: TaskKey) {
+    let graph = decider.state.graph.clone();
+    let node = graph.node(key.node);
+    let holds = match &node.when {
+        Some(when) => capture::holds(decider.state, key, when, &format!("`when` of `{}`", node.id)),
+        None => Ok(true),
+    };
+    match holds {
+        Ok(true) => {
+            let deadline = node.policy.total_timeout_ms.map(|total| decider.now.saturating_add(total));
+            decider.emit(Fact::TaskReady { task: key, deadline });
+        }
+        Ok(false) => skip(decider, key, SkipReason::When),
+        Err(failure) => fail(decider, key, failure),
+    }
+}
+
+pub(super) fn skip(decider: &mut Decider<'_>, task: TaskKey, reason: SkipReason) {
+    decider.emit(Fact::TaskSkipped { task, reason });
+    decider.ended.push_back(task);
+}
+
+/// Fails a task, with its input if an edge may carry it.
+pub(super) fn fail(decider: &mut Decider<'_>, key: TaskKey, failure: Failure) {
+    let input = input_for_edges(decider, key.node, key);
+    decider.emit(Fact::TaskFailed { task: key, failure: Box::new(failure), input, received: None });
+    decider.ended.push_back(key);
+}
+
+/// Returns the input of a failed task, if an edge may carry it. If the input could not be rendered, returns those
+/// members that can be. Returns `None` for a task that never became ready.
+fn input_for_edges(decider: &Decider<'_>, node: NodeIx, key: TaskKey) -> Option<Json> {
+    let graph = &decider.state.graph;
+    let carries = graph.node(node).outgoing.iter().any(|edge| graph.edge(*edge).on != On::Success);
+    if !carries || decider.state.task(key).phase == Phase::Waiting {
+        return None;
+    }
+    let whole = capture::render(decider.state, key).map(|(input, _)| input);
+    Some(whole.unwrap_or_else(|_| capture::render_members(decider.state, key)))
+}
