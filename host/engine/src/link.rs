@@ -19,7 +19,7 @@ use crate::{
     sandbox::{
         Sandbox,
         denial::{Denied, Denier, Live},
-        ported::{Folder, Folders},
+        ported::{self, Folder, Folders},
     },
 };
 
@@ -72,7 +72,7 @@ impl Linkers {
 fn link(engine: &wasmtime::Engine, set: Capabilities) -> wasmtime::Result<Linker<Sandbox>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    let view = if set.has(BuiltIn::Http) { Sandbox::live_http } else { Sandbox::denied_http };
+    let view = if set.has(BuiltIn::Http) { ported::live_http } else { ported::denied_http };
     outgoing_handler::add_to_linker::<_, WasiHttp>(&mut linker, view)?;
     wasi_http::add_to_linker::<_, WasiHttp>(&mut linker, &LinkOptions::default().into(), view)?;
     if set.has(BuiltIn::Files) {

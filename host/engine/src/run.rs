@@ -24,7 +24,7 @@ use crate::{
     fair_semaphore::Permit,
     link::Capabilities,
     pack::LoadedNodeType,
-    sandbox::Sandbox,
+    sandbox::{Sandbox, ported::write_back},
     schema::Part,
     ticker::InFlight,
     trap,
@@ -175,7 +175,7 @@ impl Inner {
         let result = self.call(&mut store, linked, node_type).await;
         store.data_mut().forward_output(true).await;
         let result = match result {
-            Ok(step) => store.data_mut().write_back().await.map(|()| step),
+            Ok(step) => write_back(store.data_mut()).await.map(|()| step),
             failed => failed,
         };
         Outcome { result, remains: Some((store, slots, ticking)), counted: None }

@@ -10,7 +10,12 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::WasiHttpCtx;
 
-use crate::{Limits, failure::Stop, fair_semaphore::FairSemaphore, text::printable};
+use crate::{
+    Limits,
+    failure::{Stop, to_guest},
+    fair_semaphore::FairSemaphore,
+    text::printable,
+};
 
 mod agent;
 pub(crate) mod capability;
@@ -25,6 +30,7 @@ mod reply;
 mod services;
 pub(crate) mod stdio;
 
+use capability::Answer;
 use deterministic::Clock;
 use meter::Meter;
 use ported::{Folders, Requests};
@@ -91,8 +97,21 @@ impl Sandbox {
     ) -> wasmtime::Result<Result<Value, Failure>> {
         self.meter.count_call()?;
         self.forward_output(false).await;
-        self.write_back().await.map_err(|failure| wasmtime::Error::new(Stop(failure)))?;
+        ported::write_back(self).await.map_err(|failure| wasmtime::Error::new(Stop(failure)))?;
         Ok(self.send(capability, function, args).await)
+    }
+
+    /// Answers a call with a failure, without making it.
+    fn refuse<T>(&mut self, failure: Failure) -> Answer<T> {
+        self.meter.count_call()?;
+        Ok(Err(to_guest(failure)))
+    }
+
+    /// Sets the guest's clock to the time of the last event that it received.
+    fn tick(&self) {
+        if let Some(now) = self.calls.now_ms() {
+            self.clock.show(now);
+        }
     }
 
     async fn send(&mut self, capability: BuiltIn, function: &str, args: Json) -> Result<Value, Failure> {

@@ -15,11 +15,11 @@ use crate::{
 
 impl model::Host for Sandbox {
     async fn generate(&mut self, request: String) -> Answer<String> {
-        self.ask(BuiltIn::Model, "generate", request).await
+        ask(self, BuiltIn::Model, "generate", request).await
     }
 
     async fn start_generate(&mut self, request: String) -> Answer<u32> {
-        self.begin(BuiltIn::Model, "start-generate", request).await
+        begin(self, BuiltIn::Model, "start-generate", request).await
     }
 }
 
@@ -42,11 +42,11 @@ impl tools::Host for Sandbox {
     }
 
     async fn call(&mut self, request: String) -> Answer<String> {
-        self.ask(BuiltIn::Tools, "call", request).await
+        ask(self, BuiltIn::Tools, "call", request).await
     }
 
     async fn start_call(&mut self, request: String) -> Answer<u32> {
-        self.begin(BuiltIn::Tools, "start-call", request).await
+        begin(self, BuiltIn::Tools, "start-call", request).await
     }
 }
 
@@ -114,27 +114,25 @@ impl agent::Host for Denier<'_> {
     }
 }
 
-impl Sandbox {
-    async fn ask(&mut self, capability: BuiltIn, function: &str, request: String) -> Answer<String> {
-        let args = match object(request) {
-            Ok(args) => args,
-            Err(failure) => return self.refuse(failure),
-        };
-        let reply = self.call(capability, function, args).await?;
-        self.tick();
-        Ok(text(reply))
-    }
+async fn ask(sandbox: &mut Sandbox, capability: BuiltIn, function: &str, request: String) -> Answer<String> {
+    let args = match object(request) {
+        Ok(args) => args,
+        Err(failure) => return sandbox.refuse(failure),
+    };
+    let reply = sandbox.call(capability, function, args).await?;
+    sandbox.tick();
+    Ok(text(reply))
+}
 
-    async fn begin(&mut self, capability: BuiltIn, function: &str, request: String) -> Answer<u32> {
-        let args = match object(request) {
-            Ok(args) => args,
-            Err(failure) => return self.refuse(failure),
-        };
-        self.meter.count_call()?;
-        self.forward_output(false).await;
-        let call = Call { interface: capability.name().into(), function: function.into(), args: args.into() };
-        Ok(self.calls.start(call).await.map_err(failure::to_guest))
-    }
+async fn begin(sandbox: &mut Sandbox, capability: BuiltIn, function: &str, request: String) -> Answer<u32> {
+    let args = match object(request) {
+        Ok(args) => args,
+        Err(failure) => return sandbox.refuse(failure),
+    };
+    sandbox.meter.count_call()?;
+    sandbox.forward_output(false).await;
+    let call = Call { interface: capability.name().into(), function: function.into(), args: args.into() };
+    Ok(sandbox.calls.start(call).await.map_err(failure::to_guest))
 }
 
 fn text(reply: Result<Value, Failure>) -> Result<String, GuestFailure> {

@@ -1,6 +1,6 @@
 //! `flowcell:node/context`: lets the guest read parts of its task, such as values in the input, by their paths.
 
-use flowcell_contract::{Failure, Json, VALUE_BYTES, Value, code};
+use flowcell_contract::{Attempt, Failure, Json, VALUE_BYTES, Value, code};
 
 use super::Sandbox;
 use crate::{
@@ -14,80 +14,77 @@ use crate::{
 /// The maximum number of bytes in one read of a file.
 const FILE_PIECE: u32 = 1 << 20;
 
-impl Sandbox {
-    fn part(&self, part: Part) -> Option<&Value> {
-        match part {
-            Part::Input => Some(&self.attempt.input),
-            Part::Config => Some(&self.attempt.config),
-            Part::State => self.attempt.state.as_ref(),
-            Part::Woken => self.attempt.woken.as_ref(),
-            Part::Task => Some(self.task.get_or_init(|| self.describe_task())),
+fn value_of(sandbox: &Sandbox, part: Part) -> Option<&Value> {
+    match part {
+        Part::Input => Some(&sandbox.attempt.input),
+        Part::Config => Some(&sandbox.attempt.config),
+        Part::State => sandbox.attempt.state.as_ref(),
+        Part::Woken => sandbox.attempt.woken.as_ref(),
+        Part::Task => Some(sandbox.task.get_or_init(|| describe_task(&sandbox.attempt))),
+    }
+}
+
+fn find<'a>(sandbox: &'a Sandbox, part: Part, path: &str) -> Option<&'a Json> {
+    value_of(sandbox, part)?.json().pointer(path)
+}
+
+/// Reads bytes of a file. The last file stays open, so reading it in pieces loads it once.
+fn read_piece(sandbox: &mut Sandbox, file: &str, offset: u64, length: u32) -> Result<Vec<u8>, Failure> {
+    let not_a_file = || {
+        let message = "`read-file` needs a file value; pass `{ \"kind\": \"file\", \"fileId\": … }` unchanged";
+        Failure::new(code::INVALID_INPUT, message)
+    };
+    let blob = Value::parse(file).ok().and_then(|file| file.blob()).ok_or_else(not_a_file)?;
+    let bytes = match &sandbox.open_file {
+        Some((open, bytes)) if *open == blob => bytes.clone(),
+        _ => {
+            let bytes = sandbox.calls.bytes(&blob)?;
+            sandbox.open_file = Some((blob, bytes.clone()));
+            bytes
         }
-    }
+    };
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    let end = start.saturating_add(length.min(FILE_PIECE) as usize).min(bytes.len());
+    Ok(bytes[start..end].to_vec())
+}
 
-    fn at(&self, part: Part, path: &str) -> Option<&Json> {
-        self.part(part)?.json().pointer(path)
-    }
-
-    /// Reads bytes of a file. The last file stays open, so reading it in pieces loads it once.
-    fn piece(&mut self, file: &str, offset: u64, length: u32) -> Result<Vec<u8>, Failure> {
-        let not_a_file = || {
-            let message = "`read-file` needs a file value; pass `{ \"kind\": \"file\", \"fileId\": … }` unchanged";
-            Failure::new(code::INVALID_INPUT, message)
-        };
-        let blob = Value::parse(file).ok().and_then(|file| file.blob()).ok_or_else(not_a_file)?;
-        let bytes = match &self.open_file {
-            Some((open, bytes)) if *open == blob => bytes.clone(),
-            _ => {
-                let bytes = self.calls.bytes(&blob)?;
-                self.open_file = Some((blob, bytes.clone()));
-                bytes
-            }
-        };
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-        let end = start.saturating_add(length.min(FILE_PIECE) as usize).min(bytes.len());
-        Ok(bytes[start..end].to_vec())
-    }
-
-    fn describe_task(&self) -> Value {
-        let attempt = &self.attempt;
-        // JavaScript represents whole numbers up to 53 bits.
-        let seed = attempt.seed >> 11;
-        Value::from(Json::object([
-            ("runId", Json::from(attempt.run_id.0.clone())),
-            ("flow", Json::from(attempt.flow.clone())),
-            ("nodeId", Json::from(attempt.node_id.0.clone())),
-            ("nodeType", Json::from(attempt.node_type.clone())),
-            ("scope", Json::from(attempt.scope.0.clone())),
-            ("attempt", Json::from(attempt.attempt)),
-            ("resumes", Json::from(attempt.resumes)),
-            ("hasBody", Json::from(attempt.has_body)),
-            ("nowMs", Json::from(attempt.now_ms)),
-            ("seed", Json::from(seed)),
-        ]))
-    }
+fn describe_task(attempt: &Attempt) -> Value {
+    // JavaScript represents whole numbers up to 53 bits.
+    let seed = attempt.seed >> 11;
+    Value::from(Json::object([
+        ("runId", Json::from(attempt.run_id.0.clone())),
+        ("flow", Json::from(attempt.flow.clone())),
+        ("nodeId", Json::from(attempt.node_id.0.clone())),
+        ("nodeType", Json::from(attempt.node_type.clone())),
+        ("scope", Json::from(attempt.scope.0.clone())),
+        ("attempt", Json::from(attempt.attempt)),
+        ("resumes", Json::from(attempt.resumes)),
+        ("hasBody", Json::from(attempt.has_body)),
+        ("nowMs", Json::from(attempt.now_ms)),
+        ("seed", Json::from(seed)),
+    ]))
 }
 
 impl Host for Sandbox {
     fn get_json(&mut self, part: Part, path: types::Path) -> wasmtime::Result<Option<String>> {
-        let Some(found) = self.at(part, &path) else { return Ok(None) };
+        let Some(found) = find(self, part, &path) else { return Ok(None) };
         // Values from bindings share their parts, but as text each part is repeated.
         if let Err(misfit) = found.measure(VALUE_BYTES) {
             return Err(Stop::with(code::INVALID_INPUT, format!("the part of the input that the node reads {misfit}")));
         }
         if path.is_empty() {
             // For a whole part, the value keeps its text, so repeated reads serialise it at most once.
-            return Ok(self.part(part).map(|value| value.text().to_owned()));
+            return Ok(value_of(self, part).map(|value| value.text().to_owned()));
         }
         Ok(Some(found.to_text()))
     }
 
     fn get_text(&mut self, part: Part, path: types::Path) -> wasmtime::Result<Option<String>> {
-        Ok(self.at(part, &path).and_then(Json::as_str).map(str::to_owned))
+        Ok(find(self, part, &path).and_then(Json::as_str).map(str::to_owned))
     }
 
     fn len(&mut self, part: Part, path: types::Path) -> wasmtime::Result<Option<u32>> {
-        let len = match self.at(part, &path) {
+        let len = match find(self, part, &path) {
             Some(Json::Array(items)) => items.len(),
             Some(Json::Object(members)) => members.len(),
             Some(Json::String(text)) => text.len(),
@@ -103,7 +100,7 @@ impl Host for Sandbox {
         length: u32,
     ) -> wasmtime::Result<Result<Vec<u8>, types::Failure>> {
         self.meter.count_call()?;
-        Ok(self.piece(&file, offset, length).map_err(failure::to_guest))
+        Ok(read_piece(self, &file, offset, length).map_err(failure::to_guest))
     }
 }
 

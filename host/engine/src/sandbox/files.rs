@@ -1,6 +1,6 @@
 //! `flowcell:host/files`: the files of the tenant.
 
-use flowcell_contract::{BINARY, BuiltIn, Failure, Json, Value, code};
+use flowcell_contract::{BINARY, BuiltIn, Calls, Failure, Json, Value, code};
 
 use super::{Sandbox, capability::Answer, denial::Denier};
 use crate::{
@@ -17,11 +17,11 @@ impl files::Host for Sandbox {
         let args = Json::object([("path", Json::from(path)), ("as", Json::from(form_name))]);
         let reply = self.call(BuiltIn::Files, "read", args).await?;
         self.tick();
-        Ok(reply.and_then(|reply| self.content(&reply, form)).map_err(failure::to_guest))
+        Ok(reply.and_then(|reply| content_of(&*self.calls, &reply, form)).map_err(failure::to_guest))
     }
 
     async fn write(&mut self, path: String, content: Content) -> Answer<u64> {
-        let content = match self.written(content) {
+        let content = match written(&*self.calls, content) {
             Ok(content) => content,
             Err(failure) => return self.refuse(failure),
         };
@@ -86,39 +86,37 @@ impl files::Host for Denier<'_> {
     }
 }
 
-impl Sandbox {
-    fn content(&self, reply: &Value, form: Form) -> Result<Content, Failure> {
-        let json = reply.json();
-        if form == Form::Text {
-            let text = json.get("text").and_then(Json::as_str).ok_or_else(|| unexpected_reply("read"))?;
-            return Ok(Content::Text(text.to_owned()));
-        }
-        let file = json.get("file").ok_or_else(|| unexpected_reply("read"))?;
-        let blob = Value::from(file.clone()).blob().ok_or_else(|| unexpected_reply("read"))?;
-        match form {
-            Form::Bytes if blob.size > WHOLE_BYTES => {
-                let message = format!("the file has more than {WHOLE_BYTES} bytes; read it as a file value");
-                Err(Failure::new("file_too_large", message))
-            }
-            Form::Bytes => Ok(Content::Bytes(self.calls.bytes(&blob)?.to_vec())),
-            _ => Ok(Content::File(file.to_text())),
-        }
+fn content_of(calls: &dyn Calls, reply: &Value, form: Form) -> Result<Content, Failure> {
+    let json = reply.json();
+    if form == Form::Text {
+        let text = json.get("text").and_then(Json::as_str).ok_or_else(|| unexpected_reply("read"))?;
+        return Ok(Content::Text(text.to_owned()));
     }
+    let file = json.get("file").ok_or_else(|| unexpected_reply("read"))?;
+    let blob = Value::from(file.clone()).blob().ok_or_else(|| unexpected_reply("read"))?;
+    match form {
+        Form::Bytes if blob.size > WHOLE_BYTES => {
+            let message = format!("the file has more than {WHOLE_BYTES} bytes; read it as a file value");
+            Err(Failure::new("file_too_large", message))
+        }
+        Form::Bytes => Ok(Content::Bytes(calls.bytes(&blob)?.to_vec())),
+        _ => Ok(Content::File(file.to_text())),
+    }
+}
 
-    /// Returns the content to write, as a member of the call's arguments.
-    fn written(&self, content: Content) -> Result<(&'static str, Json), Failure> {
-        match content {
-            Content::Text(text) => Ok(("text", Json::from(text))),
-            Content::Bytes(bytes) => {
-                let file = Value::from(self.calls.keep(bytes.into(), BINARY)?);
-                Ok(("file", file.json().clone()))
-            }
-            Content::File(file) => {
-                let file = Value::parse(&file).ok().filter(|file| file.blob().is_some());
-                let message = "the content must be a file `{ \"kind\": \"file\", \"fileId\": … }`";
-                let file = file.ok_or_else(|| Failure::new(code::INVALID_INPUT, message))?;
-                Ok(("file", file.json().clone()))
-            }
+/// Returns the content to write, as a member of the call's arguments.
+fn written(calls: &dyn Calls, content: Content) -> Result<(&'static str, Json), Failure> {
+    match content {
+        Content::Text(text) => Ok(("text", Json::from(text))),
+        Content::Bytes(bytes) => {
+            let file = Value::from(calls.keep(bytes.into(), BINARY)?);
+            Ok(("file", file.json().clone()))
+        }
+        Content::File(file) => {
+            let file = Value::parse(&file).ok().filter(|file| file.blob().is_some());
+            let message = "the content must be a file `{ \"kind\": \"file\", \"fileId\": … }`";
+            let file = file.ok_or_else(|| Failure::new(code::INVALID_INPUT, message))?;
+            Ok(("file", file.json().clone()))
         }
     }
 }

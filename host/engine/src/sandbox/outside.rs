@@ -1,6 +1,6 @@
 //! `flowcell:host/http` and `flowcell:host/queue`: calls that leave the host, and the events that they cause.
 
-use flowcell_contract::{Arrival, BINARY, BlobRef, BuiltIn, Call, Failure, Json, Value, code};
+use flowcell_contract::{Arrival, BINARY, BlobRef, BuiltIn, Call, Calls, Failure, Json, Value, code};
 
 use super::{
     Sandbox,
@@ -24,17 +24,17 @@ const MIME_BYTES: usize = 255;
 
 impl http::Host for Sandbox {
     async fn send(&mut self, request: Request) -> Answer<Response> {
-        let args = match self.request(request) {
+        let args = match arguments(&*self.calls, request) {
             Ok(args) => args,
             Err(failure) => return self.refuse(failure),
         };
         let reply = self.call(BuiltIn::Http, "send", args).await?;
         self.tick();
-        Ok(reply.and_then(|reply| self.response(&reply)).map_err(failure::to_guest))
+        Ok(reply.and_then(|reply| response(&*self.calls, &reply)).map_err(failure::to_guest))
     }
 
     async fn start_send(&mut self, request: Request) -> Answer<u32> {
-        let args = match self.request(request) {
+        let args = match arguments(&*self.calls, request) {
             Ok(args) => args,
             Err(failure) => return self.refuse(failure),
         };
@@ -52,7 +52,7 @@ impl http::Host for Sandbox {
             let message = format!("call {id} has no answer: it did not succeed, or its answer was taken before");
             Failure::new(code::INVALID_INPUT, message)
         });
-        Ok(reply.and_then(|reply| self.response(&reply)).map_err(failure::to_guest))
+        Ok(reply.and_then(|reply| response(&*self.calls, &reply)).map_err(failure::to_guest))
     }
 
     async fn keep(&mut self, bytes: Vec<u8>, mime: String) -> Answer<String> {
@@ -94,7 +94,7 @@ impl queue::Host for Sandbox {
             Arrival::Ended { id, outcome } => {
                 let outcome = match self.open_service_calls.remove(&id) {
                     Some(call_id) => Ok(services::answer(call_id, outcome)),
-                    None => outcome.map(|reply| self.announce(id, reply)).map_err(failure::to_guest),
+                    None => outcome.map(|reply| announce(self, id, reply)).map_err(failure::to_guest),
                 };
                 Event::CallResult(CallResult { id, outcome })
             }
@@ -108,73 +108,58 @@ impl queue::Host for Sandbox {
     }
 }
 
-impl Sandbox {
-    /// Returns the text with which `next-event` announces a reply to the guest. For an HTTP answer the text has only
-    /// the status; the guest reads the headers and the body later.
-    fn announce(&mut self, id: u32, reply: Value) -> String {
-        if !self.open_http_calls.remove(&id) {
-            return reply.text().to_owned();
+/// Returns the text with which `next-event` announces a reply to the guest. For an HTTP answer the text has only
+/// the status; the guest reads the headers and the body later.
+fn announce(sandbox: &mut Sandbox, id: u32, reply: Value) -> String {
+    if !sandbox.open_http_calls.remove(&id) {
+        return reply.text().to_owned();
+    }
+    let status = reply.json().get("status").cloned().unwrap_or_default();
+    sandbox.replies.insert(id, reply);
+    Json::object([("status", status)]).to_text()
+}
+
+fn arguments(calls: &dyn Calls, request: Request) -> Result<Json, Failure> {
+    let headers = request.headers.into_iter().map(|(name, value)| Json::array([Json::from(name), Json::from(value)]));
+    let mut members = vec![
+        ("method", Json::from(request.method)),
+        ("url", Json::from(request.url)),
+        ("headers", Json::array(headers)),
+    ];
+    match request.body {
+        Content::Empty => {}
+        Content::Text(text) => members.push(("body", Json::object([("text", Json::from(text))]))),
+        Content::Bytes(bytes) => {
+            let file = Value::from(calls.keep(bytes.into(), BINARY)?);
+            members.push(("body", Json::object([("file", file.json().clone())])));
         }
-        let status = reply.json().get("status").cloned().unwrap_or_default();
-        self.replies.insert(id, reply);
-        Json::object([("status", status)]).to_text()
-    }
-
-    pub(super) fn refuse<T>(&mut self, failure: Failure) -> Answer<T> {
-        self.meter.count_call()?;
-        Ok(Err(failure::to_guest(failure)))
-    }
-
-    /// Sets the guest's clock to the time of the last event that it received.
-    pub(super) fn tick(&self) {
-        if let Some(now) = self.calls.now_ms() {
-            self.clock.show(now);
+        Content::File(file) => {
+            let value = Value::parse(&file).ok().filter(|value| value.blob().is_some());
+            let file = value.ok_or_else(|| {
+                let message = "the body must be a file `{ \"kind\": \"file\", \"fileId\": … }`";
+                Failure::new(code::INVALID_INPUT, message)
+            })?;
+            members.push(("body", Json::object([("file", file.json().clone())])));
         }
     }
+    members.extend(request.timeout_ms.map(|ms| ("timeoutMs", Json::from(ms))));
+    Ok(Json::object(members))
+}
 
-    fn request(&self, request: Request) -> Result<Json, Failure> {
-        let headers =
-            request.headers.into_iter().map(|(name, value)| Json::array([Json::from(name), Json::from(value)]));
-        let mut members = vec![
-            ("method", Json::from(request.method)),
-            ("url", Json::from(request.url)),
-            ("headers", Json::array(headers)),
-        ];
-        match request.body {
-            Content::Empty => {}
-            Content::Text(text) => members.push(("body", Json::object([("text", Json::from(text))]))),
-            Content::Bytes(bytes) => {
-                let file = Value::from(self.calls.keep(bytes.into(), BINARY)?);
-                members.push(("body", Json::object([("file", file.json().clone())])));
-            }
-            Content::File(file) => {
-                let value = Value::parse(&file).ok().filter(|value| value.blob().is_some());
-                let file = value.ok_or_else(|| {
-                    let message = "the body must be a file `{ \"kind\": \"file\", \"fileId\": … }`";
-                    Failure::new(code::INVALID_INPUT, message)
-                })?;
-                members.push(("body", Json::object([("file", file.json().clone())])));
-            }
-        }
-        members.extend(request.timeout_ms.map(|ms| ("timeoutMs", Json::from(ms))));
-        Ok(Json::object(members))
-    }
+fn response(calls: &dyn Calls, reply: &Value) -> Result<Response, Failure> {
+    let Reply { status, headers, body } = Reply::read(reply)?;
+    let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let body = match body {
+        Body::Empty => Content::Empty,
+        Body::Text(text) => Content::Text(text.to_owned()),
+        Body::File(blob, file) => content_of(calls, &blob, file)?,
+    };
+    Ok(Response { status, headers, body })
+}
 
-    fn response(&self, reply: &Value) -> Result<Response, Failure> {
-        let Reply { status, headers, body } = Reply::read(reply)?;
-        let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let body = match body {
-            Body::Empty => Content::Empty,
-            Body::Text(text) => Content::Text(text.to_owned()),
-            Body::File(blob, file) => self.file(&blob, file)?,
-        };
-        Ok(Response { status, headers, body })
+fn content_of(calls: &dyn Calls, blob: &BlobRef, file: &Json) -> Result<Content, Failure> {
+    if blob.size > WHOLE_BYTES {
+        return Ok(Content::File(file.to_text()));
     }
-
-    fn file(&self, blob: &BlobRef, file: &Json) -> Result<Content, Failure> {
-        if blob.size > WHOLE_BYTES {
-            return Ok(Content::File(file.to_text()));
-        }
-        Ok(Content::Bytes(self.calls.bytes(blob)?.to_vec()))
-    }
+    Ok(Content::Bytes(calls.bytes(blob)?.to_vec()))
 }

@@ -11,6 +11,6 @@ mod folder;
 mod requests;
 
 pub(crate) use self::{
-    folder::{Folder, Folders},
-    requests::Requests,
+    folder::{Folder, Folders, write_back},
+    requests::{Requests, denied_http, live_http},
 };

@@ -53,21 +53,19 @@ enum Target {
 /// The entries of a folder that the guest has not read yet.
 struct Listing(vec::IntoIter<DirectoryEntry>);
 
-impl Sandbox {
-    /// Writes the closed files. Fails with the first write that fails.
-    pub(crate) async fn write_back(&mut self) -> Result<(), Failure> {
-        for file in std::mem::take(&mut self.folders.unwritten) {
-            self.write_file(&file).await?;
-        }
-        Ok(())
+/// Writes the closed files. Fails with the first write that fails.
+pub(crate) async fn write_back(sandbox: &mut Sandbox) -> Result<(), Failure> {
+    for file in std::mem::take(&mut sandbox.folders.unwritten) {
+        write_file(sandbox, &file).await?;
     }
+    Ok(())
+}
 
-    async fn write_file(&mut self, file: &Opened) -> Result<(), Failure> {
-        let Some(bytes) = file.take_changed() else { return Ok(()) };
-        let kept = Value::from(self.calls.keep(bytes, BINARY)?);
-        let args = [("path", Json::from(file.path())), ("file", kept.json().clone())];
-        self.send(BuiltIn::Files, "write", Json::object(args)).await.map(drop)
-    }
+async fn write_file(sandbox: &mut Sandbox, file: &Opened) -> Result<(), Failure> {
+    let Some(bytes) = file.take_changed() else { return Ok(()) };
+    let kept = Value::from(sandbox.calls.keep(bytes, BINARY)?);
+    let args = [("path", Json::from(file.path())), ("file", kept.json().clone())];
+    sandbox.send(BuiltIn::Files, "write", Json::object(args)).await.map(drop)
 }
 
 impl Folder<'_> {
@@ -264,7 +262,7 @@ impl HostDescriptor for Folder<'_> {
     async fn sync(&mut self, descriptor: Resource<Descriptor>) -> FsResult<()> {
         let Target::File(file) = self.target(&descriptor)? else { return Ok(()) };
         let file = file.clone();
-        match self.0.write_file(&file).await {
+        match write_file(self.0, &file).await {
             Ok(()) => Ok(()),
             Err(failure) => Err(self.refused(failure).await),
         }

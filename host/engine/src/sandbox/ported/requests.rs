@@ -87,22 +87,20 @@ impl WasiHttpHooks for Requests {
     }
 }
 
-impl Sandbox {
-    /// Returns the view of `wasi:http` for a node type that asked for `http`.
-    pub(crate) fn live_http(&mut self) -> WasiHttpCtxView<'_> {
-        WasiHttpCtxView { hooks: &mut self.requests, table: &mut self.table, ctx: &mut self.http }
-    }
+/// Returns the view of `wasi:http` for a node type that asked for `http`.
+pub(crate) fn live_http(sandbox: &mut Sandbox) -> WasiHttpCtxView<'_> {
+    WasiHttpCtxView { hooks: &mut sandbox.requests, table: &mut sandbox.table, ctx: &mut sandbox.http }
+}
 
-    /// Returns the view of `wasi:http` for all other node types. It denies each request.
-    pub(crate) fn denied_http(&mut self) -> WasiHttpCtxView<'_> {
-        self.requests.denied = Some(denial::failure(&self.attempt.node_type, BuiltIn::Http));
-        self.live_http()
-    }
+/// Returns the view of `wasi:http` for all other node types. It denies each request.
+pub(crate) fn denied_http(sandbox: &mut Sandbox) -> WasiHttpCtxView<'_> {
+    sandbox.requests.denied = Some(denial::failure(&sandbox.attempt.node_type, BuiltIn::Http));
+    live_http(sandbox)
 }
 
 impl WasiHttpView for Sandbox {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        self.live_http()
+        live_http(self)
     }
 }
 
