@@ -5,7 +5,6 @@
 //! | [`token`] | tokens: shown once, stored as hashes |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
-//! | [`policy`] | the policies and quotas of tenants |
 //! | [`operation`] | operators' requests from any process |
 //!
 //! All of these data are in the documents of the store, so every process on a shared store has the same data.
@@ -13,12 +12,11 @@
 pub mod audit;
 pub mod callers;
 pub mod operation;
-pub mod policy;
 pub mod token;
 
 use std::{collections::HashMap, sync::Arc};
 
-use flowcell_contract::Tenant;
+use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::{DocumentStore, StoreError};
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
@@ -28,14 +26,17 @@ use crate::{
     drive::triggers::operation::TriggerError,
     files::FileError,
     operate::{
-        documents::{DocumentError, Documents},
+        audit::{AUDIT, append, key},
+        documents::{DocumentError, Documents, read, to_json},
         identity::{AuthError, Caller, Identify},
-        policy::{OPERATORS, Policy},
+        policy::{OPERATORS, POLICY, Policy},
         record::{TENANT, TenantRecord},
+        usage::Used,
         vault::{LostSecrets, Vault, VaultError},
     },
 };
-use audit::{Act, Outcome};
+use audit::{Act, AuditEntry, Outcome, Verified};
+use operation::Operation;
 pub use token::NewToken;
 use token::Token;
 
@@ -235,6 +236,53 @@ impl Tenants {
         Ok(all.into_iter().filter(|(_, lost)| !lost.is_empty()).collect())
     }
 
+    /// Returns the policy of a tenant.
+    pub fn policy(&self, tenant: &str) -> Result<Policy, TenantError> {
+        self.tenant(tenant)?;
+        Ok(Policy::of(self.document_store(), &Tenant::from(tenant))?)
+    }
+
+    /// Returns the tenant's usage of today.
+    pub fn used(&self, tenant: &str) -> Result<Used, TenantError> {
+        self.tenant(tenant)?;
+        Ok(self.host.usage().of_today(&Tenant::from(tenant))?)
+    }
+
+    /// Sets the policy of a tenant. Runs that were already accepted continue with their grants.
+    pub fn set_policy(&self, tenant: &str, policy: &Policy) -> Result<(), TenantError> {
+        self.tenant(tenant)?;
+        policy.check(&self.host.grantable()).map_err(TenantError::Policy)?;
+        let seen = self.get::<Policy>(POLICY, tenant)?.map_or(0, |(_, version)| version);
+        if !self.put(POLICY, tenant, Some(policy), seen)? {
+            return Err(TenantError::Changed(tenant.to_owned()));
+        }
+        let set = to_json(tenant, policy)?.to_text();
+        self.note(tenant, "tenant.policy", &set, Outcome::Done)
+    }
+
+    /// Returns the host for a tenant, with its policy.
+    pub fn host(&self, tenant: &Tenant) -> Result<Host, TenantError> {
+        Ok(self.host.for_tenant(tenant.clone()).with_policy(Arc::new(self.policy(tenant.as_str())?)))
+    }
+
+    /// Returns the entries of a tenant after a sequence number, at most `limit`.
+    pub fn audit(&self, tenant: &str, after: u64, limit: usize) -> Result<Vec<AuditEntry>, TenantError> {
+        let tenant = Tenant::from(tenant);
+        let found = self.document_store().list(&tenant, AUDIT, &key(after), limit)?;
+        Ok(found.iter().map(read).collect::<Result<_, _>>()?)
+    }
+
+    /// Verifies the whole log of a tenant. If `noted` is given, the log must contain an entry with this hash: the
+    /// head that an earlier verification returned.
+    pub fn verify_audit(&self, tenant: &str, noted: Option<&str>) -> Result<Verified, TenantError> {
+        audit::verify(self, tenant, noted)
+    }
+
+    /// Executes an operator's request and returns its result.
+    pub fn operate(&self, operation: &Operation) -> Result<Json, TenantError> {
+        operation::operate(self, operation)
+    }
+
     fn vault(&self) -> &Vault {
         self.host.vault()
     }
@@ -253,7 +301,7 @@ impl Tenants {
         outcome: Outcome,
     ) -> Result<(), TenantError> {
         let act = Act { actor: actor.into(), action: action.into(), subject: subject.into(), outcome };
-        Ok(crate::operate::audit::append(self.document_store(), &Tenant::from(tenant), self.host.now(), &act)?)
+        Ok(append(self.document_store(), &Tenant::from(tenant), self.host.now(), &act)?)
     }
 
     fn document_store(&self) -> &dyn DocumentStore {

@@ -1,13 +1,8 @@
 //! Reads and verifies audit logs.
 
-use flowcell_contract::Tenant;
 use serde::Serialize;
 
 use super::{PAGE, TenantError, Tenants};
-use crate::operate::{
-    audit::{self, AUDIT},
-    documents::read,
-};
 
 pub use crate::operate::audit::{Act, AuditEntry, Outcome};
 
@@ -23,34 +18,24 @@ pub struct Verified {
     pub damage: Vec<String>,
 }
 
-impl Tenants {
-    /// Returns the entries of a tenant after a sequence number, at most `limit`.
-    pub fn audit(&self, tenant: &str, after: u64, limit: usize) -> Result<Vec<AuditEntry>, TenantError> {
-        let tenant = Tenant::from(tenant);
-        let found = self.document_store().list(&tenant, AUDIT, &audit::key(after), limit)?;
-        Ok(found.iter().map(read).collect::<Result<_, _>>()?)
-    }
-
-    /// Verifies the whole log of a tenant. If `noted` is given, the log must contain an entry with this hash: the
-    /// head that an earlier verification returned.
-    pub fn verify_audit(&self, tenant: &str, noted: Option<&str>) -> Result<Verified, TenantError> {
-        let mut verified = Verified { entries: 0, head: String::new(), damage: Vec::new() };
-        let (mut at, mut seen) = (0, noted.is_none());
-        loop {
-            let page = self.audit(tenant, at, PAGE)?;
-            let Some(last) = page.last() else { break };
-            for entry in &page {
-                verified.look_at(entry, at + 1);
-                seen |= noted == Some(&*entry.hash);
-                at = entry.seq;
-            }
-            at = at.max(last.seq);
+/// Performs [`Tenants::verify_audit`].
+pub(super) fn verify(tenants: &Tenants, tenant: &str, noted: Option<&str>) -> Result<Verified, TenantError> {
+    let mut verified = Verified { entries: 0, head: String::new(), damage: Vec::new() };
+    let (mut at, mut seen) = (0, noted.is_none());
+    loop {
+        let page = tenants.audit(tenant, at, PAGE)?;
+        let Some(last) = page.last() else { break };
+        for entry in &page {
+            verified.look_at(entry, at + 1);
+            seen |= noted == Some(&*entry.hash);
+            at = entry.seq;
         }
-        if let Some(noted) = noted.filter(|_| !seen) {
-            verified.damage.push(format!("no entry has the hash {noted}: the end of the log is missing"));
-        }
-        Ok(verified)
+        at = at.max(last.seq);
     }
+    if let Some(noted) = noted.filter(|_| !seen) {
+        verified.damage.push(format!("no entry has the hash {noted}: the end of the log is missing"));
+    }
+    Ok(verified)
 }
 
 impl Verified {

@@ -158,86 +158,86 @@ pub struct CollectedRuns {
     pub swept: Swept,
 }
 
-impl Tenants {
-    /// Executes an operator's request and returns its result.
-    pub fn operate(&self, operation: &Operation) -> Result<Json, TenantError> {
-        let done = Json::object([("done", Json::from(true))]);
-        match operation {
-            Operation::CreateTenant { name } => self.create(name).map(|()| done),
-            Operation::ListTenants => Ok(to_json("tenants", &self.list()?)?),
-            Operation::EnableTenant { name, enabled } => self.enable(name, *enabled).map(|()| done),
-            Operation::Policy { name, set } => {
-                set.iter().try_for_each(|policy| self.set_policy(name, policy))?;
-                Ok(to_json("policy", &self.policy(name)?)?)
-            }
-            Operation::Usage { name } => Ok(to_json("usage", &self.used(name)?)?),
-            Operation::CreateToken { tenant, scopes, note, lasts } => {
-                Ok(to_json("token", &self.create_token(tenant, scopes, note, *lasts)?)?)
-            }
-            Operation::ListTokens { tenant } => Ok(to_json("tokens", &self.tokens(tenant.as_deref())?)?),
-            Operation::RevokeToken { id } => self.revoke_token(id).map(|()| done),
-            Operation::Audit { tenant, after, limit } => Ok(to_json("audit", &self.audit(tenant, *after, *limit)?)?),
-            Operation::Trigger { tenant, folder, trigger, act } => {
-                Ok(to_json("triggers", &self.trigger(tenant, folder, trigger.as_ref(), act.as_ref())?)?)
-            }
-            Operation::SetSecret { tenant, name, value, origins } => {
-                let row = self.vault().set(&self.known(tenant)?, OPERATOR, name, value.text(), origins)?;
-                Ok(to_json("secret", &row)?)
-            }
-            Operation::ListSecrets { tenant } => Ok(to_json("secrets", &self.vault().list(&self.known(tenant)?)?)?),
-            Operation::RemoveSecret { tenant, name } => {
-                self.vault().remove(&self.known(tenant)?, OPERATOR, name)?;
-                Ok(done)
-            }
-            Operation::ResetSecrets { tenant, remove } => {
-                let tenant = self.known(tenant)?;
-                let lost = match remove {
-                    true => self.vault().reset(&tenant, OPERATOR)?,
-                    false => self.vault().lost(&tenant)?,
-                };
-                Ok(to_json("secrets", &lost)?)
-            }
-            Operation::File { tenant, deed } => Ok(self.host.for_tenant(self.known(tenant)?).files().operate(deed)?),
-            Operation::CollectRuns { tenant, older_than_ms, keep } => {
-                let host = self.host.for_tenant(self.known(tenant)?);
-                let failed = |error: StartError| TenantError::Store(StoreError(error.to_string().into()));
-                let runs = host.collect(older_than_ms.map(Duration::from_millis), *keep).map_err(failed)?;
-                let removed = CollectedRuns { runs, swept: host.sweep().map_err(failed)? };
-                self.note(tenant, "runs.collect", &removed.runs.len().to_string(), Outcome::Done)?;
-                Ok(to_json("runs", &removed)?)
-            }
-            Operation::RotateSecretKey { key } => {
-                let rotated = self.vault().rotate(&self.owners()?, OPERATOR, key.as_ref().map(Hidden::text))?;
-                Ok(to_json("rotated", &rotated)?)
-            }
-            Operation::VerifyAudit { tenant, head } => {
-                Ok(to_json("audit", &self.verify_audit(tenant, head.as_deref())?)?)
-            }
+/// Performs [`Tenants::operate`].
+pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, TenantError> {
+    let done = Json::object([("done", Json::from(true))]);
+    match operation {
+        Operation::CreateTenant { name } => tenants.create(name).map(|()| done),
+        Operation::ListTenants => Ok(to_json("tenants", &tenants.list()?)?),
+        Operation::EnableTenant { name, enabled } => tenants.enable(name, *enabled).map(|()| done),
+        Operation::Policy { name, set } => {
+            set.iter().try_for_each(|policy| tenants.set_policy(name, policy))?;
+            Ok(to_json("policy", &tenants.policy(name)?)?)
+        }
+        Operation::Usage { name } => Ok(to_json("usage", &tenants.used(name)?)?),
+        Operation::CreateToken { tenant, scopes, note, lasts } => {
+            Ok(to_json("token", &tenants.create_token(tenant, scopes, note, *lasts)?)?)
+        }
+        Operation::ListTokens { tenant } => Ok(to_json("tokens", &tenants.tokens(tenant.as_deref())?)?),
+        Operation::RevokeToken { id } => tenants.revoke_token(id).map(|()| done),
+        Operation::Audit { tenant, after, limit } => Ok(to_json("audit", &tenants.audit(tenant, *after, *limit)?)?),
+        Operation::Trigger { tenant, folder, trigger, act } => {
+            Ok(to_json("triggers", &act_on_trigger(tenants, tenant, folder, trigger.as_ref(), act.as_ref())?)?)
+        }
+        Operation::SetSecret { tenant, name, value, origins } => {
+            let row = tenants.vault().set(&tenants.known(tenant)?, OPERATOR, name, value.text(), origins)?;
+            Ok(to_json("secret", &row)?)
+        }
+        Operation::ListSecrets { tenant } => Ok(to_json("secrets", &tenants.vault().list(&tenants.known(tenant)?)?)?),
+        Operation::RemoveSecret { tenant, name } => {
+            tenants.vault().remove(&tenants.known(tenant)?, OPERATOR, name)?;
+            Ok(done)
+        }
+        Operation::ResetSecrets { tenant, remove } => {
+            let tenant = tenants.known(tenant)?;
+            let lost = match remove {
+                true => tenants.vault().reset(&tenant, OPERATOR)?,
+                false => tenants.vault().lost(&tenant)?,
+            };
+            Ok(to_json("secrets", &lost)?)
+        }
+        Operation::File { tenant, deed } => {
+            Ok(tenants.host.for_tenant(tenants.known(tenant)?).files().operate(deed)?)
+        }
+        Operation::CollectRuns { tenant, older_than_ms, keep } => {
+            let host = tenants.host.for_tenant(tenants.known(tenant)?);
+            let failed = |error: StartError| TenantError::Store(StoreError(error.to_string().into()));
+            let runs = host.collect(older_than_ms.map(Duration::from_millis), *keep).map_err(failed)?;
+            let removed = CollectedRuns { runs, swept: host.sweep().map_err(failed)? };
+            tenants.note(tenant, "runs.collect", &removed.runs.len().to_string(), Outcome::Done)?;
+            Ok(to_json("runs", &removed)?)
+        }
+        Operation::RotateSecretKey { key } => {
+            let rotated = tenants.vault().rotate(&tenants.owners()?, OPERATOR, key.as_ref().map(Hidden::text))?;
+            Ok(to_json("rotated", &rotated)?)
+        }
+        Operation::VerifyAudit { tenant, head } => {
+            Ok(to_json("audit", &tenants.verify_audit(tenant, head.as_deref())?)?)
         }
     }
+}
 
-    /// Shows all triggers of a tenant, or shows or changes one of them.
-    fn trigger(
-        &self,
-        tenant: &str,
-        folder: &Path,
-        trigger: Option<&(String, String)>,
-        act: Option<&TriggerOperation>,
-    ) -> Result<serde_json::Value, TenantError> {
-        let tenant = Tenant::from(tenant);
-        if tenant != Tenant::local() {
-            self.tenant(tenant.as_str())?;
-        }
-        let host = self.host.for_tenant(tenant.clone());
-        let desk = TriggerAdmin::new(&host, FlowLibrary::of_tenant(folder, &tenant));
-        Ok(match (trigger, act) {
-            (None, _) => desk.list()?.into(),
-            (Some((flow, id)), None) => desk.show(flow, id)?,
-            (Some((flow, id)), Some(act)) => {
-                let done = desk.act(flow, id, act)?;
-                self.note(tenant.as_str(), act.name(), &format!("{flow}/{id}"), Outcome::Done)?;
-                done
-            }
-        })
+/// Shows all triggers of a tenant, or shows or changes one of them.
+fn act_on_trigger(
+    tenants: &Tenants,
+    tenant: &str,
+    folder: &Path,
+    trigger: Option<&(String, String)>,
+    act: Option<&TriggerOperation>,
+) -> Result<serde_json::Value, TenantError> {
+    let tenant = Tenant::from(tenant);
+    if tenant != Tenant::local() {
+        tenants.tenant(tenant.as_str())?;
     }
+    let host = tenants.host.for_tenant(tenant.clone());
+    let desk = TriggerAdmin::new(&host, FlowLibrary::of_tenant(folder, &tenant));
+    Ok(match (trigger, act) {
+        (None, _) => desk.list()?.into(),
+        (Some((flow, id)), None) => desk.show(flow, id)?,
+        (Some((flow, id)), Some(act)) => {
+            let done = desk.act(flow, id, act)?;
+            tenants.note(tenant.as_str(), act.name(), &format!("{flow}/{id}"), Outcome::Done)?;
+            done
+        }
+    })
 }
